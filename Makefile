@@ -114,7 +114,8 @@ FUZZTIME := 60s
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME
 	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep window:FuzzStep acl:FuzzRules \
-		rdb:FuzzReader rdb:FuzzDump rdb:FuzzUnpack form:FuzzRead form:FuzzTAT journal:FuzzScan entry:FuzzEntries; do \
+		rdb:FuzzReader rdb:FuzzDump rdb:FuzzUnpack form:FuzzRead form:FuzzTAT journal:FuzzScan entry:FuzzEntries \
+		commands:FuzzRestore; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 

@@ -100,6 +100,8 @@ func newInstance(c Config) (*Instance, *families, error) {
 func (f *families) connect(c *Config, in *Instance) {
 	clients, changes := in.Clients, announcer(c.Store)
 	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
+	f.keyspace.OnDenied = f.accounts.LogDenied
+	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients
 	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks

@@ -75,6 +75,7 @@ func (s *testServer) repeat(n int, line string) {
 		if strings.Contains(line, "%") {
 			said = fmt.Sprintf(line, i)
 		}
+		s.clock.Advance(1) // entries of a log at the same instant would become one
 		_ = c.Send([]byte(said + "\r\n"))
 		c.read()
 		c.received = nil
@@ -152,6 +153,14 @@ var worstCalls = append([]worst{
 	{row: "copy", stage: "leases", call: "COPY leases other REPLACE", where: onLoop},
 	{row: "move", stage: "log", call: "MOVE log 1", where: onLoop},
 	{row: "move", stage: "leases", call: "MOVE leases 1", where: onLoop},
+	{row: "dump", stage: "value", call: "DUMP v", where: offLoop},
+	{row: "dump", stage: "log", call: "DUMP log", where: offLoop},
+	{row: "dump", stage: "leases", call: "DUMP leases", where: offLoop},
+	{row: "restore", call: "RESTORE {64K} 0 {payload of 1 MiB}", where: offLoop},
+	{row: "restore", call: "RESTORE {64K} 0 {payload of 3 KiB}", where: onLoop},
+	{row: "restore", call: "RESTORE k 0 {compressed payload}", where: offLoop},
+	{row: "restore", call: "RESTORE k 0 {payload of 10,000 leases}", where: offLoop},
+	{row: "restore", call: "RESTORE k 0 {payload of 100 leases}", where: onLoop},
 	{row: "expire", call: "EXPIRE {64K} 9 NX", where: onLoop},
 	{row: "pexpire", call: "PEXPIRE {64K} 9 NX", where: onLoop},
 	{row: "expireat", call: "EXPIREAT {64K} 9 NX", where: onLoop},

@@ -265,10 +265,11 @@ func (w *measurement) maxTransactionCalls(words []string) int {
 // much that the test takes long.
 func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
 
-var wordPattern = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
+var wordPattern = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|\{[^}]*payload[^}]*\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
 
 // expandWords returns the words of a call: {all} is *, {64K} is a word of so many bytes, {64K#} is
-// a different one each time; x*3 is x x x, and (a b)*2 is a b a b.
+// a different one each time; x*3 is x x x, and (a b)*2 is a b a b. Payloads are those of
+// payloadNamed.
 func expandWords(call string) (words []string) {
 	number := 0
 	var one func(text string)
@@ -286,7 +287,7 @@ func expandWords(call string) (words []string) {
 				times, _ = strconv.Atoi(m[5])
 			}
 			for range times {
-				word := strings.ReplaceAll(m[1], "{all}", "*")
+				word := payloadNamed(strings.ReplaceAll(m[1], "{all}", "*"))
 				if m[2] != "" {
 					size, _ := strconv.Atoi(m[2])
 					word = strings.Repeat("k", size<<map[string]int{"K": 10, "M": 20}[m[3]])

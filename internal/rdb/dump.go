@@ -28,7 +28,11 @@ func appendFooter(dst []byte, begin int) []byte {
 // ReadDump decodes a payload of RESTORE. The record has a type and, if that is String, a value,
 // which may be a slice of the payload. Every error is an *Error. For ErrVersion and ErrChecksum,
 // Redis has one message: "DUMP payload version or checksum are wrong".
-func ReadDump(payload []byte) (rec Record, err error) {
+func ReadDump(payload []byte) (Record, error) { return ReadDumpWithin(payload, maxString) }
+
+// ReadDumpWithin is like ReadDump, but returns ErrTooLong for a string of more than most bytes. It
+// allocates no memory for such a string.
+func ReadDumpWithin(payload []byte, most int) (rec Record, err error) {
 	end := len(payload) - footerBytes
 	if end < 0 {
 		return rec, fail(int64(len(payload)), ErrChecksum)
@@ -41,7 +45,7 @@ func ReadDump(payload []byte) (rec Record, err error) {
 	if checksum(0, payload[:end+2]) != binary.LittleEndian.Uint64(payload[end+2:]) {
 		return rec, fail(int64(end+2), ErrChecksum)
 	}
-	d := decoder{input: input{buf: payload[:end:end], end: end}}
+	d := decoder{input: input{buf: payload[:end:end], end: end}, most: uint64(most)}
 	rec.Expires = Never
 	stored, err := d.readByte()
 	if err != nil {
@@ -54,4 +58,30 @@ func ReadDump(payload []byte) (rec Record, err error) {
 		return Record{}, err
 	}
 	return rec, nil
+}
+
+// DumpSize returns the number of bytes of the string in a payload, according to its first bytes,
+// which may lie; but a payload with a string that is longer than that is malformed. For other types
+// the result is 0. It is for an estimate of the cost of ReadDump.
+func DumpSize(payload []byte) int {
+	if len(payload) == 0 || payload[0] != typeString {
+		return 0
+	}
+	in := input{buf: payload[1:], end: len(payload) - 1}
+	n, encoded, err := in.readLengthOrEncoding()
+	switch {
+	case err != nil:
+		return 0
+	case !encoded:
+		return int(min(n, uint64(len(payload))))
+	case n != encodedLZ:
+		return maxIntegerBytes
+	}
+	if _, err = in.readLength(); err == nil {
+		n, err = in.readLength()
+	}
+	if err != nil {
+		return 0
+	}
+	return int(min(n, uint64(len(payload)*maxExpansion)))
 }

@@ -3,6 +3,7 @@ package rdb
 import (
 	"encoding/binary"
 	"io"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,6 +42,25 @@ func TestDumpsOfOtherTypes(t *testing.T) {
 	rec, err = ReadDump(withFooter([]byte("\x07\x81\xbd\xe7\x2d\xa2\xbb\x1e\xb4\x00\x00")))
 	require.NoError(t, err)
 	require.Equal(t, Record{Type: Module, Module: "vectorset", Expires: Never}, rec)
+}
+
+// A string that is too long is refused before memory is allocated for it.
+func TestLongStringsInDumps(t *testing.T) {
+	packed := "\xc3" + "\x06" + "\x81\x00\x00\x00\x00\x00\x00\x02\x10" // 6 bytes stand for 528
+	for _, value := range []string{"\x00" + stored(strings.Repeat("v", 528)), "\x00" + packed + "\x01ab\xe0\xff\x01"} {
+		payload := withFooter([]byte(value))
+		require.Equal(t, 528, DumpSize(payload))
+		_, err := ReadDumpWithin(payload, 527)
+		require.ErrorIs(t, err, ErrTooLong)
+		_, err = ReadDumpWithin(payload, 528)
+		require.NotErrorIs(t, err, ErrTooLong)
+	}
+	require.Zero(t, DumpSize(nil))
+	require.Zero(t, DumpSize([]byte("\x00")))
+	require.Zero(t, DumpSize([]byte("\x00\xc3\x06")))
+	require.Zero(t, DumpSize([]byte("\x01\x06abcdef")))
+	require.Equal(t, 3, DumpSize([]byte("\x00\x3f."))) // it lies: no more follows
+	require.Equal(t, maxIntegerBytes, DumpSize(AppendIntegerDump(nil, 1000)))
 }
 
 func TestDumpsThatAreRefused(t *testing.T) {

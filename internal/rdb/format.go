@@ -121,6 +121,8 @@ var (
 	// ErrNoChecksum means that the file was read to its end, but has no checksum: it was written
 	// with rdbchecksum no, or by a Redis before 2.6.
 	ErrNoChecksum = errors.New("the file has no checksum")
+	// ErrTooLong means that a string is longer than the caller of ReadDump accepts.
+	ErrTooLong = errors.New("the string is too long")
 	// ErrMalformed means that the file contains something that no Redis writes, or that this
 	// package does not know.
 	ErrMalformed = errors.New("malformed")

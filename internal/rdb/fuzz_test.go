@@ -61,9 +61,13 @@ func FuzzDump(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		_, _ = ReadDump(value)
 		payload := binary.LittleEndian.AppendUint16(bytes.Clone(value), Version)
-		rec, err := ReadDump(binary.LittleEndian.AppendUint64(payload, checksum(0, payload)))
+		payload = binary.LittleEndian.AppendUint64(payload, checksum(0, payload))
+		rec, err := ReadDump(payload)
 		if err == nil {
 			require.LessOrEqual(t, len(rec.Bytes), maxExpansion*len(value))
+			require.LessOrEqual(t, len(rec.Bytes), DumpSize(value))
+			_, err = ReadDumpWithin(payload, max(len(rec.Bytes), 1))
+			require.NoError(t, err)
 		}
 	})
 }

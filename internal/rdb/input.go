@@ -182,6 +182,7 @@ type decoder struct {
 	input
 	gathered []byte // memory for a string that is longer than the buffer
 	unpacked []byte // memory for a string that was compressed
+	most     uint64 // bytes in a string; 0 stands for maxString
 }
 
 // readString reads a string, whose bytes are lent until the next call.
@@ -198,11 +199,23 @@ func (d *decoder) readString() (t text, err error) {
 		t.isInteger = true
 		t.integer, err = d.readInteger(byte(n), begin)
 		return t, err
-	case n > maxString:
-		return t, malformed(begin, "a string of %d bytes, and %d is the most", n, maxString)
+	}
+	if err := d.checkLength(n, begin); err != nil {
+		return t, err
 	}
 	t.bytes, err = d.lend(int(n), &d.gathered)
 	return t, err
+}
+
+// checkLength refuses a string that is too long.
+func (d *decoder) checkLength(n uint64, begin int64) error {
+	switch {
+	case n > maxString:
+		return malformed(begin, "a string of %d bytes, and %d is the most", n, maxString)
+	case d.most > 0 && n > d.most:
+		return fail(begin, ErrTooLong)
+	}
+	return nil
 }
 
 func (d *decoder) readInteger(encoding byte, begin int64) (int64, error) {
@@ -233,6 +246,9 @@ func (d *decoder) readCompressed(begin int64) ([]byte, error) {
 	}
 	if short > maxString || long > maxString || long > short*maxExpansion {
 		return nil, malformed(begin, "a string of %d bytes, compressed to %d", long, short)
+	}
+	if err := d.checkLength(long, begin); err != nil {
+		return nil, err
 	}
 	packed, err := d.lend(int(short), &d.gathered)
 	if err != nil {

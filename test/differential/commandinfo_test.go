@@ -127,7 +127,7 @@ var allowedInfo = map[string][]string{
 	"options, and words in a way of their own, stand as they are read": ofEach("arguments", `acl|genpass acl|log auth client|caching client|kill client|list
 		client|no-evict client|pause client|reply client|tracking client|unblock cluster command|getkeys command|getkeysandflags command|list
 		config|get config|set copy debug expire expireat flushall flushdb function|flush getex hello incrbyfloat keys lolwut move pexpire
-		pexpireat psetex psubscribe pubsub|channels pubsub|shardchannels punsubscribe scan script|flush set setex shutdown swapdb`),
+		pexpireat psetex psubscribe pubsub|channels pubsub|shardchannels punsubscribe restore scan script|flush set setex shutdown swapdb`),
 }
 
 func ofEach(field, names string) (all []string) {

@@ -11,7 +11,8 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the
 // project, then those of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < form < store < client < command < families < session < commands, server < cmd
+//	quota < gcra, window, lease < form < store < client < command < families < session < commands,
+//	server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
@@ -73,8 +74,10 @@ var mayImport = map[string][]string{
 		"internal/command", "internal/stats", "internal/topk", "internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
-	"internal/commands/value":       {"internal/store", "internal/resp", "internal/command", "github.com/zeebo/xxh3"},
-	"internal/commands/keyspace":    {"internal/store", "internal/resp", "internal/command", "internal/match"},
+	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",
+		"github.com/zeebo/xxh3"},
+	"internal/commands/keyspace": {"internal/acl", "internal/client", "internal/command", "internal/form",
+		"internal/match", "internal/rdb", "internal/resp", "internal/store"},
 	"internal/commands/transaction": {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/connection":  {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/admin": {

@@ -80,8 +80,12 @@ var mSet = command.Command{
 	Args:  []command.Arg{command.Key("key").With("value")},
 	Reply: "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
+		pairs := c.Many()
+		if err := checkMarks(pairs); err != nil {
+			return err
+		}
 		c.Out.Status("OK")
-		return inBatches(c, c.Many(), 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+		return inBatches(c, pairs, 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
 	},
 }
 
@@ -106,6 +110,9 @@ var mSetNX = command.Command{
 		words := c.Many()
 		if len(words) > 2*command.KeysPerStep {
 			return command.Refusal("ERR MSETNX takes up to 1024 keys")
+		}
+		if err := checkMarks(words); err != nil {
+			return err
 		}
 		done := false
 		err := inBatches(c, words, 2, func(words [][]byte) error {

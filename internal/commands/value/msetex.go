@@ -114,6 +114,9 @@ func setAllIf(c *command.Call, pairs [][]byte, expires int64, how setOptions) er
 			return err
 		}
 	}
+	if err := checkMarks(pairs); err != nil {
+		return err
+	}
 	done := false
 	err := inBatches(c, pairs, 2, func(pairs [][]byte) (err error) {
 		if done, err = allowAll(c, pairs, how); err != nil || !done {

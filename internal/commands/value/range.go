@@ -32,7 +32,7 @@ var appendTo = command.Command{
 			if err := checkLength(c, int64(length)); err != nil && e.Kind != store.None {
 				return store.Change{}, err
 			}
-			return patch(old, len(old), more, e), nil
+			return patch(old, len(old), more, e)
 		})
 		c.Out.Int(int64(length))
 		return err
@@ -78,7 +78,7 @@ var setRange = command.Command{
 				return store.Change{}, err
 			}
 			length = max(length, int(offset)+len(part))
-			return patch(old, int(offset), part, e), nil
+			return patch(old, int(offset), part, e)
 		})
 		c.Out.Int(int64(length))
 		return err

@@ -64,6 +64,9 @@ compare the old value, IFDEQ and IFDNE its DIGEST; a missing key equals nothing.
 			return command.ErrSyntax
 		}
 		expires, err := instant(c, life)
+		if err == nil {
+			err = checkMark(value)
+		}
 		switch {
 		case err != nil:
 			return err
@@ -154,6 +157,9 @@ var setNX = command.Command{
 	Reply: "1 if it was set, else 0.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
+		if err := checkMark(value); err != nil {
+			return err
+		}
 		return c.ChangeIf(key, func(e store.Entry) (store.Change, error) {
 			if e.Kind != store.None {
 				return store.Change{}, nil
@@ -172,6 +178,9 @@ func settingWithTTL(row command.Command, unit int64) command.Command {
 	row.Run = func(c *command.Call) error {
 		key, life, value := c.Key(), c.Word(), c.Word()
 		expires, err := c.Expiry(life, unit, true, true)
+		if err == nil {
+			err = checkMark(value)
+		}
 		if err != nil {
 			return err
 		}
@@ -200,6 +209,9 @@ var getSet = command.Command{
 	Args: []command.Arg{command.Key("key"), command.Word("value")}, Reply: "The old value, or nil.",
 	Run: func(c *command.Call) error {
 		key, value := c.Key(), c.Word()
+		if err := checkMark(value); err != nil {
+			return err
+		}
 		return setIf(c, key, value, store.Never, setOptions{returnOld: true})
 	},
 }

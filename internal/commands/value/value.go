@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/command"
+	"cellserver/internal/form"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -26,6 +27,27 @@ func asValue(word []byte) store.Value {
 		return store.Value{Integer: n, IsInteger: true}
 	}
 	return store.Value{Bytes: word}
+}
+
+// errMarked refuses values that RESTORE and a start of the server would read as limiters.
+const errMarked command.Refusal = `ERR a value must not begin with "\x00cl", which marks the state of a limiter: use RESTORE`
+
+// checkMark refuses a value that begins with the mark of a limiter's state.
+func checkMark(value []byte) error {
+	if len(value) > 0 && value[0] == 0 && form.Marked(value) {
+		return errMarked
+	}
+	return nil
+}
+
+// checkMarks is checkMark for the values in pairs of a key and a value.
+func checkMarks(pairs [][]byte) error {
+	for i := 1; i < len(pairs); i += 2 {
+		if err := checkMark(pairs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read returns the string at a key, nil if there is no such key. It is in memory of the call, and valid
@@ -114,16 +136,29 @@ func put(value []byte, e store.Entry) store.Change {
 
 // patch returns the change that writes bytes over a part of a value, or after its end. A short
 // value is written as a whole, because it may have become an integer.
-func patch(old []byte, at int, part []byte, e store.Entry) store.Change {
+func patch(old []byte, at int, part []byte, e store.Entry) (store.Change, error) {
 	const few = 64
 	length := max(len(old), at+len(part))
 	if len(old) > few && length > few {
-		return store.Change{Operation: store.Patch, Offset: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
+		change := store.Change{Operation: store.Patch, Offset: at, Value: store.Value{Bytes: part}, Expires: e.Expires}
+		if at >= few {
+			return change, nil
+		}
+		return change, checkMark(overlay(old, at, part, few))
 	}
+	whole := overlay(old, at, part, length)
+	return put(whole, e), checkMark(whole)
+}
+
+// overlay returns the first length bytes of a value, or zeros after its end, of which a part is
+// overwritten.
+func overlay(old []byte, at int, part []byte, length int) []byte {
 	whole := make([]byte, length)
 	copy(whole, old)
-	copy(whole[at:], part)
-	return put(whole, e)
+	if at < length {
+		copy(whole[at:], part)
+	}
+	return whole
 }
 
 // lifetime holds the arguments of a call's options EX, PX, EXAT and PXAT; nil for options that are
