@@ -40,13 +40,13 @@ func TestRestoreObeysBounds(t *testing.T) {
 	})
 	require.NoError(t, err)
 	c := s.dial()
-	for value, want := range map[string]string{
-		formOfLeases(5): "+OK",
-		formOfLeases(6): "-ERR the limiter has more than 5 entries or holders (max-holders)",
-		formOfLog(7):    "+OK",
-		formOfLog(8):    "-ERR the limiter has more than 7 entries or holders (max-log-limit)",
+	for _, restored := range [][2]string{
+		{formOfLeases(5), "+OK"},
+		{formOfLeases(6), "-ERR the limiter has more than 5 entries or holders (max-holders)"},
+		{formOfLog(7), "+OK"},
+		{formOfLog(8), "-ERR the limiter has more than 7 entries or holders (max-log-limit)"},
 	} {
-		require.Equal(t, want, c.call(t, "RESTORE", "k", "0", payloadOf(value), "REPLACE"))
+		require.Equal(t, restored[1], c.call(t, "RESTORE", "k", "0", payloadOf(restored[0]), "REPLACE"))
 	}
 	require.Equal(t, "-ERR key is longer than max-key-size (10 bytes)",
 		c.call(t, "RESTORE", "eleven bytes", "0", payloadOf("v")))
