@@ -1,7 +1,8 @@
 // Package entry encodes the changes of keys, of which a journal and a snapshot consist.
 //
 // An entry holds the whole content of a key at some instant, so that of several entries for a key
-// only the last counts. It names the key's database by a content number, which a store gives to the
+// only the last counts. The exceptions are long logs and many leases, of which an entry may hold
+// what has changed since an earlier one. It names the key's database by a content number, which a store gives to the
 // content of a database when it is created, and again whenever the database is emptied; no number
 // is used twice. An entry of its own says which content each database has. Therefore SWAPDB and
 // FLUSHDB change one entry, however many keys there are.
@@ -21,6 +22,8 @@
 //	i  integer                            8 bytes, its expiry; 8 bytes, the integer
 //	b  bytes                              8 bytes, its expiry; 4 bytes, their number; the bytes
 //	f  limiter of another kind            4 bytes, the length of its form; the form (package form)
+//	l  changes of a sliding log           4 bytes, their length; the changes (delta.go)
+//	h  changes of leases                  4 bytes, their length; the changes (delta.go)
 //
 // with all numbers big-endian. The entry that maps databases to contents has no key:
 //
@@ -46,6 +49,8 @@ const (
 	Integer   Kind = 'i'
 	Bytes     Kind = 'b'
 	Limiter   Kind = 'f' // of a kind other than Throttle
+	Log       Kind = 'l' // changes of a sliding log
+	Holders   Kind = 'h' // changes of leases
 	Databases Kind = 'd'
 )
 
@@ -76,7 +81,11 @@ func AppendBytes(dst []byte, content uint64, key []byte, expires int64, value []
 func AppendLimiter(dst []byte, content uint64, key []byte, state *form.State) []byte {
 	dst = append(appendHead(dst, Limiter, content, key), 0, 0, 0, 0)
 	begin := len(dst)
-	dst = form.Append(dst, state)
+	return setLength(form.Append(dst, state), begin)
+}
+
+// setLength writes the length of what follows begin to the 4 bytes before it.
+func setLength(dst []byte, begin int) []byte {
 	binary.BigEndian.PutUint32(dst[begin-4:], uint32(len(dst)-begin))
 	return dst
 }
@@ -107,7 +116,7 @@ type Entry struct {
 	Key      []byte
 	Expires  int64    // of a Throttle, its TAT; of an Integer or Bytes
 	Integer  int64    // of an Integer
-	Bytes    []byte   // of Bytes, the value; of a Limiter, its form
+	Bytes    []byte   // of Bytes, the value; of a Limiter, its form; of Log and Holders, the changes
 	Contents []uint64 // of Databases
 }
 
@@ -159,7 +168,7 @@ func (r *Reader) Next() bool {
 	case Bytes:
 		r.Expires = r.number()
 		r.Bytes = r.bytes(r.length())
-	case Limiter:
+	case Limiter, Log, Holders:
 		r.Bytes = r.bytes(r.length())
 	default:
 		r.fail(fmt.Sprintf("no entry is of the kind %q", byte(r.Kind)))

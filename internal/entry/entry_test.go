@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/form"
+	"cellserver/internal/lease"
 	"cellserver/internal/window"
 )
 
@@ -20,8 +21,20 @@ func chunk() []byte {
 	dst = AppendInteger(dst, 1, []byte("n"), math.MaxInt64, -2)
 	dst = AppendBytes(dst, 1, nil, 8, []byte("value"))
 	dst = AppendLimiter(dst, 1, []byte("f"), &fixed)
+	dst = AppendLog(dst, 1, []byte("l"), &logChange)
+	dst = AppendHolders(dst, 1, []byte("h"), &holdersChange)
 	return AppendDatabases(dst, []uint64{300, 0, 1})
 }
+
+var (
+	logChange = LogChange{
+		From: 1, To: 2, Dropped: 3, Kept: 4, End: 5, Until: 6,
+		Added: []window.Entry{{At: 7, Total: 2}, {At: 8, Total: 5}},
+	}
+	holdersChange = HoldersChange{
+		From: 1, To: 2, Leases: []lease.Lease{{Holder: "gone"}, {Holder: "b", Quantity: 200, End: 9}},
+	}
+)
 
 func TestEntriesAreDecoded(t *testing.T) {
 	r := NewReader(chunk())
@@ -34,6 +47,16 @@ func TestEntriesAreDecoded(t *testing.T) {
 	require.Equal(t, Entry{Kind: Integer, Content: 1, Key: []byte("n"), Expires: math.MaxInt64, Integer: -2}, next())
 	require.Equal(t, Entry{Kind: Bytes, Content: 1, Key: []byte{}, Expires: 8, Bytes: []byte("value")}, next())
 	require.Equal(t, Entry{Kind: Limiter, Content: 1, Key: []byte("f"), Bytes: form.Append(nil, &fixed)}, next())
+	l := next()
+	require.Equal(t, Log, l.Kind)
+	gotLog, err := ReadLog(l.Bytes)
+	require.NoError(t, err)
+	require.Equal(t, logChange, gotLog)
+	h := next()
+	require.Equal(t, Holders, h.Kind)
+	gotHolders, err := ReadHolders(h.Bytes)
+	require.NoError(t, err)
+	require.Equal(t, holdersChange, gotHolders)
 	require.Equal(t, Entry{Kind: Databases, Contents: []uint64{300, 0, 1}}, next())
 	require.False(t, r.Next())
 	require.NoError(t, r.Err())
@@ -46,6 +69,10 @@ func TestEntriesKeepTheirEncoding(t *testing.T) {
 		"6901016e" + "7fffffffffffffff" + "fffffffffffffffe" +
 		"620100" + "0000000000000008" + "00000005" + "76616c7565" +
 		"66010166" + "0000000f" + "00636c3166" + "0000000000000005" + "0204" +
+		"6c01016c" + "00000035" + "0000000000000001" + "0000000000000002" + "0304" + "0000000000000005" +
+		"0000000000000006" + "02" + "02" + "0000000000000007" + "03" + "0000000000000008" +
+		"68010168" + "0000002b" + "0000000000000001" + "0000000000000002" + "02" + "00" + "0000000000000000" + "04" +
+		"676f6e65" + "c801" + "0000000000000009" + "01" + "62" +
 		"6403ac020001"
 	require.Equal(t, want, hex.EncodeToString(chunk()))
 }
@@ -64,6 +91,24 @@ func TestACutChunkIsAnError(t *testing.T) {
 	}
 }
 
+func TestCutChangesAreAnError(t *testing.T) {
+	r := NewReader(chunk())
+	for r.Next() {
+		for length := range r.Bytes {
+			switch r.Kind {
+			case Log:
+				_, err := ReadLog(r.Bytes[:length])
+				require.Error(t, err)
+			case Holders:
+				_, err := ReadHolders(r.Bytes[:length])
+				require.Error(t, err)
+			}
+		}
+	}
+	_, err := ReadLog(append(AppendLog(nil, 1, nil, &logChange)[7:], 0))
+	require.Error(t, err, "more follows")
+}
+
 func FuzzEntries(f *testing.F) {
 	f.Add(chunk())
 	f.Fuzz(func(t *testing.T, p []byte) {
@@ -79,6 +124,12 @@ func FuzzEntries(f *testing.F) {
 				again = AppendInteger(nil, r.Content, r.Key, r.Expires, r.Integer)
 			case Bytes:
 				again = AppendBytes(nil, r.Content, r.Key, r.Expires, r.Bytes)
+			case Log:
+				_, _ = ReadLog(r.Bytes)
+				continue
+			case Holders:
+				_, _ = ReadHolders(r.Bytes)
+				continue
 			case Databases:
 				again = AppendDatabases(nil, r.Contents)
 			default:

@@ -325,3 +325,24 @@ func filled(n int) *Leases {
 	}
 	return key
 }
+
+func TestStoredLeasesAreSet(t *testing.T) {
+	key := filled(20)
+	key.Set(Lease{Holder: string(holderName(3)), Quantity: 7, End: epoch + 5})
+	key.Set(Lease{Holder: "new", Quantity: 2, End: epoch + 9})
+	key.Set(Lease{Holder: string(holderName(4))})
+	key.Set(Lease{Holder: "unknown"})
+	require.Equal(t, 20, key.Len())
+	require.EqualValues(t, 20-2+7+2, key.permits())
+	l, found := key.Find(holderName(3))
+	require.True(t, found)
+	require.Equal(t, Lease{Holder: string(holderName(3)), Quantity: 7, End: epoch + 5}, l)
+	_, found = key.Find(holderName(4))
+	require.False(t, found)
+	var all []Lease
+	for l := range key.Holders(epoch) {
+		all = append(all, l)
+	}
+	require.Equal(t, Of(all).Bytes(), key.Bytes())
+	require.Equal(t, string(holderName(3)), all[0].Holder, "they are in order")
+}

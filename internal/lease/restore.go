@@ -13,6 +13,28 @@ func Of(leases []Lease) *Leases {
 	return s
 }
 
+// Find returns a holder's lease, which may have ended since the last call.
+func (s *Leases) Find(holder []byte) (l Lease, found bool) {
+	slot := s.slot(holder)
+	if slot < 0 {
+		return Lease{}, false
+	}
+	return s.slots[slot], true
+}
+
+// Set stores a lease in place of the one that its holder has. A lease without a quantity removes
+// that.
+func (s *Leases) Set(l Lease) {
+	holder := []byte(l.Holder)
+	position := s.position(holder)
+	switch {
+	case l.Quantity > 0:
+		s.put(position, Request{quantity: l.Quantity, holder: holder}, l.End)
+	case position >= 0:
+		s.drop(position)
+	}
+}
+
 // FewBytes returns how many bytes AppendFew appends.
 func FewBytes(leases []Lease) int {
 	n := len(leases) * atHolder

@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 
 	// What reaches a disk.
 	"internal/form":    {"internal/window", "internal/lease"},
-	"internal/entry":   {"internal/form"},
+	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
 	"internal/journal": {},
 	"internal/rdb":     {},
 

@@ -18,6 +18,8 @@ type entryLog struct {
 	chunks [][]window.Entry // each of chunkEntries entries
 	head   int              // index of the oldest entry, in the ring or in the first chunk
 	count  int
+
+	written writtenLog
 }
 
 const (
@@ -58,6 +60,7 @@ func (l *entryLog) clone() *entryLog {
 
 // apply makes the edit that a step returned.
 func (l *entryLog) apply(e window.Edit) {
+	l.written.edit(e, l.count)
 	l.drop(e.Drop)
 	l.count -= e.Cut
 	if e.Push {
@@ -116,7 +119,7 @@ func (l *entryLog) toRing(size int) {
 	for i := range l.count {
 		ring[i] = l.At(i)
 	}
-	*l = entryLog{ring: ring, count: l.count}
+	*l = entryLog{ring: ring, count: l.count, written: l.written}
 }
 
 // fill sets the entries of an empty log.
@@ -130,7 +133,7 @@ func (l *entryLog) fill(entries []window.Entry) {
 
 func (l *entryLog) toChunks() {
 	was := *l
-	*l = entryLog{chunks: [][]window.Entry{}, count: was.count}
+	*l = entryLog{chunks: [][]window.Entry{}, count: was.count, written: was.written}
 	l.resizeChunks(was.count)
 	for i := range was.count {
 		*l.at(i) = was.At(i)
@@ -163,7 +166,7 @@ func logFields(l window.Entries, base uint64, end, now int64) []store.Field {
 
 // bytes returns the memory that the entries take.
 func (l *entryLog) bytes() int64 {
-	const self, header = 72, 24
+	const self, header = 96, 24
 	return self + int64(len(l.ring)+len(l.chunks)*chunkEntries)*entryBytes + int64(len(l.chunks))*header
 }
 

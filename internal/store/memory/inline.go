@@ -235,9 +235,9 @@ func (s *shard) leaseTable(at *keySlot) lease.Table {
 	return &s.scratchLeases
 }
 
-// saveLeases stores what a step made of a key's leases, and sets the expiry to the end of the last.
-// A key without leases is removed.
-func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
+// saveLeases stores what a step made of a key's leases, of which it may have changed that of a
+// holder, and sets the expiry to the end of the last. A key without leases is removed.
+func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool, holder []byte) error {
 	held, many := table.(*keyLeases)
 	if many {
 		held.updateBytes(&s.leases) // some may have ended, even if the step changed nothing
@@ -250,6 +250,9 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool) error {
 		return nil
 	}
 	expires := table.Expires()
+	if many {
+		held.written.change(holder, held.Len())
+	}
 	if !many {
 		if err := s.storeLeases(at); err != nil {
 			return err

@@ -197,6 +197,7 @@ func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quanti
 type keyLeases struct {
 	lease.Leases
 	counted int64 // bytes included in the slab's sum
+	written writtenLeases
 }
 
 func (l *keyLeases) clone() *keyLeases { return &keyLeases{Leases: *l.Leases.Clone()} }
@@ -223,7 +224,7 @@ func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHo
 		held.updateBytes(&s.leases)
 		return quota.Decision{}, store.ErrFull
 	}
-	if full := s.saveLeases(&at, table, changed); full != nil {
+	if full := s.saveLeases(&at, table, changed, r.Holder()); full != nil {
 		return quota.Decision{}, full
 	}
 	return d, err
@@ -237,7 +238,7 @@ func (s *shard) renew(h keyHash, key []byte, now int64, ttl time.Duration, holde
 	}
 	table := s.leaseTable(&at)
 	renewed := table.Renew(now, ttl, holder)
-	return renewed, s.saveLeases(&at, table, renewed)
+	return renewed, s.saveLeases(&at, table, renewed, holder)
 }
 
 func (s *shard) release(h keyHash, key []byte, now int64, holder []byte) (int64, error) {
@@ -248,7 +249,7 @@ func (s *shard) release(h keyHash, key []byte, now int64, holder []byte) (int64,
 	}
 	table := s.leaseTable(&at)
 	permits := table.Release(now, holder)
-	return permits, s.saveLeases(&at, table, permits > 0)
+	return permits, s.saveLeases(&at, table, permits > 0, holder)
 }
 
 func (s *shard) holders(h keyHash, key []byte, now int64) (list []lease.Lease, err error) {

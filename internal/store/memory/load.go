@@ -17,11 +17,20 @@ type Loader struct {
 	contents map[uint64]*database
 	mapping  []uint64 // the content of each database, as the last pass says
 	largest  uint64   // content
+	// skipped are the keys whose last changes did not follow what was loaded before.
+	skipped map[skippedKey]struct{}
+}
+
+type skippedKey struct {
+	content uint64
+	key     string
 }
 
 // Load returns a loader. The store must be empty, and must not be used until Done has returned.
 func (m *Store) Load() *Loader {
-	return &Loader{store: m, now: m.clock.Now(), contents: map[uint64]*database{}}
+	return &Loader{
+		store: m, now: m.clock.Now(), contents: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
+	}
 }
 
 // Apply applies a chunk of Snapshot or Pass. Chunks of one snapshot can be applied by several
@@ -48,6 +57,11 @@ func (l *Loader) Done() error {
 			}
 		}
 		l.mapping = l.mapping[:len(m.databases)]
+	}
+	for k := range l.skipped {
+		if l.contents[k.content] != nil {
+			return fmt.Errorf("key %.100q: its last changes follow a state that is missing", k.key)
+		}
 	}
 	m.lastContent.Store(l.largest)
 	for n, content := range l.mapping {
@@ -123,42 +137,100 @@ func (a *applier) apply(e *entry.Entry) error {
 	if a.db == nil || a.content != e.Content {
 		a.db, a.content = a.loader.database(e.Content), e.Content
 	}
+	if e.Kind == entry.Log || e.Kind == entry.Holders {
+		return a.applyChanges(e)
+	}
+	a.loader.unskip(e)
 	expires := e.Expires
 	if e.Kind == entry.Limiter {
 		if err := a.state.Read(e.Bytes, 0); err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)
 		}
-		expires = a.state.Expires()
-	}
-	h := a.loader.store.hash(e.Key)
-	s := &a.db.shards[h.shard]
-	s.lock()
-	defer s.unlock()
-	at := keySlot{hash: h, key: e.Key}
-	now := s.advance(a.loader.now)
-	if at.record, at.position = s.find(h, e.Key); at.record != nil && at.record.expires() <= now {
-		s.remove(h, at.position)
-		at.record = nil
-	}
-	if e.Kind == entry.Gone || expires <= now {
-		if at.record != nil {
-			s.remove(h, at.position)
+		if expires = a.state.Expires(); a.state.Version != 0 {
+			expires = store.Never // changes may follow, even if it has expired
 		}
-		return nil
 	}
-	at.live = at.record != nil
-	return a.store(s, &at, e)
+	s, at := a.lock(e.Key)
+	defer s.unlock()
+	if e.Kind != entry.Gone && expires > s.lastInstant {
+		return a.write(s, at, e)
+	}
+	if at.record != nil {
+		s.remove(at.hash, at.position)
+	}
+	return nil
 }
 
-func (a *applier) store(s *shard, at *keySlot, e *entry.Entry) error {
+// lock locks the shard of a key and finds its record.
+func (a *applier) lock(key []byte) (*shard, *keySlot) {
+	h := a.loader.store.hash(key)
+	s := &a.db.shards[h.shard]
+	s.lock()
+	s.advance(a.loader.now)
+	at := &keySlot{hash: h, key: key}
+	at.record, at.position = s.find(h, key)
+	at.live = at.record != nil
+	return s, at
+}
+
+func (a *applier) write(s *shard, at *keySlot, e *entry.Entry) error {
 	switch e.Kind {
-	case entry.Throttle:
-		a.state = form.State{Kind: form.Throttle, TAT: e.Expires}
-		return s.restore(at, &a.state)
 	case entry.Integer:
 		return s.write(at, store.Value{Integer: e.Integer, IsInteger: true}, e.Expires)
 	case entry.Bytes:
 		return s.write(at, store.Value{Bytes: e.Bytes}, e.Expires)
+	case entry.Throttle:
+		a.state = form.State{Kind: form.Throttle, TAT: e.Expires}
 	}
-	return s.restore(at, &a.state)
+	err := s.restore(at, &a.state)
+	if err == nil {
+		a.loader.raiseVersion(a.state.Version)
+		s.setWritten(at.record, &a.state)
+	}
+	return err
+}
+
+// applyChanges applies changes of a log or of leases. If they do not follow what the key holds, the
+// whole state must come later.
+func (a *applier) applyChanges(e *entry.Entry) error {
+	s, at := a.lock(e.Key)
+	defer s.unlock()
+	var applied bool
+	var to uint64
+	if e.Kind == entry.Log {
+		c, err := entry.ReadLog(e.Bytes)
+		if err != nil {
+			return fmt.Errorf("key %.100q: %w", e.Key, err)
+		}
+		applied, to = s.applyLog(at, &c), c.To
+	} else {
+		c, err := entry.ReadHolders(e.Bytes)
+		if err != nil {
+			return fmt.Errorf("key %.100q: %w", e.Key, err)
+		}
+		applied, to = s.applyLeases(at, &c), c.To
+	}
+	a.loader.raiseVersion(to)
+	if !applied {
+		a.loader.skipped[skippedKey{e.Content, string(e.Key)}] = struct{}{}
+	}
+	return nil
+}
+
+// unskip is called for an entry with the whole content of a key. Changes are loaded by one
+// goroutine, after the entries that several may load.
+func (l *Loader) unskip(e *entry.Entry) {
+	if len(l.skipped) > 0 {
+		delete(l.skipped, skippedKey{e.Content, string(e.Key)})
+	}
+}
+
+// raiseVersion makes the versions that the store will use larger than a loaded one.
+func (l *Loader) raiseVersion(version uint64) {
+	for last := &l.store.lastVersion; ; {
+		known := last.Load()
+		if version <= known || last.CompareAndSwap(known, version) {
+			return
+		}
+	}
 }

@@ -26,6 +26,7 @@ type Store struct {
 	createMu       sync.Mutex // held while a database is created, or databases are swapped
 	lastOrder      int        // order of the database that was created last
 	lastContent    atomic.Uint64
+	lastVersion    atomic.Uint64
 	tracking       *tracking // nil unless changes are tracked
 	listeners      listeners
 	pool           pool

@@ -21,13 +21,22 @@ const (
 	sliceBytes   = 64 << 10  // size of the entries that are written in one hold of a lock, without the last
 )
 
+// passSizes are sizes that tests change.
+type passSizes struct {
+	chunk  int // size at which a chunk is passed on
+	slice  int // records that are visited in one hold of a lock
+	log    int // entries of a log of which only changes are written, at least
+	leases int // leases of which only changes are written, at least
+}
+
 // tracking is what the passes of a store have in common. It exists if the store tracks changes.
 type tracking struct {
 	passing sync.Mutex // held during a pass
-	chunk   int        // size at which a chunk is passed on
-	slice   int        // records that are visited in one hold of a lock
-	active  atomic.Bool
-	number  atomic.Uint64 // of the pass that is under way, or was the last one
+	passSizes
+	active atomic.Bool
+	number atomic.Uint64 // of the pass that is under way, or was the last one
+	// versions is the last version of a log or of leases that was written; see delta.go.
+	versions *atomic.Uint64
 
 	// Locked after the locks of shards.
 	mu       sync.Mutex
@@ -36,13 +45,18 @@ type tracking struct {
 	tooLarge bool
 	state    form.State // scratch memory
 
+	// Of the goroutine that makes the pass.
+	write func(entries []byte) error
+	err   error
 	spare []byte // for the next chunk
 }
 
 // TrackChanges makes the store note which keys change from now on, for Pass. It must be called
 // before the first step, after Load if there is one.
 func (m *Store) TrackChanges() {
-	m.tracking = &tracking{chunk: entriesBytes, slice: sliceRecords}
+	m.tracking = &tracking{
+		versions: &m.lastVersion, passSizes: passSizes{entriesBytes, sliceRecords, minLogChanges, minLeaseChanges},
+	}
 	m.listeners.keep()
 	for n := range m.databases {
 		if db := m.database(n); db != nil {
@@ -60,59 +74,51 @@ func (db *database) trackChanges() {
 // Pass calls write with what the keys hold that have changed since the previous pass, or since
 // TrackChanges, in chunks of whole entries (package entry). A step on several keys is in one pass as
 // a whole. What changes during the pass may be in it or in the next one. If Pass returns an error,
-// what changed until now will not be part of later passes.
+// of write or ErrPassTooLarge, what the pass contained will not be part of later passes.
 //
 // Pass holds the lock of one shard at a time, for up to some hundred keys, and calls write without a
 // lock. A chunk is valid until write returns.
-func (m *Store) Pass(write func(entries []byte) error) (err error) {
+func (m *Store) Pass(write func(entries []byte) error) error {
 	t := m.tracking
 	t.passing.Lock()
 	defer t.passing.Unlock()
-	t.begin()
-	defer t.abandon()
-	for round, done := 0, false; !done; round++ {
-		if round == maxRounds {
-			return ErrPassTooLarge
-		}
+	t.begin(write)
+	for round := 1; ; round++ {
 		for _, db := range m.allDatabases() {
 			for i := range db.shards {
-				if err := t.visit(&db.shards[i], write); err != nil {
-					return err
-				}
+				t.visit(&db.shards[i])
 			}
 		}
-		done = t.end(m)
+		if t.end(m, round == maxRounds) {
+			break
+		}
 	}
-	return t.drain(1, write)
+	t.drain(1)
+	return t.err
 }
 
 // begin begins a pass. Steps that lock several keys from now on write to it.
-func (t *tracking) begin() {
+func (t *tracking) begin(write func([]byte) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pending, t.again, t.tooLarge = t.pending[:0], false, false
+	t.write, t.err = write, nil
+	t.again, t.tooLarge = false, false
 	t.number.Add(1)
 	t.active.Store(true)
 }
 
-// abandon ends a pass that has failed. It does nothing after end.
-func (t *tracking) abandon() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.active.Store(false)
-}
-
 // end ends a pass, unless it must visit the shards once more. It waits for transactions on all keys,
 // which may be between the swap of two databases and a step on their keys.
-func (t *tracking) end(m *Store) (done bool) {
+func (t *tracking) end(m *Store, last bool) (done bool) {
 	m.createMu.Lock()
 	defer m.createMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.again {
+	if t.again && !last {
 		t.again = false
 		return false
 	}
+	t.tooLarge = t.tooLarge || t.again
 	t.active.Store(false)
 	t.pending = entry.AppendDatabases(t.pending, m.contents())
 	return true
@@ -143,16 +149,14 @@ func (m *Store) contents() []uint64 {
 
 // visit writes what has changed in a shard. The names come last, so that a record that is removed
 // or moved before its reference is visited is among them.
-func (t *tracking) visit(s *shard, write func([]byte) error) error {
+func (t *tracking) visit(s *shard) {
 	s.lock()
 	refs := s.changes.refs
 	s.changes.refs = nil
 	s.unlock()
 	for len(refs) > 0 {
 		refs = refs[t.visitRefs(s, refs):]
-		if err := t.drain(t.chunk, write); err != nil {
-			return err
-		}
+		t.drain(t.chunk)
 	}
 	s.lock()
 	names := s.changes.names
@@ -166,13 +170,10 @@ func (t *tracking) visit(s *shard, write func([]byte) error) error {
 		}
 		for len(slice) > 0 {
 			slice = slice[t.visitNames(s, slice):]
-			if err := t.drain(t.chunk, write); err != nil {
-				return err
-			}
+			t.drain(t.chunk)
 		}
 		slice = make([]string, 0, t.slice)
 	}
-	return nil
 }
 
 // visitRefs visits the first of some records, and returns how many it has visited.
@@ -189,7 +190,7 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 			continue // it was removed, moved, or visited already
 		}
 		r.setDirty(false)
-		if t.append(s, r.key(), r); len(t.pending)-begin >= sliceBytes {
+		if t.appendChange(s, r.key(), r); len(t.pending)-begin >= sliceBytes {
 			break
 		}
 	}
@@ -210,19 +211,14 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 		if r != nil {
 			r.setDirty(false)
 		}
-		if t.append(s, key, r); len(t.pending)-begin >= sliceBytes {
+		if t.appendChange(s, key, r); len(t.pending)-begin >= sliceBytes {
 			break
 		}
 	}
 	return visited
 }
 
-// append appends the entry of a key, whose record may be nil.
-func (t *tracking) append(s *shard, key []byte, r record) {
-	t.pending = s.appendEntry(t.pending, s.changes.content.Load(), key, r, &t.state)
-}
-
-// appendEntry appends the entry of a key, whose record may be nil.
+// appendEntry appends the entry of a key with its whole content. The record may be nil.
 func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, scratch *form.State) []byte {
 	if r == nil || r.expires() <= s.lastInstant {
 		return entry.AppendGone(dst, content, key)
@@ -244,7 +240,7 @@ func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, sc
 func (t *tracking) writeStep(p *step) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.active.Load() || t.number.Load() != p.pass || t.tooLarge {
+	if !t.active.Load() || t.number.Load() != p.pass {
 		return
 	}
 	begin := len(t.pending)
@@ -260,37 +256,46 @@ func (t *tracking) writeStep(p *step) {
 			return
 		}
 	}
-	t.tooLarge = len(t.pending) > pendingBytes
-}
-
-// appendOf is append for a key that a step has changed. If the step has changed too much, it drops
-// what it has appended since begin, and returns false.
-func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
-	if len(t.pending)-begin+len(key)+s.stateBytes(r) > stepBytes {
-		t.pending, t.again = t.pending[:begin], true
-		return false
+	if len(t.pending) > pendingBytes {
+		t.pending, t.tooLarge = t.pending[:0], true
 	}
-	t.append(s, key, r)
-	return true
 }
 
-// drain passes on the pending entries if they are at least so many bytes.
-func (t *tracking) drain(least int, write func([]byte) error) error {
+// appendOf is appendChange for a key that a step has changed. If the step has changed too much, it
+// drops what it has appended since begin, and returns false.
+func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
+	if len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
+		t.appendChange(s, key, r)
+		return true
+	}
+	t.pending, t.again = t.pending[:begin], true
+	for c := range p.refs {
+		if r := c.shard.pages.recordAt(c.at); r != nil {
+			c.shard.forgetWritten(r)
+		}
+	}
+	return false
+}
+
+// drain passes on the pending entries if they are at least so many bytes. After an error it drops
+// them: the pass goes on nevertheless, so that no record keeps a mark without being listed.
+func (t *tracking) drain(least int) {
 	t.mu.Lock()
-	chunk, tooLarge := t.pending, t.tooLarge
+	chunk := t.pending
 	if len(chunk) >= least {
 		t.pending = t.spare[:0]
 	}
-	t.mu.Unlock()
-	switch {
-	case tooLarge:
-		return ErrPassTooLarge
-	case len(chunk) < least:
-		return nil
+	if t.tooLarge && t.err == nil {
+		t.err = ErrPassTooLarge
 	}
-	err := write(chunk)
+	t.mu.Unlock()
+	if len(chunk) < least {
+		return
+	}
+	if t.err == nil {
+		t.err = t.write(chunk)
+	}
 	if t.spare = nil; cap(chunk) <= 4*entriesBytes {
 		t.spare = chunk
 	}
-	return err
 }

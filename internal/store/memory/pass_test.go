@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
+	"cellserver/internal/window"
 )
 
 // The tests below make steps, and passes meanwhile, and load what the passes wrote into another
@@ -58,6 +61,7 @@ type trackingRig struct {
 	view    *view
 	model   model
 	version int
+	large   bool // most steps are on keys with long logs or many leases
 	chunks  [][]byte
 	copy    *Store // into which the chunks are loaded
 	loader  *Loader
@@ -65,6 +69,7 @@ type trackingRig struct {
 
 const (
 	singles   = 12 // keys that are written one at a time
+	many      = 2  // keys with long logs, and keys with many leases
 	groupKeys = 4  // keys that are always written together
 )
 
@@ -72,7 +77,7 @@ func newTrackingRig(t *testing.T, seed uint64) *trackingRig {
 	r := &trackingRig{T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: store.NewStillClock(1e18)}
 	r.store = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.store.TrackChanges()
-	r.store.tracking.chunk, r.store.tracking.slice = 1, 1
+	r.store.tracking.passSizes = passSizes{chunk: 1, slice: 1, log: 70, leases: 20}
 	r.view = r.store.newView()
 	r.copy = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.loader = r.copy.Load()
@@ -87,7 +92,6 @@ func group(i int) string { return fmt.Sprint("group:", i) }
 
 // step makes one random step.
 func (r *trackingRig) step() {
-	ctx := context.Background()
 	n := r.random.IntN(3)
 	db := r.model.databases[n]
 	r.view.Begin()
@@ -95,35 +99,54 @@ func (r *trackingRig) step() {
 	r.version++
 	key := fmt.Sprint("single:", r.random.IntN(singles))
 	r.model.step(func() {
-		switch r.random.IntN(15) {
-		case 12, 13, 14:
-			r.grow(db, key)
-		case 0, 1, 2, 3:
-			value := fmt.Sprint("v", r.version)
-			if r.random.IntN(3) == 0 {
-				value += fmt.Sprintf("%0*d", r.random.IntN(200), 0) // so that it moves to another slot
-			}
-			r.write(key, value)
-			db.now[key] = value
-		case 4, 5:
-			_, err := r.view.Delete(ctx, [][]byte{[]byte(key)})
-			require.NoError(r, err)
-			delete(db.now, key)
-		case 6, 7:
-			r.writeGroup(n)
-		case 8:
-			r.renameGroup(n)
-		case 9:
-			require.NoError(r, r.view.Flush(ctx))
-			r.model.databases[n] = &modelContent{now: content{}}
-		case 10:
-			other := r.random.IntN(3)
-			require.NoError(r, r.view.Swap(ctx, n, other))
-			r.model.databases[n], r.model.databases[other] = r.model.databases[other], db
-		case 11:
-			r.replaceDatabase(n)
+		switch choice := r.random.IntN(20); {
+		case r.large && choice < 14:
+			r.takeMany(db, fmt.Sprint("log:", r.random.IntN(many)))
+		case r.large && choice < 19:
+			r.changeLeases(db, fmt.Sprint("leases:", r.random.IntN(many)))
+		case r.large:
+			r.renameLog(n)
+		default:
+			r.smallStep(choice, n, db, key)
 		}
 	})
+}
+
+// smallStep makes one of the steps of a store in which most keys are small.
+func (r *trackingRig) smallStep(choice, n int, db *modelContent, key string) {
+	ctx := context.Background()
+	switch choice {
+	case 12, 13, 14:
+		r.grow(db, key)
+	case 15, 16, 17:
+		r.takeMany(db, fmt.Sprint("log:", r.random.IntN(many)))
+	case 18, 19:
+		r.changeLeases(db, fmt.Sprint("leases:", r.random.IntN(many)))
+	case 0, 1, 2, 3:
+		value := fmt.Sprint("v", r.version)
+		if r.random.IntN(3) == 0 {
+			value += fmt.Sprintf("%0*d", r.random.IntN(200), 0) // so that it moves to another slot
+		}
+		r.write(key, value)
+		db.now[key] = value
+	case 4, 5:
+		_, err := r.view.Delete(ctx, [][]byte{[]byte(key)})
+		require.NoError(r, err)
+		delete(db.now, key)
+	case 6, 7:
+		r.writeGroup(n)
+	case 8:
+		r.renameGroup(n)
+	case 9:
+		require.NoError(r, r.view.Flush(ctx))
+		r.model.databases[n] = &modelContent{now: content{}}
+	case 10:
+		other := r.random.IntN(3)
+		require.NoError(r, r.view.Swap(ctx, n, other))
+		r.model.databases[n], r.model.databases[other] = r.model.databases[other], db
+	case 11:
+		r.replaceDatabase(n)
+	}
 }
 
 // grow makes a key hold more: another lease, or a longer value.
@@ -132,7 +155,7 @@ func (r *trackingRig) grow(db *modelContent, key string) {
 	e, err := r.view.Lookup(ctx, []byte(key))
 	require.NoError(r, err)
 	if e.Kind != store.Bytes {
-		request, err := lease.NewRequest(1000, 3600, fmt.Appendf(nil, "a holder with a long name %d", r.version), 1)
+		request, err := lease.NewRequest(1000, 1e8, fmt.Appendf(nil, "a holder with a long name %d", r.version), 1)
 		require.NoError(r, err)
 		_, err = r.view.Acquire(ctx, []byte(key), request, 1000)
 		require.NoError(r, err)
@@ -148,11 +171,76 @@ func (r *trackingRig) grow(db *modelContent, key string) {
 	db.now[key] = read(r.T, r.view, key)
 }
 
+// takeMany adds entries to a log, or gives some back.
+func (r *trackingRig) takeMany(db *modelContent, key string) {
+	limit, err := window.NewLogLimit(100, 20000, 1000)
+	require.NoError(r, err)
+	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	quantity := int64(1)
+	if r.random.IntN(3) == 0 {
+		quantity = -1
+	}
+	for range r.random.IntN(60) {
+		r.advance(time.Duration(r.random.IntN(50)) * time.Second)
+		_, err := r.view.Take(context.Background(), []byte(key), &rule, quantity, quota.UpTo)
+		require.NoError(r, err)
+		r.model.step(func() { db.now[key] = read(r.T, r.view, key) })
+	}
+}
+
+// renameLog renames one of the logs to the other.
+func (r *trackingRig) renameLog(n int) {
+	from, to := "log:0", "log:1"
+	now := r.model.databases[n].now
+	fromRef, toRef := store.KeyRef{Database: n, Key: []byte(from)}, store.KeyRef{Database: n, Key: []byte(to)}
+	done, err := r.view.Transfer(context.Background(), fromRef, toRef, store.Transfer{Replace: true})
+	require.NoError(r, err)
+	if done {
+		now[to] = now[from]
+		delete(now, from)
+	}
+}
+
+// advance advances the clock. Logs may expire by that.
+func (r *trackingRig) advance(d time.Duration) {
+	selected := r.view.Selected()
+	defer r.view.Select(selected)
+	r.clock.Advance(d)
+	r.view.Begin()
+	r.model.step(func() {
+		for n, db := range r.model.databases {
+			r.view.Select(n)
+			for key := range db.now {
+				if strings.HasPrefix(key, "log:") && read(r.T, r.view, key) == "" {
+					delete(db.now, key)
+				}
+			}
+		}
+	})
+}
+
+// changeLeases grants leases to some of many holders, and ends others.
+func (r *trackingRig) changeLeases(db *modelContent, key string) {
+	for range r.random.IntN(40) {
+		holder := fmt.Appendf(nil, "one of the holders, all of which have a name that is rather long: %d", r.random.IntN(60))
+		var err error
+		if r.random.IntN(4) == 0 {
+			_, err = r.view.Release(context.Background(), []byte(key), holder)
+		} else {
+			request, wrong := lease.NewRequest(1000, 1e8, holder, 1)
+			require.NoError(r, wrong)
+			_, err = r.view.Acquire(context.Background(), []byte(key), request, 1000)
+		}
+		require.NoError(r, err)
+		r.model.step(func() { db.now[key] = read(r.T, r.view, key) })
+	}
+}
+
 // read returns what a key holds.
 func read(t *testing.T, v *view, key string) string {
 	value, e, err := v.Read(context.Background(), []byte(key), nil)
 	require.NoError(t, err)
-	if !e.Kind.IsValue() {
+	if e.Kind != store.None && !e.Kind.IsValue() {
 		value, _, err = v.ReadForm(context.Background(), []byte(key), nil)
 		require.NoError(t, err)
 	}
@@ -252,10 +340,19 @@ func contentsOf(t *testing.T, m *Store) (all [3]content) {
 func (r *trackingRig) wrong(loaded [3]content) string {
 	for n, got := range loaded {
 		states := r.model.databases[n].states
+		keys := []string{}
 		for i := range singles {
-			key := fmt.Sprint("single:", i)
-			if !anyState(states, func(s content) bool { return s[key] == got[key] }) {
-				return fmt.Sprintf("database %d, %s: %q %v", n, key, got[key], states)
+			keys = append(keys, fmt.Sprint("single:", i))
+		}
+		for i := range many {
+			keys = append(keys, fmt.Sprint("log:", i), fmt.Sprint("leases:", i))
+		}
+		for _, key := range keys {
+			was := func(s content) bool {
+				return s[key] == got[key] || got[key] == "" && r.isExpiredLog(s[key])
+			}
+			if !anyState(states, was) {
+				return fmt.Sprintf("database %d, %s: %.50q", n, key, got[key])
 			}
 		}
 		whole := func(s content) bool {
@@ -267,10 +364,16 @@ func (r *trackingRig) wrong(loaded [3]content) string {
 			return true
 		}
 		if !anyState(states, whole) {
-			return fmt.Sprintf("database %d, group: %v %v", n, got, states)
+			return fmt.Sprintf("database %d, group: %.50q", n, got[group(0)])
 		}
 	}
 	return ""
+}
+
+// isExpiredLog reports whether a value is a log that has expired by now, and is not loaded.
+func (r *trackingRig) isExpiredLog(value string) bool {
+	var state form.State
+	return state.Read([]byte(value), 0) == nil && state.Kind == form.SlidingLog && state.Expires() <= r.clock.Now()
 }
 
 func anyState(states []content, is func(content) bool) bool {
@@ -284,8 +387,9 @@ func anyState(states []content, is func(content) bool) bool {
 
 func TestPassesContainWholeSteps(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(20) {
+	for seed := range uint64(30) {
 		r := newTrackingRig(t, seed)
+		r.large = seed%3 == 0
 		for range 12 {
 			for range r.random.IntN(30) {
 				r.step()
@@ -303,7 +407,12 @@ func TestSnapshotsAreCompletedByPasses(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
 		r := newTrackingRig(t, seed)
+		r.large = seed%3 == 0
 		for range 40 {
+			r.step()
+		}
+		r.pass(true) // is not loaded
+		for range 5 {
 			r.step()
 		}
 		var snapshot [][]byte
@@ -453,7 +562,7 @@ func TestConcurrentPasses(t *testing.T) {
 	m := New(Options{SweepEvery: time.Millisecond})
 	defer func() { require.NoError(t, m.Close()) }()
 	m.TrackChanges()
-	m.tracking.chunk, m.tracking.slice = 512, 4
+	m.tracking.passSizes = passSizes{chunk: 512, slice: 4, log: 1 << 20, leases: 1 << 20}
 	const writers, groups = 4, 40
 	var done atomic.Bool
 	var wg sync.WaitGroup
@@ -507,4 +616,34 @@ func requirePairs(t *testing.T, m *Store, writers, groups int) {
 			require.Equal(t, all[0][key], all[1][key+"x"], key)
 		}
 	}
+}
+
+// Changes of a log may follow a state that would have expired without them.
+func TestChangesFollowAnExpiredLog(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	limit, err := window.NewLogLimit(100, 60, 1000)
+	require.NoError(t, err)
+	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	take := func() {
+		r.clock.Advance(time.Second / 10)
+		r.view.Begin()
+		_, err := r.view.Take(context.Background(), []byte("log:0"), &rule, 1, quota.Take)
+		require.NoError(t, err)
+	}
+	for range 90 {
+		take()
+	}
+	r.pass(false)
+	chunks := r.chunks
+	r.clock.Advance(50 * time.Second)
+	take()
+	r.pass(false)
+	require.Less(t, len(r.chunks[0]), 200, "only changes are written")
+	r.clock.Advance(20 * time.Second)
+	r.view.Begin()
+	want := read(t, r.view, "log:0")
+	require.NotEmpty(t, want)
+	r.loader = r.copy.Load()
+	require.Equal(t, want, r.load(append(chunks, r.chunks...))[0]["log:0"])
 }

@@ -39,9 +39,13 @@ func (w *snapshotWriter) visit(db *database, s *shard, page int) (more bool) {
 		return false
 	}
 	content := db.content.Load()
-	s.pages.each(page, func(_ ref, r record) {
-		if r.expires() > s.lastInstant {
-			w.chunk = s.appendEntry(w.chunk, content, r.key(), r, &w.state)
+	s.pages.each(page, func(at ref, r record) {
+		if r.expires() <= s.lastInstant {
+			return
+		}
+		w.chunk = s.appendEntry(w.chunk, content, r.key(), r, &w.state)
+		if s.forgetWritten(r) {
+			s.changes.mark(s, at)
 		}
 	})
 	return true

@@ -109,12 +109,13 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 	case l.log != nil:
 		n, log := s.logs.add()
 		*log = *l.log
+		log.written = writtenLog{}
 		s.logs.bytes += log.bytes()
 		at.record.setStateWord(n)
 	case l.leases != nil:
 		n, held := s.leases.add()
 		*held = *l.leases
-		held.counted = 0
+		held.counted, held.written = 0, writtenLeases{}
 		held.updateBytes(&s.leases)
 		at.record.setStateWord(n)
 	}
