@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -565,6 +566,7 @@ func TestConcurrentPasses(t *testing.T) {
 	m.tracking.passSizes = passSizes{chunk: 512, slice: 4, log: 1 << 20, leases: 1 << 20}
 	const writers, groups = 4, 40
 	var done atomic.Bool
+	var steps atomic.Int64
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -572,6 +574,7 @@ func TestConcurrentPasses(t *testing.T) {
 			for version := int64(1); !done.Load(); version++ {
 				v.Begin()
 				writePair(t, v, w, int(version)%groups, version)
+				steps.Add(1)
 				_, _ = v.Add(context.Background(), fmt.Appendf(nil, "single:%d", version%1000), 1)
 			}
 		})
@@ -579,6 +582,9 @@ func TestConcurrentPasses(t *testing.T) {
 	loaded := New(Options{SweepEvery: -1})
 	loader := loaded.Load()
 	for range 15 {
+		for before := steps.Load(); steps.Load() < before+1000; {
+			runtime.Gosched()
+		}
 		require.NoError(t, m.Pass(loader.Apply))
 		require.NoError(t, loader.Done())
 		requirePairs(t, loaded, writers, groups)
