@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cellserver/internal/store"
@@ -80,9 +81,11 @@ type Folder struct {
 	saving   bool
 	saves    sync.WaitGroup // RDB files that are being written
 	requests chan func()    // to be run by the loop
-	closing  chan struct{}  // closed to end the loop
-	closed   chan struct{}  // closed when the loop has ended
-	failed   error          // of the last pass
+	compacts chan struct{}  // holds an element while a compaction is asked for
+	noSync   atomic.Bool
+	closing  chan struct{} // closed to end the loop
+	closed   chan struct{} // closed when the loop has ended
+	failed   error         // of the last pass
 }
 
 type folderStage uint8
@@ -144,8 +147,12 @@ func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 
 // open is Open for a folder that is locked.
 func open(dir string, o Options, env environment) (*Folder, error) {
-	f := &Folder{dir: dir, options: o, log: o.Log, environment: env, status: newStatus(env.machine),
-		requests: make(chan func()), closing: make(chan struct{}), closed: make(chan struct{})}
+	f := &Folder{
+		dir: dir, options: o, log: o.Log, environment: env, status: newStatus(env.machine),
+		requests: make(chan func()), compacts: make(chan struct{}, 1),
+		closing: make(chan struct{}), closed: make(chan struct{}),
+	}
+	f.SetNoSync(o.NoSync)
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	contents, err := scan(f.files)
 	if err != nil {
@@ -276,7 +283,7 @@ func (f *Folder) newRecorder(s Store) *recorder {
 	c := f.contents
 	r := &recorder{
 		files: f.files, store: s, clock: s.Clock(), machine: f.machine, status: f.status, log: f.log,
-		limits: f.limits, launch: f.launch, noSync: f.options.NoSync,
+		limits: f.limits, launch: f.launch, noSync: &f.noSync,
 		kept: kept{most: f.limits.keep}, obsolete: c.obsolete, results: make(chan result, 1),
 		number: c.lastSegment(), first: c.last() + 1, synced: c.last(), segments: len(c.segments),
 	}
@@ -303,6 +310,9 @@ func (f *Folder) loop() {
 			r.tick()
 		case s := <-r.results:
 			r.snapshotWritten(s)
+		case <-f.compacts:
+			r.compaction.requested = true
+			r.tick()
 		case request := <-f.requests:
 			request()
 		case <-f.closing:
@@ -361,28 +371,28 @@ func (f *Folder) Flush() error {
 	})
 }
 
-// Compact begins to write a snapshot, which replaces the journal when it is complete. It does not
-// wait for that.
+// Compact begins to write a snapshot, which replaces the journal when it is complete. It waits for
+// nothing.
 func (f *Folder) Compact() error {
-	return f.ask(func(r *recorder) error {
-		if r.compaction.stage != idle {
-			return ErrCompacting
-		}
-		r.compaction.requested = true
-		if err := r.pass(true); err != nil {
-			return err
-		}
-		r.compact()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.stage != running:
+		return ErrNotRunning
+	case f.status.read().Journal.Compacting:
+		return ErrCompacting
+	}
+	select {
+	case f.compacts <- struct{}{}:
 		return nil
-	})
+	default:
+		return ErrCompacting
+	}
 }
 
 // SetNoSync changes Options.NoSync.
 func (f *Folder) SetNoSync(on bool) {
-	f.ask(func(r *recorder) error {
-		r.noSync = on
-		return nil
-	})
+	f.noSync.Store(on)
 	f.status.change(func(now *Status) { now.Journal.NoSync = on })
 }
 

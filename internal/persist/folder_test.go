@@ -20,6 +20,7 @@ type process struct {
 	disk    *disk
 	folder  *Folder
 	store   *toyStore
+	machine *toyMachine
 	r       *recorder
 	later   []func() // goroutines that were started
 	promise int      // the number of passes that must survive
@@ -31,9 +32,9 @@ var smallLimits = limits{keep: 1 << 10, journal: 4 << 10, segments: 6, syncEach:
 // start starts a process on a disk.
 func start(d *disk, o Options) (*process, error) {
 	p := &process{disk: d, store: newToyStore(store.NewStillClock(1e18))}
-	machine := &toyMachine{next: store.Reading{Boot: [16]byte{1}, Uptime: 1e12, Wall: 1e18}}
+	p.machine = &toyMachine{next: store.Reading{Boot: [16]byte{1}, Uptime: 1e12, Wall: 1e18}}
 	env := environment{
-		files: d, machine: machine, limits: smallLimits,
+		files: d, machine: p.machine, limits: smallLimits,
 		launch: func(f func()) { p.later = append(p.later, f) },
 		ticks:  func() (<-chan time.Time, func()) { return nil, func() {} },
 	}
@@ -60,13 +61,15 @@ func start(d *disk, o Options) (*process, error) {
 
 // promised notes which passes must survive a crash from now on.
 func (p *process) promised() {
-	if !p.folder.Failing() && !p.disk.crashed() {
+	age := p.folder.Status().Passes.SyncAge
+	if age >= 0 && age < time.Second && !p.folder.Failing() && !p.disk.crashed() {
 		p.promise = len(p.store.history) - 1
 	}
 }
 
 // tick lets a second pass.
 func (p *process) tick() {
+	p.machine.advance(time.Second)
 	p.r.tick()
 	p.promised()
 }
@@ -144,7 +147,7 @@ func TestCompaction(t *testing.T) {
 	p.finish()
 	require.Equal(t, int64(1), p.folder.Status().Journal.Compactions)
 	names, _ := d.list()
-	require.Equal(t, []string{"journal-0000000002", "snapshot-0000000002-0000000010"}, names)
+	require.Equal(t, []string{"journal-0000000002", "snapshot-0000000002-0000000007"}, names)
 	q := mustStart(t, d.lost(), Options{})
 	require.Equal(t, state{"a": "2", "c": "1", "d": "1", "e": "2"}, q.store.keys)
 }

@@ -1,5 +1,7 @@
 package persist
 
+import "cellserver/internal/entry"
+
 // kept holds the chunks of passes that are not known to be written, so that they can be written
 // again. If they become more than most bytes, they are dropped, and full is true.
 type kept struct {
@@ -32,6 +34,14 @@ func (k *kept) add(chunk []byte) {
 	k.bytes += len(chunk)
 }
 
+// first returns the first chunk, or nil if there is none.
+func (k *kept) first() []byte {
+	if len(k.chunks) == 0 {
+		return nil
+	}
+	return k.chunks[0]
+}
+
 // clear drops all chunks.
 func (k *kept) clear() {
 	for _, chunk := range k.chunks {
@@ -45,3 +55,30 @@ func (k *kept) clear() {
 
 // chunkBytes is the approximate size of a chunk.
 const chunkBytes = 256 << 10
+
+// counter counts the entries of a pass. It decodes only those of the first chunk; if there are more
+// chunks, it assumes that their entries are as long.
+type counter struct {
+	bytes        int64
+	firstEntries int64
+	firstBytes   int64
+}
+
+func (c *counter) add(chunk []byte) {
+	if c.bytes == 0 {
+		c.firstBytes = int64(len(chunk))
+		for r := entry.NewReader(chunk); r.Next(); {
+			if r.Kind != entry.Databases {
+				c.firstEntries++
+			}
+		}
+	}
+	c.bytes += int64(len(chunk))
+}
+
+func (c *counter) entries() int64 {
+	if c.firstBytes == c.bytes {
+		return c.firstEntries
+	}
+	return int64(float64(c.firstEntries) * float64(c.bytes) / float64(c.firstBytes))
+}

@@ -1,9 +1,11 @@
 package persist
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 
 	"cellserver/internal/journal"
 	"cellserver/internal/store"
@@ -23,7 +25,7 @@ type recorder struct {
 	status  *status
 	log     *slog.Logger
 	limits  limits
-	noSync  bool
+	noSync  *atomic.Bool
 	launch  func(func()) // starts a goroutine
 
 	writer   *journal.Writer // of the current segment; nil if it has to be begun
@@ -35,6 +37,7 @@ type recorder struct {
 	retry    backoff // of the attempts to end that
 
 	kept     kept     // chunks of failed passes, and of the current one
+	previous previous // the last pass that was written
 	obsolete []string // files to be removed before the next segment begins
 	tail     *segment // the last segment of an earlier process, until it has been cut and synced
 	older    int64    // size of the segments before the current one, since the snapshot
@@ -87,11 +90,11 @@ func (r *recorder) tick() {
 // pass writes a pass. If that fails, what the pass contains is kept and written by the next one.
 func (r *recorder) pass(sync bool) error {
 	began := r.machine.Read()
-	sync = sync || !r.noSync || r.compaction.stage == written
+	sync = sync || r.compaction.stage == written
 	err := r.beginPass()
-	bytes := 0
+	count := counter{}
 	failed := r.store.Pass(func(entries []byte) error {
-		bytes += len(entries)
+		count.add(entries)
 		if r.writer != nil || !r.detached {
 			r.kept.add(entries)
 		}
@@ -104,20 +107,63 @@ func (r *recorder) pass(sync bool) error {
 	case failed != nil:
 		r.lose()
 		return r.failed(failed)
+	case err == nil && !sync && (r.previous.synced || r.noSync.Load()) && r.previous.repeatedBy(&r.kept):
+		r.writer.Abandon()
+		r.passed(began, counter{}, r.previous.synced)
+		return nil
 	case err == nil:
+		sync = sync || !r.noSync.Load()
 		err = r.writer.End(sync)
 	}
 	if err != nil {
 		r.abandon(err)
 		return r.failed(err)
 	}
+	r.previous.set(&r.kept, sync)
+	r.passed(began, count, sync)
+	return nil
+}
+
+// passed reports a pass that succeeded.
+func (r *recorder) passed(began store.Reading, count counter, synced bool) {
 	r.kept.clear()
 	if !r.detached {
 		r.synced = r.writer.Synced()
 		r.status.recovered(r.log)
 	}
-	r.status.passed(began, bytes, sync && !r.detached, r.size())
-	return nil
+	r.status.passed(began, count, synced && !r.detached, r.size())
+}
+
+// previous is the last pass that was written, if it is small. An equal pass adds nothing, because an
+// entry contains all of what it is about. So an idle server writes nothing for a while; not for
+// long, because the stamp of the last pass should not become old.
+type previous struct {
+	content []byte
+	known   bool
+	synced  bool
+	repeats int
+}
+
+const (
+	maxRepeats    = 60
+	maxComparable = 4 << 10
+)
+
+// repeatedBy reports whether a pass need not be written.
+func (p *previous) repeatedBy(k *kept) bool {
+	if !p.known || k.full || len(k.chunks) > 1 || p.repeats == maxRepeats || !bytes.Equal(k.first(), p.content) {
+		return false
+	}
+	p.repeats++
+	return true
+}
+
+// set remembers a pass that was written.
+func (p *previous) set(k *kept, synced bool) {
+	*p = previous{content: p.content[:0], synced: synced}
+	if p.known = !k.full && len(k.chunks) <= 1 && k.bytes <= maxComparable; p.known {
+		p.content = append(p.content, k.first()...)
+	}
 }
 
 // beginPass begins a pass with what was kept of failed ones.
@@ -163,6 +209,7 @@ func (r *recorder) lose() {
 		}
 	}
 	r.detached = true
+	r.previous.known = false
 	r.kept.clear()
 	r.compaction.cancel()
 	r.retry.failed()

@@ -147,7 +147,7 @@ func (f *Folder) BeginSaveRDB(name string) error {
 
 // beginSave begins a save, if there is none.
 func (f *Folder) beginSave(name string) error {
-	if name == "" || name != filepath.Base(name) || isOurs(name) {
+	if name == "" || name == "." || name == ".." || name != filepath.Base(name) || isOurs(name) {
 		return fmt.Errorf("%q cannot be the name of an RDB file", name)
 	}
 	f.mu.Lock()

@@ -49,7 +49,7 @@ func (l Loading) Remaining() time.Duration {
 type Passes struct {
 	Written      int64         // passes since the start
 	LastDuration time.Duration // of the last pass that was written, with its sync
-	LastEntries  int64         // its number of entries
+	LastEntries  int64         // its number of entries, about
 	LastBytes    int64         // their size
 	// SyncAge is the time since the last synced pass began. Changes that were made before are on
 	// the disk. It is -1 if no pass has been synced yet.
@@ -76,7 +76,7 @@ type Journal struct {
 // RDB describes the writing of RDB files.
 type RDB struct {
 	Saving bool // rdb_bgsave_in_progress
-	// Changes is the number of entries in passes since the last save, for
+	// Changes is about the number of entries in passes since the last save, for
 	// rdb_changes_since_last_save. A key that changes many times during a pass counts once.
 	Changes int64
 	// LastSave is the time of the last save that succeeded, initially the start, for
@@ -171,12 +171,13 @@ func (s *status) loadEnded() {
 }
 
 // passed reports a pass that was written, and the size of the segments.
-func (s *status) passed(began store.Reading, bytes int, synced bool, size int64) {
+func (s *status) passed(began store.Reading, count counter, synced bool, size int64) {
 	duration := elapsed(s.machine.Read()) - elapsed(began)
 	s.change(func(now *Status) {
 		now.Passes.Written++
 		now.Passes.LastDuration = time.Duration(duration)
-		now.Passes.LastBytes = int64(bytes)
+		now.Passes.LastEntries, now.Passes.LastBytes = count.entries(), count.bytes
+		now.RDB.Changes += count.entries()
 		now.Journal.Size, now.Journal.LastWriteFailed = size, false
 		if synced {
 			s.synced = elapsed(began)

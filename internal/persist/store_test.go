@@ -55,7 +55,7 @@ func (s *toyStore) set(value string, keys ...string) {
 	}
 }
 
-func entry(key, value string) string {
+func toyEntry(key, value string) string {
 	if value == "" {
 		return key + "-\n"
 	}
@@ -78,7 +78,7 @@ func (s *toyStore) Pass(write func([]byte) error) error {
 	for chunk := range slices.Chunk(keys, 3) {
 		text := ""
 		for _, key := range chunk {
-			text += entry(key, s.keys[key])
+			text += toyEntry(key, s.keys[key])
 		}
 		if err := write([]byte(text)); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (s *toyStore) Snapshot(write func([]byte) error) error {
 		s.mu.Lock()
 		for _, key := range chunk {
 			if value := s.keys[key]; value != "" {
-				text += entry(key, value)
+				text += toyEntry(key, value)
 			}
 		}
 		s.mu.Unlock()

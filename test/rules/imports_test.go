@@ -51,7 +51,8 @@ var mayImport = map[string][]string{
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/persist": {
-		"internal/form", "internal/journal", "internal/rdb", "internal/store", "golang.org/x/sys/unix",
+		"internal/entry", "internal/form", "internal/journal", "internal/rdb", "internal/store",
+		"golang.org/x/sys/unix",
 	},
 	"internal/stats":      {"internal/meter"},
 	"internal/background": {},

@@ -1,0 +1,249 @@
+package persist
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// logged returns options with a log, and a function that returns its lines, without time and level.
+func logged() (Options, func() []string) {
+	var text bytes.Buffer
+	leaveOut := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}
+	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: leaveOut}))
+	return Options{Log: log}, func() []string {
+		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+		text.Reset()
+		return lines
+	}
+}
+
+// requireContent starts a process on what is left after the power went.
+func requireContent(t *testing.T, d *disk, want state) {
+	t.Helper()
+	require.Equal(t, want, mustStart(t, d.lost(), Options{}).store.keys)
+}
+
+// What cannot be written because the disk is full is written as soon as there is space.
+func TestFullDisk(t *testing.T) {
+	o, log := logged()
+	p := mustStart(t, newDisk(), o)
+	p.store.set("1", "a", "b")
+	p.tick()
+	p.disk.room = p.disk.used() + 10
+	for i := range 5 {
+		p.store.set(fmt.Sprint("new", i), "a")
+		p.store.set("1", fmt.Sprint("k", i))
+		p.tick()
+	}
+	require.True(t, p.folder.Failing())
+	failure := p.folder.Status().Failure
+	require.Equal(t, "no space left on device", failure.Reason)
+	require.NotZero(t, failure.Since)
+	require.True(t, p.folder.Status().Journal.LastWriteFailed)
+	requireContent(t, p.disk, state{"a": "1", "b": "1"})
+
+	p.disk.room = 1 << 20
+	p.tick()
+	require.False(t, p.folder.Failing())
+	require.Zero(t, p.folder.Status().Failure)
+	require.Empty(t, p.later, "no snapshot is necessary")
+	requireContent(t, p.disk,
+		state{"a": "new4", "b": "1", "k0": "1", "k1": "1", "k2": "1", "k3": "1", "k4": "1"})
+	require.Equal(t, []string{
+		`msg="changes cannot be written to the disk: they would be lost in a crash" error="no space left on device"`,
+		`msg="changes are written to the disk again" seconds=5`,
+	}, log())
+}
+
+// If more cannot be written than is kept, a snapshot is written when there is space.
+func TestFullDiskForLong(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a", "b")
+	p.tick()
+	p.disk.room = p.disk.used()
+	for range 3 {
+		p.store.set(strings.Repeat("x", 600), "a")
+		p.tick()
+	}
+	require.True(t, p.r.detached)
+	require.Empty(t, p.r.kept.chunks)
+	p.disk.room = 1 << 20
+	require.True(t, p.folder.Failing())
+	p.store.set("2", "a")
+	for range longestWait {
+		p.tick()
+	}
+	require.True(t, p.folder.Failing(), "without the snapshot, nothing would be found after a crash")
+	requireContent(t, p.disk, state{"a": "1", "b": "1"})
+	p.finish()
+	require.False(t, p.folder.Failing())
+	requireContent(t, p.disk, state{"a": "2", "b": "1"})
+}
+
+// After a failed sync, it is unknown what of the segment is on the disk.
+func TestFailedSync(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a", "b")
+	p.tick()
+	p.disk.noSync = true
+	for i := range 200 { // the time between the attempts becomes longer
+		p.store.set(fmt.Sprint(i), "a", "b")
+		p.tick()
+		p.finish()
+	}
+	require.True(t, p.folder.Failing())
+	names, _ := p.disk.list()
+	require.LessOrEqual(t, len(names), 3, "segments without a snapshot do not pile up")
+	requireContent(t, p.disk, state{"a": "1", "b": "1"})
+	p.disk.noSync = false
+	for range longestWait {
+		p.tick()
+		p.finish()
+	}
+	require.False(t, p.folder.Failing())
+	requireContent(t, p.disk, p.store.keys)
+	p.store.set("3", "a")
+	p.tick()
+	requireContent(t, p.disk, p.store.keys)
+}
+
+// A pass that the store cannot complete is replaced by a snapshot.
+func TestPassFails(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a", "b")
+	p.store.failing = errTooLarge
+	p.tick()
+	require.Equal(t, errTooLarge.Error(), p.folder.Status().Failure.Reason)
+	requireContent(t, p.disk, state{})
+	p.tick()
+	p.finish()
+	requireContent(t, p.disk, state{"a": "1", "b": "1"})
+	require.False(t, p.folder.Failing())
+}
+
+// A shutdown writes the snapshot that is necessary, and fails if it cannot.
+func TestCloseAfterLoss(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a", "b")
+	p.store.failing = errTooLarge
+	p.tick()
+	require.NoError(t, p.close())
+	requireContent(t, p.disk, state{"a": "1", "b": "1"})
+
+	p = mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a", "b")
+	p.store.failing = errTooLarge
+	p.tick()
+	p.disk.room = p.disk.used()
+	require.ErrorIs(t, p.close(), errFull)
+}
+
+// A disk that is full at the start is not a reason not to start.
+func TestStartOnFullDisk(t *testing.T) {
+	d := newDisk()
+	d.room = 0
+	p := mustStart(t, d, Options{})
+	require.True(t, p.folder.Failing())
+	p.store.set("1", "a")
+	p.tick()
+	d.room = 1 << 20
+	p.tick()
+	require.False(t, p.folder.Failing())
+	requireContent(t, d, state{"a": "1"})
+
+	d = newDisk()
+	d.room = 0
+	p = mustStart(t, d, Options{})
+	for range 3 {
+		p.store.set(strings.Repeat("x", 600), "a")
+		p.tick()
+	}
+	require.True(t, p.r.detached)
+	d.room = 1 << 20
+	p.tick()
+	requireContent(t, d, state{})
+	p.finish()
+	requireContent(t, d, p.store.keys)
+}
+
+// A snapshot that cannot be written is tried again, ever more seldom, and passes go on meanwhile.
+func TestSnapshotFails(t *testing.T) {
+	o, log := logged()
+	p := mustStart(t, newDisk(), o)
+	p.store.set("1", "a", "b", "c")
+	p.r.compaction.requested = true
+	p.tick()
+	p.disk.room = p.disk.used() + 100
+	p.finish()
+	names, _ := p.disk.list()
+	require.NotContains(t, names, temporaryName)
+	require.True(t, p.folder.Status().Journal.LastCompactionFailed)
+	p.disk.room = 1 << 20
+	require.NoError(t, p.close())
+	requireContent(t, p.disk, state{"a": "1", "b": "1", "c": "1"})
+	require.Equal(t, []string{
+		`msg="a snapshot cannot be written, it is tried again" error="no space left on device"`}, log())
+
+	require.False(t, p.folder.Failing())
+	c := &p.r.compaction
+	var delays []int
+	for range 9 {
+		delays = append(delays, c.retry.left)
+		c.retry.failed()
+	}
+	require.Equal(t, []int{1, 2, 4, 8, 16, 32, 64, 64, 64}, delays)
+}
+
+// A large journal is replaced, and so is one of many segments.
+func TestCompactionBegins(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	for i := range 3 {
+		p.store.set(fmt.Sprint(i)+strings.Repeat("x", 900), "a")
+		p.tick()
+	}
+	require.Empty(t, p.later)
+	for i := range 3 {
+		p.store.set(fmt.Sprint(i)+strings.Repeat("y", 900), "a")
+		p.tick()
+	}
+	require.Len(t, p.later, 1, "there is one snapshot at a time")
+	p.finish()
+	status := p.folder.Status().Journal
+	require.InDelta(t, 1000, status.BaseSize, 100)
+	require.InDelta(t, 2000, status.Size, 300)
+
+	for range smallLimits.segments {
+		require.Empty(t, p.later)
+		require.NoError(t, p.close())
+		p = mustStart(t, p.disk.killed(), Options{})
+		p.tick()
+	}
+	require.Len(t, p.later, 1)
+	p.finish()
+	names, _ := p.disk.list()
+	require.Len(t, names, 2)
+}
+
+// An idle server writes a pass a minute.
+func TestIdle(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a")
+	p.tick()
+	p.tick() // a pass without entries
+	before := p.r.writer.Next()
+	for range 3 * maxRepeats {
+		p.tick()
+	}
+	require.Equal(t, before+2, p.r.writer.Next())
+	require.Less(t, p.folder.Status().Passes.SyncAge.Microseconds(), int64(100))
+}

@@ -1,0 +1,257 @@
+package persist
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/form"
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/rdb"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+	"cellserver/internal/window"
+)
+
+// openReal opens a folder of the operating system, loads a store and keeps it there.
+func openReal(t *testing.T, dir string) (*Folder, *memory.Store) {
+	t.Helper()
+	f, err := Open(ctx, dir, Options{})
+	require.NoError(t, err)
+	data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
+	t.Cleanup(func() { data.Close() })
+	require.ErrorIs(t, f.Run(data), ErrNotRunning)
+	require.NoError(t, f.Load(ctx, data.Load()))
+	require.NoError(t, f.Run(data))
+	t.Cleanup(func() { f.Close() })
+	return f, data
+}
+
+// fill writes keys of every kind.
+func fill(t *testing.T, data store.Store) {
+	v := data.View()
+	v.Begin()
+	hour := time.Hour
+	write := func(key string, value store.Value, expires int64) {
+		require.NoError(t, v.Write(ctx, []byte(key), value, expires))
+	}
+	write("bytes", store.Value{Bytes: []byte("\x00\xff text")}, store.Never)
+	write("empty", store.Value{Bytes: []byte{}}, v.Now()+int64(hour))
+	write("large", store.Value{Bytes: bytes.Repeat([]byte("0123456789"), 100_000)}, store.Never)
+	write("integer", store.Value{Integer: -42, IsInteger: true}, v.Now()+int64(2*hour))
+	write("longest", store.Value{Integer: -1 << 63, IsInteger: true}, store.Never)
+	throttle, err := gcra.NewLimit(10, 20, 3600)
+	require.NoError(t, err)
+	fixed, err := window.NewLimit(100, 3600)
+	require.NoError(t, err)
+	log, err := window.NewLogLimit(5000, 3600, 5000)
+	require.NoError(t, err)
+	for name, rule := range map[string]store.Rule{
+		"throttle": {Kind: store.Throttle, Throttle: throttle},
+		"fixed":    {Kind: store.Fixed, Window: fixed},
+		"sliding":  {Kind: store.Sliding, Window: fixed},
+		"log":      {Kind: store.SlidingLog, Log: log},
+	} {
+		for range 3 {
+			_, err := v.Take(ctx, []byte(name), &rule, 1, quota.Take)
+			require.NoError(t, err)
+		}
+	}
+	rule := store.Rule{Kind: store.SlidingLog, Log: log}
+	for range 1000 {
+		v.Begin()
+		_, err := v.Take(ctx, []byte("long log"), &rule, 1, quota.Take)
+		require.NoError(t, err)
+	}
+	for i := range 100 {
+		r, err := lease.NewRequest(1000, 3600, fmt.Append(nil, "holder", i), 1)
+		require.NoError(t, err)
+		_, err = v.Acquire(ctx, []byte("leases"), r, 1000)
+		require.NoError(t, err)
+	}
+	v.Select(15)
+	write("bytes", store.Value{Bytes: []byte("of another database")}, store.Never)
+}
+
+// dump returns the content of a store, as text.
+func dump(t *testing.T, data store.Store) map[string]string {
+	all := map[string]string{}
+	v := data.View()
+	for n := range data.Databases() {
+		v.Begin()
+		v.Select(n)
+		var keys []string
+		for cursor := uint64(0); ; {
+			next, err := v.Scan(ctx, cursor, 100, func(key []byte, e store.Entry) { keys = append(keys, string(key)) })
+			require.NoError(t, err)
+			if cursor = next; cursor == 0 {
+				break
+			}
+		}
+		for _, key := range keys {
+			value, e, err := v.Read(ctx, []byte(key), nil)
+			require.NoError(t, err)
+			state, _, err := v.ReadForm(ctx, []byte(key), nil)
+			require.NoError(t, err)
+			all[fmt.Sprint(n, " ", key)] = fmt.Sprintf("%v %d %q %x", e.Kind, e.Expires, value, state)
+		}
+	}
+	return all
+}
+
+// Keys of every kind outlive a restart, by the journal and by a snapshot.
+func TestEveryKind(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "folder")
+	f, data := openReal(t, dir)
+	fill(t, data)
+	want := dump(t, data)
+	require.Len(t, want, 12)
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, f.Flush(), ErrNotRunning)
+
+	f, data = openReal(t, dir)
+	require.Equal(t, want, dump(t, data), "by the journal")
+	require.NoError(t, f.Compact())
+	for f.Status().Journal.BaseSize == 0 { // it takes three syncs
+		require.NoError(t, f.Flush())
+	}
+	require.NoError(t, f.Close())
+	names := listDirectory(t, dir)
+	require.Len(t, names, 3, "%v", names)
+
+	f, data = openReal(t, dir)
+	require.Equal(t, want, dump(t, data), "by the snapshot")
+	v := data.View()
+	v.Begin()
+	require.NoError(t, v.Flush(ctx))
+	require.NoError(t, v.Write(ctx, []byte("only"), store.Value{Bytes: []byte("key")}, store.Never))
+	require.NoError(t, v.(store.Swapper).Swap(ctx, 0, 15))
+	want = dump(t, data)
+	require.NoError(t, f.Close())
+	_, data = openReal(t, dir)
+	require.Equal(t, want, dump(t, data), "after FLUSHDB and SWAPDB")
+}
+
+func listDirectory(t *testing.T, dir string) []string {
+	names, err := directory(dir).list()
+	require.NoError(t, err)
+	return names
+}
+
+// Only the user of the server may read what it keeps.
+func TestModes(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	f, data := openReal(t, dir)
+	fill(t, data)
+	require.NoError(t, f.SaveRDB("dump.rdb"))
+	stat, err := os.Stat(dir)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), stat.Mode().Perm())
+	require.Equal(t, []string{"dump.rdb", "journal-0000000001", "lock"}, listDirectory(t, dir))
+	for _, name := range listDirectory(t, dir) {
+		stat, err := os.Stat(filepath.Join(dir, name))
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o600), stat.Mode().Perm(), name)
+	}
+}
+
+// An RDB file contains values as they are, and limiters in forms that a program can know.
+func TestSaveRDB(t *testing.T) {
+	dir := t.TempDir()
+	clock := store.NewStillClock(int64(1000 * time.Second))
+	clock.SetOffset(500 * time.Millisecond)
+	data := memory.New(memory.Options{Databases: 16, Clock: clock})
+	defer data.Close()
+	f, err := Open(ctx, dir, Options{})
+	require.NoError(t, err)
+	defer f.Close()
+	require.ErrorIs(t, f.SaveRDB("dump.rdb"), ErrNotRunning)
+	require.NoError(t, f.Load(ctx, data.Load()))
+	require.NoError(t, f.Run(data))
+	fill(t, data)
+	require.NoError(t, f.SaveRDB("dump.rdb"))
+	for _, name := range []string{"", ".", "..", "a/b", "lock", "journal-0000000001", "rdb.tmp", "x.broken2"} {
+		require.Error(t, f.SaveRDB(name), name)
+	}
+	status := f.Status().RDB
+	require.Equal(t, int64(1), status.Saves)
+	require.False(t, status.Saving)
+	require.False(t, status.LastSaveFailed)
+	require.Positive(t, status.LastDuration)
+
+	keys := readRDB(t, filepath.Join(dir, "dump.rdb"))
+	require.Len(t, keys, 12)
+	end := int64(1000*time.Second+time.Hour)/1e6 + 500
+	require.Equal(t, "\x00\xff text", string(keys["0 bytes"].Bytes))
+	require.Equal(t, "of another database", string(keys["15 bytes"].Bytes))
+	require.Equal(t, int64(-42), keys["0 integer"].Integer)
+	require.Equal(t, end+3600_000, keys["0 integer"].Expires)
+	require.Equal(t, rdb.Never, keys["0 large"].Expires)
+	tat, ok := form.ParseTAT(keys["0 throttle"].Bytes)
+	require.True(t, ok, "redis-cell's format")
+	require.Equal(t, form.Milliseconds(tat), keys["0 throttle"].Expires)
+	require.Equal(t, int64(1000*time.Second+500*time.Millisecond+3*time.Hour/20), tat)
+	var state form.State
+	require.NoError(t, state.Read(keys["0 leases"].Bytes, 0))
+	require.Len(t, state.Leases, 100)
+	require.Equal(t, end, state.Leases[0].End/1e6)
+	require.Equal(t, end, keys["0 leases"].Expires)
+}
+
+// readRDB returns the keys of a file, by database and name.
+func readRDB(t *testing.T, path string) map[string]rdb.Record {
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	r := rdb.NewReader(bytes.NewReader(content))
+	keys := map[string]rdb.Record{}
+	for {
+		rec, err := r.Next()
+		if err == io.EOF {
+			return keys
+		}
+		require.NoError(t, err)
+		rec.Key, rec.Bytes = slices.Clone(rec.Key), slices.Clone(rec.Bytes)
+		keys[fmt.Sprint(rec.Database, " ", string(rec.Key))] = rec
+	}
+}
+
+// Passes are written while clients work, and a snapshot and an RDB file too. The race detector
+// watches.
+func TestConcurrently(t *testing.T) {
+	dir := t.TempDir()
+	f, data := openReal(t, dir)
+	work, stop := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		v := data.View()
+		for i := 0; work.Err() == nil; i++ {
+			v.Begin()
+			v.Select(i % 3)
+			v.Write(ctx, fmt.Append(nil, i%1000), store.Value{Integer: int64(i), IsInteger: true}, store.Never)
+		}
+	}()
+	require.NoError(t, f.Flush())
+	require.NoError(t, f.Compact())
+	require.NoError(t, f.BeginSaveRDB("dump.rdb"))
+	for f.Status().Journal.BaseSize == 0 || f.Status().RDB.Saves == 0 {
+		require.NoError(t, f.Flush())
+	}
+	stop()
+	<-done
+	want := dump(t, data)
+	require.NoError(t, f.Close())
+	_, data = openReal(t, dir)
+	require.True(t, maps.Equal(want, dump(t, data)))
+}
