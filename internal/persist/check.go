@@ -6,8 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-
-	"cellserver/internal/journal"
 )
 
 // Check describes a folder, or the folder of a file, to out. It returns a *Fault if a server would
@@ -113,11 +111,10 @@ func checkSnapshot(in files, s *snapshot) (*Fault, error) {
 		return nil, err
 	}
 	defer f.Close()
-	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
-	err = journal.Replay(f, all, func(uint64, journal.Stamp, []byte) error { return nil })
-	var fault *journal.Fault
+	err = s.replay(f, func([]byte) error { return nil })
+	var fault *Fault
 	if errors.As(err, &fault) {
-		return &Fault{File: s.name, Reason: fault.Error()}, nil
+		return fault, nil
 	}
 	return nil, err
 }

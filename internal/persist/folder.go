@@ -165,12 +165,25 @@ func open(dir string, o Options, env environment) (*Folder, error) {
 		}
 	}
 	if contents.fault != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", dir, contents.fault)
+		return nil, &DamageError{Dir: dir, Fault: contents.fault}
 	}
 	f.contents = contents
 	f.logContents()
 	return f, nil
 }
+
+// DamageError refuses a damaged folder.
+type DamageError struct {
+	Dir   string
+	Fault *Fault
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("%[1]s is damaged: %[2]s; `cellserver check %[1]s` says more, "+
+		"and `cellserver check --fix %[1]s` keeps what can be read", e.Dir, e.Fault)
+}
+
+func (e *DamageError) Unwrap() error { return e.Fault }
 
 // logContents logs what a crash has left.
 func (f *Folder) logContents() {
@@ -189,13 +202,21 @@ func (f *Folder) Dir() string { return f.dir }
 // Clock returns the clock for the store. It continues the clock by which the instants in the folder
 // are, plus the time that has passed since the folder was written.
 func (f *Folder) Clock() store.Clock {
+	if at, ok := f.instant(); ok {
+		return store.ContinueClock(at)
+	}
+	return store.NewClock()
+}
+
+// instant returns the current instant on the clock of the folder; ok is false if it has none yet.
+func (f *Folder) instant() (at int64, ok bool) {
 	last, ok := f.contents.stamp()
 	if !ok {
-		return store.NewClock()
+		return 0, false
 	}
 	stopped := since(last, f.machine.Read())
 	stopped.log(f.log, f.options.LongestStop)
-	return store.ContinueClock(last.Clock + int64(stopped.passed))
+	return last.Clock + int64(stopped.passed), true
 }
 
 // Load fills a store with the content of the folder. It returns the error of ctx if that is done
@@ -230,8 +251,11 @@ func (f *Folder) Load(ctx context.Context, loader Loader) error {
 func (f *Folder) loadSnapshot(l *load) error {
 	err := l.snapshot(f.contents.snapshot)
 	var fault *Fault
-	if !errors.As(err, &fault) || !f.options.StartWithFault {
+	switch {
+	case !errors.As(err, &fault):
 		return err
+	case !f.options.StartWithFault:
+		return &DamageError{Dir: f.dir, Fault: fault}
 	}
 	f.log.Error("the snapshot is damaged: what can be read is used", "error", fault)
 	return repairSnapshot(f.files, f.contents.snapshot)

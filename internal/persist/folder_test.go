@@ -12,7 +12,12 @@ import (
 	"cellserver/internal/store"
 )
 
-var ctx = context.Background()
+var (
+	ctx     = context.Background()
+	discard = slog.New(slog.DiscardHandler)
+)
+
+func noTicks() (<-chan time.Time, func()) { return nil, func() {} }
 
 // process is a process that keeps a toyStore on a disk. A test calls the recorder in its stead,
 // because the loop gets no ticks.
@@ -36,10 +41,10 @@ func start(d *disk, o Options) (*process, error) {
 	env := environment{
 		files: d, machine: p.machine, limits: smallLimits,
 		launch: func(f func()) { p.later = append(p.later, f) },
-		ticks:  func() (<-chan time.Time, func()) { return nil, func() {} },
+		ticks:  noTicks,
 	}
 	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
+		o.Log = discard
 	}
 	var err error
 	if p.folder, err = open("test", o, env); err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 
@@ -19,26 +20,60 @@ type load struct {
 }
 
 // snapshot loads a snapshot. Because its entries may be applied in any order, all processors do it.
-// The file is complete, so a Fault means that the disk has changed it.
 func (l *load) snapshot(s *snapshot) error {
-	a := newAppliers(l.loader, runtime.GOMAXPROCS(0))
-	err := l.replay(s.name, journal.Summary{Header: s.header, Last: s.header.First, End: s.size}, a.apply)
-	if failed := a.wait(); err == nil {
-		err = failed
-	}
-	return err
-}
-
-// segment loads the complete passes of a segment.
-func (l *load) segment(s *segment) error { return l.replay(s.name, s.Summary, l.loader.Apply) }
-
-func (l *load) replay(name string, s journal.Summary, apply func(entries []byte) error) error {
-	f, err := l.files.open(name)
+	f, err := l.files.open(s.name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	err = journal.Replay(f, s, func(_ uint64, _ journal.Stamp, entries []byte) error {
+	a := newAppliers(l.loader, runtime.GOMAXPROCS(0))
+	err = s.replay(f, l.each(a.apply))
+	if failed := a.wait(); err == nil {
+		err = inFile(s.name, failed)
+	}
+	return err
+}
+
+// replay calls visit with each chunk of a snapshot. The file is complete, so a Fault means that the
+// disk has changed it.
+func (s *snapshot) replay(f file, visit func(entries []byte) error) error {
+	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
+	err := journal.Replay(f, all, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
+	var fault *journal.Fault
+	if errors.As(err, &fault) {
+		fault.Pass = 0 // the passes of a snapshot have no meaning
+		return &Fault{File: s.name, Reason: fault.Error()}
+	}
+	return inFile(s.name, err)
+}
+
+// inFile adds the name of a file to an error.
+func inFile(name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", name, err)
+}
+
+// segment loads the complete passes of a segment.
+func (l *load) segment(s *segment) error {
+	f, err := l.files.open(s.name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	visit := l.each(l.loader.Apply)
+	err = journal.Replay(f, s.Summary, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
+	var fault *journal.Fault
+	if errors.As(err, &fault) { // it was none when the folder was opened
+		return &Fault{File: s.name, Reason: fault.Error()}
+	}
+	return inFile(s.name, err)
+}
+
+// each returns a function that applies a chunk.
+func (l *load) each(apply func(entries []byte) error) func(entries []byte) error {
+	return func(entries []byte) error {
 		if err := l.ctx.Err(); err != nil {
 			return err
 		}
@@ -47,12 +82,7 @@ func (l *load) replay(name string, s journal.Summary, apply func(entries []byte)
 			return nil
 		}
 		return apply(entries)
-	})
-	var fault *journal.Fault
-	if errors.As(err, &fault) {
-		return &Fault{File: name, Reason: fault.Error()}
 	}
-	return err
 }
 
 // appliers are goroutines that apply chunks.

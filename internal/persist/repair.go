@@ -129,9 +129,8 @@ func copyReadable(from, to file, s *snapshot) (size int64, err error) {
 	if err := w.Begin(s.stamp); err != nil {
 		return 0, err
 	}
-	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
-	err = journal.Replay(from, all, func(_ uint64, _ journal.Stamp, entries []byte) error { return w.Append(entries) })
-	var fault *journal.Fault
+	err = s.replay(from, w.Append)
+	var fault *Fault
 	if err != nil && !errors.As(err, &fault) {
 		return 0, err
 	}
