@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -43,6 +44,8 @@ type tracking struct {
 	pending  []byte // entries to be passed on, in the order in which they were made
 	again    bool   // the pass must visit all shards once more
 	tooLarge bool
+	written  bool       // a chunk of this pass has been passed on
+	contents []uint64   // what was last written about the databases; nil if that must be repeated
 	state    form.State // scratch memory
 
 	// Of the goroutine that makes the pass.
@@ -73,8 +76,9 @@ func (db *database) trackChanges() {
 
 // Pass calls write with what the keys hold that have changed since the previous pass, or since
 // TrackChanges, in chunks of whole entries (package entry). A step on several keys is in one pass as
-// a whole. What changes during the pass may be in it or in the next one. If Pass returns an error,
-// of write or ErrPassTooLarge, what the pass contained will not be part of later passes.
+// a whole. What changes during the pass may be in it or in the next one. If nothing has changed,
+// Pass does not call write, unless it is the first after Snapshot. If Pass returns an error, of write
+// or ErrPassTooLarge, what the pass contained will not be part of later passes.
 //
 // Pass holds the lock of one shard at a time, for up to some hundred keys, and calls write without a
 // lock. A chunk is valid until write returns.
@@ -93,7 +97,9 @@ func (m *Store) Pass(write func(entries []byte) error) error {
 			break
 		}
 	}
-	t.drain(1)
+	if t.drain(1); t.err != nil {
+		t.forgetContents()
+	}
 	return t.err
 }
 
@@ -102,7 +108,7 @@ func (t *tracking) begin(write func([]byte) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.write, t.err = write, nil
-	t.again, t.tooLarge = false, false
+	t.again, t.tooLarge, t.written = false, false, false
 	t.number.Add(1)
 	t.active.Store(true)
 }
@@ -120,8 +126,19 @@ func (t *tracking) end(m *Store, last bool) (done bool) {
 	}
 	t.tooLarge = t.tooLarge || t.again
 	t.active.Store(false)
-	t.pending = entry.AppendDatabases(t.pending, m.contents())
+	contents := m.contents()
+	if t.written || len(t.pending) > 0 || !slices.Equal(contents, t.contents) {
+		t.pending = entry.AppendDatabases(t.pending, contents)
+		t.contents = contents
+	}
 	return true
+}
+
+// forgetContents makes the next pass write the contents of the databases, even if nothing changes.
+func (t *tracking) forgetContents() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.contents = nil
 }
 
 // allDatabases returns the databases that exist.
@@ -283,7 +300,7 @@ func (t *tracking) drain(least int) {
 	t.mu.Lock()
 	chunk := t.pending
 	if len(chunk) >= least {
-		t.pending = t.spare[:0]
+		t.pending, t.written = t.spare[:0], true
 	}
 	if t.tooLarge && t.err == nil {
 		t.err = ErrPassTooLarge

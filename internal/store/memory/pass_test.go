@@ -653,3 +653,20 @@ func TestChangesFollowAnExpiredLog(t *testing.T) {
 	r.loader = r.copy.Load()
 	require.Equal(t, want, r.load(append(chunks, r.chunks...))[0]["log:0"])
 }
+
+func TestAPassWithoutChangesWritesNothing(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	r.write("key", "value")
+	r.pass(false)
+	require.NotEmpty(t, r.chunks)
+	read(t, r.view, "key")
+	r.pass(false)
+	require.Empty(t, r.chunks)
+	require.NoError(t, r.view.Flush(context.Background()))
+	r.pass(false)
+	require.NotEmpty(t, r.chunks)
+	require.NoError(t, r.store.Snapshot(func([]byte) error { return nil }))
+	r.pass(false)
+	require.NotEmpty(t, r.chunks, "the passes after a snapshot name the databases")
+}

@@ -22,7 +22,9 @@ func (m *Store) Snapshot(write func(entries []byte) error) error {
 			}
 		}
 	}
-	return w.drain(1)
+	err := w.drain(1)
+	m.tracking.forgetContents()
+	return err
 }
 
 type snapshotWriter struct {
