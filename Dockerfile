@@ -36,6 +36,7 @@ STOPSIGNAL SIGTERM
 ENV CELLSERVER_BIND="* -::*" \
     CELLSERVER_PROTECTED_MODE="no"
 # To change the port, set CELLSERVER_PORT instead of --port: the health check reads only the variable.
-HEALTHCHECK --interval=10s --timeout=3s --start-period=5s --retries=3 CMD ["/cellserver", "cli", "PING"]
+# With --dir, the server does not answer PING until it has loaded its keys.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=60s --retries=3 CMD ["/cellserver", "cli", "PING"]
 ENTRYPOINT ["/cellserver"]
 CMD []

@@ -82,7 +82,8 @@ func (f *folder) commands() commands.Folder {
 // load loads all keys, and has changes written from then on. It does not wait for that: meanwhile
 // clients are connected, and most of their calls are refused. In the end it calls ready, or fail
 // with the reason.
-func (f *folder) load(data *memory.Store, instance *session.Instance, ready func(), fail func(error)) {
+func (f *folder) load(data *memory.Store, instance *session.Instance, log *slog.Logger,
+	ready func(), fail func(error)) {
 	if f.opened == nil {
 		ready()
 		return
@@ -96,12 +97,21 @@ func (f *folder) load(data *memory.Store, instance *session.Instance, ready func
 		}
 		switch {
 		case err == nil:
+			log.Info("loaded all keys", "dir", f.opened.Dir(), "keys", keys(data))
 			instance.Persistence.Loaded()
 			ready()
 		case ctx.Err() == nil:
 			fail(explain(err, f.opened.Dir()))
 		}
 	})
+}
+
+// keys returns the number of keys in a store.
+func keys(data *memory.Store) (sum int) {
+	for _, u := range data.Usage() {
+		sum += u.Keys
+	}
+	return sum
 }
 
 // close writes the last changes. It is called after the last reply. It also interrupts load.

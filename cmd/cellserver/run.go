@@ -70,7 +70,7 @@ func run(args []string) (err error) {
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
-	folder.load(data, instance, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
+	folder.load(data, instance, log, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
 	return c.wait(ctx, stop, srv, failed, log)
 }
 
