@@ -132,6 +132,17 @@ func (s *Slots) Yield() {
 	}
 }
 
+// Await calls wait without a slot, for a call that waits for something other than the processor, such
+// as a disk. Then it waits for a slot again.
+func (s *Slots) Await(wait func()) {
+	s.Release()
+	defer func() {
+		s.Busy.Add(1)
+		s.acquire(context.Background(), resumedCalls)
+	}()
+	wait()
+}
+
 // LongReply is the size, in bytes, above which a reply is a long one: see AcquireLong.
 const LongReply = 256 << 10
 

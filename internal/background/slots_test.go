@@ -68,3 +68,18 @@ func TestSlotsAreNotLost(t *testing.T) {
 	require.Equal(t, 2, p.free)
 	require.Zero(t, p.Waiting())
 }
+
+// While a call awaits something, its slot is free, and event loops do not yield for it.
+func TestAwaitFreesTheSlot(t *testing.T) {
+	p := Slots{free: 1}
+	require.True(t, p.Acquire(t.Context()))
+	p.Await(func() {
+		require.Equal(t, 1, p.Free())
+		require.Zero(t, p.Busy.Load())
+	})
+	require.Zero(t, p.Free())
+	require.EqualValues(t, 1, p.Busy.Load())
+	require.Panics(t, func() { p.Await(func() { panic("a defect") }) })
+	p.Release()
+	require.Equal(t, 1, p.Free(), "the slot is lost")
+}

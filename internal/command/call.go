@@ -63,6 +63,8 @@ type Session interface {
 type Background interface {
 	// Yield lets other calls run if any wait for a slot (see package background).
 	Yield()
+	// Await calls wait, and lets other calls run meanwhile.
+	Await(wait func())
 	// Reserve announces bytes of the reply before they are written. It may wait until there is
 	// memory for a long reply. If it returns an error, the call must return it.
 	Reserve(bytes int) error
@@ -347,6 +349,16 @@ func (c *Call) Yield() {
 	if c.Background != nil {
 		c.Background.Yield()
 	}
+}
+
+// Await calls a function that waits for something other than the processor, such as a disk. Other calls
+// run meanwhile. It must not be called on an event loop or in a transaction.
+func (c *Call) Await(wait func()) {
+	if c.Background == nil {
+		wait()
+		return
+	}
+	c.Background.Await(wait)
 }
 
 // Reserve announces bytes of a reply that may be long, and may wait: see Background. In a

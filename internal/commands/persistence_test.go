@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/background"
 	"cellserver/internal/command"
 	"cellserver/internal/option"
 	"cellserver/internal/persist"
@@ -22,7 +23,8 @@ type testFolder struct {
 	mu     sync.Mutex
 	status persist.Status
 	asked  []string
-	err    error // of SaveRDB, BeginSaveRDB and Compact
+	err    error  // of SaveRDB, BeginSaveRDB and Compact
+	saving func() // called by SaveRDB; may be nil
 }
 
 func (f *testFolder) Status() persist.Status {
@@ -38,7 +40,13 @@ func (f *testFolder) note(what string) error {
 	return f.err
 }
 
-func (f *testFolder) SaveRDB(name string) error      { return f.note("save " + name) }
+func (f *testFolder) SaveRDB(name string) error {
+	if f.saving != nil {
+		f.saving()
+	}
+	return f.note("save " + name)
+}
+
 func (f *testFolder) BeginSaveRDB(name string) error { return f.note("begin " + name) }
 func (f *testFolder) Compact() error                 { return f.note("compact") }
 
@@ -199,6 +207,16 @@ func TestSaveCommands(t *testing.T) {
 	<-s.stopped
 	require.True(t, c.session.Closing())
 	require.Equal(t, "save dump.rdb", s.folder.taken())
+}
+
+// While SAVE waits for the disk, which may not answer, it does not keep other calls from the background.
+func TestSaveHoldsNoSlot(t *testing.T) {
+	s := newPersistentServer(t)
+	s.instance.Persistence.Loaded()
+	free := 0
+	s.folder.saving = func() { free = s.instance.Background.Free() }
+	require.Equal(t, "+OK\r\n", s.dial().do(t, "SAVE"))
+	require.Equal(t, background.MaxSlots(), free)
 }
 
 // SHUTDOWN and SHUTDOWN NOSAVE write no file.

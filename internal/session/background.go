@@ -20,6 +20,9 @@ type backgroundCall struct {
 // Yield implements command.Background.
 func (b *backgroundCall) Yield() { b.slots.Yield() }
 
+// Await implements command.Background.
+func (b *backgroundCall) Await(wait func()) { b.slots.Await(wait) }
+
 // Reserve implements command.Background.
 func (b *backgroundCall) Reserve(bytes int) error {
 	b.kept += bytes

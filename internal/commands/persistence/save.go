@@ -58,9 +58,15 @@ func (f *Family) save() *command.Command {
 				return errNotDurable
 			}
 			c.Out.Status("OK")
-			return errorFor(f.Folder.SaveRDB(*f.fileName.Load()))
+			return errorFor(f.saveAndWait(c))
 		},
 	}
+}
+
+// saveAndWait writes the file, and waits until it is complete.
+func (f *Family) saveAndWait(c *command.Call) (err error) {
+	c.Await(func() { err = f.Folder.SaveRDB(*f.fileName.Load()) })
+	return err
 }
 
 func (f *Family) bgSave() *command.Command {

@@ -34,7 +34,7 @@ func (f *Family) shutdown() *command.Command {
 			case save == saveFirst && c.Session != nil:
 				c.Session.Offload() // the file may be long
 				return nil
-			case save == saveFirst && f.Folder.SaveRDB(*f.fileName.Load()) != nil && !force:
+			case save == saveFirst && f.saveAndWait(c) != nil && !force:
 				return errShutdown
 			}
 			f.Log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
