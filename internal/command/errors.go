@@ -30,6 +30,7 @@ const (
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
 	ErrClientName   Refusal = "ERR Client names cannot contain spaces, newlines or special characters."
 	ErrLongName     Refusal = "ERR Client names cannot be longer than 256 bytes."
+	ErrLoading      Refusal = "LOADING Redis is loading the dataset in memory"
 	ErrStopped      Refusal = "ERR the client disconnected before the command was complete"
 )
 

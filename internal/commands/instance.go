@@ -113,10 +113,20 @@ func (f *families) connect(c *Config, in *Instance) {
 	d := &f.admin
 	d.Version, d.RunID, d.Port, d.Started = c.Version, newRunID(), c.Port, in.Now()
 	d.Store, d.Options, d.Clients, d.Memory, d.IsSecret = c.Store, c.Options, clients, in.Memory, access.IsSecret
-	d.Log, d.Monitors.Hooks = c.Log, &in.Hooks
+	d.Log, d.Monitors.Hooks, d.Reload = c.Log, &in.Hooks, f.reload
 	p := &f.persistence
 	p.Folder, p.Clock, p.Hooks, p.Started, p.Log, p.Stop = c.Folder, in.Clock, &in.Hooks, in.Now(), c.Log, c.Stop
 	p.Begin()
+}
+
+// reload is DEBUG RELOAD.
+func (f *families) reload(c *command.Call, save bool) error {
+	if save {
+		if err := f.persistence.SaveIfDurable(c); err != nil {
+			return err
+		}
+	}
+	return f.keyspace.Reload(c)
 }
 
 // announcer returns the store if it announces changes; else nil, and then the table refuses the

@@ -85,7 +85,7 @@ func newPersistentServer(t *testing.T) *persistentServer {
 	s := &persistentServer{folder: new(testFolder), stopped: make(chan struct{})}
 	s.folder.status.RDB.LastSave = clockStart / 1e9
 	settings := NewSettings()
-	settings.Persistence.Dir, settings.Admin.Protected = "/data", "local"
+	settings.Persistence.Dir, settings.Admin.Protected, settings.Admin.Debug = "/data", "local", "local"
 	options := new(option.List)
 	require.NoError(t, options.Add(processOptions()...))
 	require.NoError(t, options.Add(settings.Options()...))
@@ -121,6 +121,7 @@ func TestLoading(t *testing.T) {
 	assert.Equal(t, "+OK\r\n"+loading+"-EXECABORT Transaction discarded because of previous errors.\r\n",
 		c.do(t, "MULTI\r\nSET k 1\r\nEXEC"))
 	assert.Equal(t, loading+loading, c.do(t, "CL.THROTTLE k 1 1 1\r\nPING"), "limiters and PING too")
+	assert.Equal(t, loading, c.do(t, "DEBUG RELOAD"))
 
 	s.instance.Persistence.Loaded()
 	assert.Equal(t, ":0\r\n+PONG\r\n", c.do(t, "DBSIZE\r\nPING"))
@@ -196,6 +197,9 @@ func TestSaveCommands(t *testing.T) {
 		{"BGREWRITEAOF", "-ERR Background append only file rewriting already in progress\r\n", "compact",
 			persist.ErrCompacting},
 		{"CONFIG SET appendfsync no", "+OK\r\n", "no sync", nil},
+		{"DEBUG RELOAD", "+OK\r\n", "save dump.rdb", nil},
+		{"DEBUG RELOAD NOSAVE", "+OK\r\n", "", errors.New("disk full")},
+		{"DEBUG RELOAD", "-ERR the keys were not saved: disk full\r\n", "save dump.rdb", errors.New("disk full")},
 		{"LASTSAVE", ":1767225600\r\n", "", nil},
 		{"SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.\r\n", "save dump.rdb", errors.New("disk full")},
 	} {

@@ -14,7 +14,7 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 	switch {
 	case !s.slowPath:
 	case s.instance.Hooks.Has(command.DataLoading) && row.Flags&command.Loading == 0:
-		return s.refuse(row, errLoading)
+		return s.refuse(row, command.ErrLoading)
 	case s.Profile.Monitoring && row.Flags&(command.Write|command.ReadOnly) != 0:
 		return s.reject(row, errMonitors)
 	case s.outOfMemory(row):
@@ -26,10 +26,8 @@ func (s *Session) admit(row *command.Command, words [][]byte, long [][]byte) err
 }
 
 const (
-	errMonitors command.Refusal = "ERR Replica can't interact with the keyspace"
-	errOOM      command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
-	// errLoading has Redis's text. Clients know it by its first word, and try again later.
-	errLoading   command.Refusal = "LOADING Redis is loading the dataset in memory"
+	errMonitors  command.Refusal = "ERR Replica can't interact with the keyspace"
+	errOOM       command.Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 	errDiskFails command.Refusal = "MISCONF cellserver cannot write to its folder (--dir), and commands that may write are refused " +
 		"meanwhile (stop-writes-on-bgsave-error). INFO persistence and the log have the reason."
 )

@@ -29,6 +29,10 @@ type Admin struct {
 	Info     []command.InfoPart     // of all families, in order
 	IsSecret func(word []byte) bool // reports whether the value of an option must not be logged
 
+	// Reload saves all keys, if save is set and there is a file for them, and replaces each by what
+	// would be read from the file.
+	Reload func(c *command.Call, save bool) error
+
 	Log *slog.Logger
 	// Debug and Protected are the clients that may call DEBUG, and that may change protected
 	// settings: yes for all, local for those on this machine, no for none.

@@ -16,8 +16,11 @@ func (a *Admin) debug() *command.Command {
 		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 		Min:   2,
 		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
-			"expired keys in memory until SET-ACTIVE-EXPIRE 1; LOG writes a line to the log.",
-		Args:  []command.Arg{command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | HELP").Many()},
+			"expired keys in memory until SET-ACTIVE-EXPIRE 1; LOG writes a line to the log; RELOAD does what SAVE does, if there is a --dir, " +
+			"and replaces each key by what its payload of DUMP says.",
+		Args: []command.Arg{
+			command.Word("SLEEP seconds | SET-ACTIVE-EXPIRE number | LOG message | RELOAD [MERGE] [NOFLUSH] [NOSAVE] | HELP").Many(),
+		},
 		Reply: "OK.",
 		Run: func(c *command.Call) error {
 			words := c.Many()
@@ -28,6 +31,9 @@ func (a *Admin) debug() *command.Command {
 			if command.FoldEqual(words[0], "HELP") && len(words) == 1 {
 				writeHelp(c, c.Row)
 				return nil
+			}
+			if command.FoldEqual(words[0], "RELOAD") {
+				return a.debugReload(c, words[1:])
 			}
 			run := a.debugSubcommands()[strings.ToUpper(string(words[0]))]
 			if run == nil || len(words) != 2 {
@@ -52,6 +58,33 @@ func (a *Admin) debugSubcommands() map[string]func(c *command.Call, word []byte)
 	return map[string]func(c *command.Call, word []byte) error{
 		"SLEEP": debugSleep, "SET-ACTIVE-EXPIRE": a.debugSetActiveExpire, "LOG": a.debugLog,
 	}
+}
+
+const errReload command.Refusal = "ERR DEBUG RELOAD is not allowed in a transaction, because it takes long"
+
+// debugReload has every key saved and reloaded. MERGE and NOFLUSH make no difference: keys are
+// replaced one by one.
+func (a *Admin) debugReload(c *command.Call, options [][]byte) error {
+	save := true
+	for _, option := range options {
+		switch {
+		case command.FoldEqual(option, "NOSAVE"):
+			save = false
+		case !command.FoldEqual(option, "MERGE") && !command.FoldEqual(option, "NOFLUSH"):
+			return command.Refusal("ERR DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
+		}
+	}
+	switch {
+	case c.InTransaction:
+		return errReload
+	case c.Server.Hooks.Has(command.DataLoading):
+		return command.ErrLoading
+	case c.Session != nil:
+		c.Session.Offload()
+		return nil
+	}
+	c.Out.Status("OK")
+	return a.Reload(c, save)
 }
 
 // isAllowed reports whether a client may use what the setting allowed gives to all clients (yes),

@@ -60,22 +60,26 @@ func writeDump(c *command.Call, key []byte) error {
 		c.Out.Null()
 		return nil
 	}
-	var payload []byte
-	switch n, ok := resp.ParseInt(content); {
-	case e.Kind == store.Integer && ok:
-		payload = rdb.AppendIntegerDump(nil, n)
-	case e.Kind.IsValue():
-		payload = rdb.AppendDump(nil, content)
-	default:
-		if payload, err = dumpOfLimiter(content, c.Server.Clock.Offset()); err != nil {
-			return err
-		}
+	payload, err := payloadOf(c, content, e.Kind)
+	if err != nil {
+		return err
 	}
 	if err := c.Reserve(len(payload)); err != nil {
 		return err
 	}
 	c.Out.Bulk(payload)
 	return nil
+}
+
+// payloadOf returns the payload of a value, or of the form of a limiter's state.
+func payloadOf(c *command.Call, content []byte, kind store.Kind) ([]byte, error) {
+	switch n, ok := resp.ParseInt(content); {
+	case kind == store.Integer && ok:
+		return rdb.AppendIntegerDump(nil, n), nil
+	case kind.IsValue():
+		return rdb.AppendDump(nil, content), nil
+	}
+	return dumpOfLimiter(content, c.Server.Clock.Offset())
 }
 
 // readContent returns the value of a key, or the form of its state. If the key changes its kind

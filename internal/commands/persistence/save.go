@@ -63,6 +63,14 @@ func (f *Family) save() *command.Command {
 	}
 }
 
+// SaveIfDurable does what SAVE does. Without a folder it does nothing.
+func (f *Family) SaveIfDurable(c *command.Call) error {
+	if f.Folder == nil {
+		return nil
+	}
+	return errorFor(f.saveAndWait(c))
+}
+
 // saveAndWait writes the file, and waits until it is complete.
 func (f *Family) saveAndWait(c *command.Call) (err error) {
 	c.Await(func() { err = f.Folder.SaveRDB(*f.fileName.Load()) })
