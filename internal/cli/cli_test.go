@@ -28,14 +28,14 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []string{"CL.THROTTLE", "-h", "1", "-1"}, o.words)
 	assert.Equal(t, "secret", o.password)
-	assert.Equal(t, "[::1]:7000[2]> ", newConnection(o).String())
-	assert.Equal(t, 3, newConnection(o).protocol)
+	assert.Equal(t, "[::1]:7000[2]> ", newConnection(&o.Server).String())
+	assert.True(t, o.resp3)
 
 	o, err = own.parse([]string{"-a", "", "-s", "a.sock"})
 	require.NoError(t, err)
 	assert.Empty(t, o.password, "given as empty")
 	assert.Empty(t, o.words)
-	assert.Equal(t, "redis a.sock> ", newConnection(o).String())
+	assert.Equal(t, "redis a.sock> ", newConnection(&o.Server).String())
 
 	t.Setenv("REDISCLI_AUTH", "")
 	o, err = own.parse([]string{"PING"})
@@ -157,7 +157,7 @@ func serveAfterHello(t *testing.T, talks ...func(conn net.Conn, r *bufio.Reader)
 		<-ended
 	})
 	address := listener.Addr().(*net.TCPAddr)
-	l := newConnection(&options{host: "127.0.0.1", port: address.Port})
+	l := newConnection(&Server{host: "127.0.0.1", port: address.Port})
 	t.Cleanup(l.close)
 	return l
 }
@@ -247,7 +247,7 @@ func TestScript(t *testing.T) {
 	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
 
 	out.Reset()
-	d.conn = newConnection(&options{host: "127.0.0.1", port: 1})
+	d.conn = newConnection(&Server{host: "127.0.0.1", port: 1})
 	require.NoError(t, d.script(strings.NewReader("\nExit\nPING\n")), "nothing was sent")
 	require.ErrorIs(t, d.script(strings.NewReader("\"a\nQUIT")), errReply)
 }
@@ -257,7 +257,7 @@ func TestSilentServer(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0") // not accepted by a program: the system accepts, and buffers input
 	require.NoError(t, err)
 	defer listener.Close()
-	l := newConnection(&options{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
+	l := newConnection(&Server{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
 	assert.Less(t, l.timeout, 10*time.Second)
 	l.timeout = 20 * time.Millisecond
 	_, err = l.call([]string{"PING"})

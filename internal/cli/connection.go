@@ -29,22 +29,20 @@ const connectTimeout = 5 * time.Second
 // opened a second one, the SELECT and HELLO that were sent on the first would be lost.
 type connection struct {
 	network, address string
-	password         string
+	user, password   string
 	protocol         int         // of RESP
 	database         int         // the selected database
 	tls              *tls.Config // nil for none
+	isURL            bool        // the server was given as a URL, so there are no options to correct
 	timeout          time.Duration
 	client           *redis.Client
 }
 
-func newConnection(o *options) *connection {
-	l := &connection{network: "tcp", address: net.JoinHostPort(o.host, strconv.Itoa(o.port)), password: o.password,
-		database: o.database, protocol: 2, timeout: connectTimeout, tls: o.tls}
-	if o.socket != "" {
-		l.network, l.address = "unix", o.socket
-	}
-	if o.resp3 {
-		l.protocol = 3
+func newConnection(s *Server) *connection {
+	l := &connection{network: "tcp", address: net.JoinHostPort(s.host, strconv.Itoa(s.port)), user: s.user,
+		password: s.password, database: s.database, protocol: 2, timeout: connectTimeout, tls: s.tls, isURL: s.isURL}
+	if s.socket != "" {
+		l.network, l.address = "unix", s.socket
 	}
 	return l
 }
@@ -96,7 +94,7 @@ func (l *connection) open() error {
 			silence.Stop()
 			return nil
 		},
-		Protocol: l.protocol, Password: l.password, DB: l.database,
+		Protocol: l.protocol, Username: l.user, Password: l.password, DB: l.database,
 		// One connection without a time limit, and no retries: a command that takes tokens would
 		// take them twice.
 		PoolSize: 1, PipelinePoolSize: -1, MaxRetries: -1, DialerRetries: 1, ConnMaxIdleTime: -1,
@@ -186,6 +184,9 @@ func (l *connection) dialError(err error) error {
 	if call := (*os.SyscallError)(nil); errors.As(err, &call) {
 		err = call.Err
 	}
+	if l.isURL {
+		return fmt.Errorf("cannot connect to %s: %w", l.address, err)
+	}
 	advice := "-h and -p name another address, -s a Unix socket"
 	if l.network == "unix" {
 		advice = "-s names another socket; without it, -h and -p name an address"
@@ -221,8 +222,11 @@ func (l *connection) describeError(err error) error {
 	case errors.Is(err, errConnectionClosed):
 		return err
 	case errors.As(err, &refusal): // an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
-		return fmt.Errorf("%s refuses: %s. -a gives a password, -n a database", l.address,
-			strings.TrimSuffix(refusal.Error(), "."))
+		advice := ". -a gives a password, -n a database"
+		if l.isURL {
+			advice = ""
+		}
+		return fmt.Errorf("%s refuses: %s%s", l.address, strings.TrimSuffix(refusal.Error(), "."), advice)
 	case errors.Is(err, net.ErrClosed):
 		return fmt.Errorf("%s accepts connections but has not answered within %v: is it stopped, or overloaded?",
 			l.address, l.timeout)
