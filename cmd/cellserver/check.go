@@ -8,14 +8,19 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/persist"
+	"cellserver/internal/transfer"
 )
 
 const checkUsage = `Usage:
   cellserver check [--fix] FOLDER
+  cellserver check FILE.rdb
 
 Checks the folder of --dir, and prints what is in it. The exit status is 1 if a server would refuse
 to start with it. With --fix, a damaged folder is repaired: what cannot be read is left out, and a
 copy of each damaged file is kept. No server may use the folder meanwhile.
+
+Of a file in the format of Redis (RDB), it prints what cellserver import would make of its keys. The
+exit status is 1 if the file is damaged.
 `
 
 // check runs the subcommand check.
@@ -27,7 +32,13 @@ func check(args []string, out io.Writer) error {
 		return err
 	}
 	if f.NArg() != 1 {
-		return errors.New("check needs the path of a folder; see cellserver check --help")
+		return errors.New("check needs the path of a folder or a file; see cellserver check --help")
+	}
+	if transfer.IsRDB(f.Arg(0)) {
+		if *fix {
+			return errors.New("a file in the format of Redis cannot be repaired; import the last one that is intact")
+		}
+		return transfer.CheckRDB(out, f.Arg(0))
 	}
 	err := persist.Check(out, f.Arg(0), *fix)
 	if damage(err) {

@@ -96,6 +96,8 @@ func (c *config) usage() string {
 Usage:
   cellserver [options]                start the server
   cellserver cli [options] [COMMAND]  talk to a server; see cellserver cli --help
+  cellserver export FILE.rdb          write all keys of a server to a file
+  cellserver import FILE.rdb          copy keys from a file, or from a redis-server, to a server
   cellserver check [--fix] FOLDER     check the folder of --dir
   cellserver --version                print the version
 

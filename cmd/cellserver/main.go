@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/cli"
+	"cellserver/internal/transfer"
 )
 
 // version is set by the linker in releases.
@@ -26,9 +27,13 @@ func start(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "cli":
-			os.Exit(cli.Run(args[1:], cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}))
+			os.Exit(cli.Run(args[1:], serverEnvironment()))
 		case "check":
 			return check(args[1:], os.Stdout)
+		case "export":
+			return transfer.Export(args[1:], transferEnvironment())
+		case "import":
+			return transfer.Import(args[1:], transferEnvironment())
 		}
 	}
 	return run(args)

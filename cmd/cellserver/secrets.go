@@ -17,6 +17,10 @@ func hideSecrets(args []string) []string {
 		copied[i] = strings.Clone(args[i])
 	}
 	for i, arg := range copied {
+		begin, end := strings.Index(arg, "://"), strings.LastIndex(arg, "@") // redis://user:password@host
+		if begin > 0 && end > begin {
+			overwrite(args[i][begin+len("://") : end])
+		}
 		for _, option := range secretOptions {
 			rest, ok := strings.CutPrefix(arg, option)
 			switch {

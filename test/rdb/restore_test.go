@@ -3,7 +3,6 @@ package rdb
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -13,21 +12,9 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// startOwn starts cellserver, and returns a client of a database of it.
-func startOwn(t *testing.T, args ...string) func(database int) *redis.Client {
-	server := peer.StartPlain(t, args...)
-	return func(database int) *redis.Client {
-		client := redis.NewClient(&redis.Options{
-			Addr: server.Addr, DB: database, DisableIdentity: true, Protocol: 2, ReadTimeout: time.Minute,
-		})
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
-}
-
 // DUMP and RESTORE carry strings and integers from redis-server to cellserver, and back.
 func TestRestoredInBothDirections(t *testing.T) {
-	theirs, ours := start(t, t.TempDir())(0), startOwn(t)(0)
+	theirs, ours := start(t, t.TempDir())(0), newOwn(t).client(0)
 	all := examples()[1]
 	for _, direction := range [][2]*redis.Client{{theirs, ours}, {ours, theirs}} {
 		from, to := direction[0], direction[1]
@@ -56,7 +43,7 @@ func TestRestoredInBothDirections(t *testing.T) {
 
 // Strings that redis-server does not compress, and integers, have the same payload in both.
 func TestPayloadsAreThoseOfRedis(t *testing.T) {
-	theirs, ours := start(t, t.TempDir(), "--rdbcompression", "no")(0), startOwn(t)(0)
+	theirs, ours := start(t, t.TempDir(), "--rdbcompression", "no")(0), newOwn(t).client(0)
 	all := examples()[1]
 	for key, h := range all {
 		require.NoError(t, theirs.Set(ctx, key, h.value, 0).Err())
@@ -67,11 +54,8 @@ func TestPayloadsAreThoseOfRedis(t *testing.T) {
 
 // A redis-server keeps the payloads of limiters as strings, from which they can be restored.
 func TestLimitersSurviveAsStrings(t *testing.T) {
-	theirs, ours := start(t, t.TempDir())(0), startOwn(t)(0)
-	for _, call := range []string{
-		"CL.THROTTLE throttle 9 1 3600 5", "CL.FIXED fixed 9 3600 5", "CL.SLIDING sliding 9 3600 5",
-		"CL.SLIDINGLOG log 9 3600 5", "CL.ACQUIRE leases 9 3600 me 5",
-	} {
+	theirs, ours := start(t, t.TempDir())(0), newOwn(t).client(0)
+	for _, call := range limiterCalls {
 		words := fields(call)
 		require.NoError(t, ours.Do(ctx, words...).Err())
 		key := words[1].(string)

@@ -105,10 +105,14 @@ var mayImport = map[string][]string{
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
+	"internal/transfer": {
+		"internal/cli", "internal/form", "internal/match", "internal/persist", "internal/rdb", "internal/resp",
+		"internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
+	},
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
-		"internal/persist",
+		"internal/persist", "internal/transfer",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

@@ -1,0 +1,46 @@
+package transfer
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"cellserver/internal/rdb"
+)
+
+// IsRDB reports whether there is a file of this name that begins as one in the format of Redis does.
+func IsRDB(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	var begin [6]byte
+	_, err = io.ReadFull(f, begin[:])
+	return err == nil && (strings.HasPrefix(string(begin[:]), "REDIS") || string(begin[:]) == "VALKEY")
+}
+
+// CheckRDB reads a file and describes it to out.
+func CheckRDB(out io.Writer, name string) error {
+	from, err := openFile(name, out)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	r, items := new(report), new(reader)
+	err = from.each(func(rec *rdb.Record) error {
+		if it, why := items.read(rec); why != "" {
+			r.refuse("each a "+why, rec.Key)
+		} else {
+			r.written(it.state != nil)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s is intact\n", name)
+	r.print(out, "import can copy")
+	return nil
+}

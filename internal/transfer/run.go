@@ -1,0 +1,251 @@
+package transfer
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"cellserver/internal/cli"
+	"cellserver/internal/persist"
+	"cellserver/internal/rdb"
+)
+
+// Environment is what the subcommands need of the program.
+type Environment struct {
+	Server         cli.ServerEnvironment
+	NewStore       NewStore
+	Stdout, Stderr io.Writer
+}
+
+// options are the options of the subcommands.
+type options struct {
+	server     cli.Server
+	dir        string
+	databases  int
+	replace    bool
+	asThrottle string
+}
+
+// define defines the options that both subcommands have.
+func (o *options) define(f *pflag.FlagSet, e *Environment) (complete func() error) {
+	f.SortFlags = false
+	complete = o.server.Define(f, e.Server)
+	f.StringVar(&o.dir, "dir", "", "folder of a server that does not run, instead of a server")
+	return complete
+}
+
+// parse parses the command line, and returns the one argument that is not an option.
+func parse(f *pflag.FlagSet, args []string, usage string, e *Environment, complete func() error) (string, error) {
+	f.Usage = func() { fmt.Fprintf(e.Stdout, usage, f.FlagUsages()) }
+	if err := f.Parse(args); err != nil {
+		if errors.Is(err, pflag.ErrHelp) {
+			return "", err
+		}
+		return "", fmt.Errorf("%w; see %s --help", err, f.Name())
+	}
+	if f.NArg() != 1 {
+		return "", fmt.Errorf("%s needs one file; see %s --help", f.Name(), f.Name())
+	}
+	return f.Arg(0), complete()
+}
+
+// Export runs the subcommand export.
+func Export(args []string, e Environment) error {
+	var o options
+	f := pflag.NewFlagSet("cellserver export", pflag.ContinueOnError)
+	complete := o.define(f, &e)
+	f.BoolVar(&o.replace, "replace", false, "replace the file if it exists")
+	name, err := parse(f, args, exportUsage, &e, complete)
+	if err != nil {
+		return err
+	}
+	to, err := createFile(name, o.replace)
+	if err != nil {
+		return err
+	}
+	defer to.abort()
+	r := new(report)
+	if o.dir != "" {
+		err = o.exportFolder(&e, to)
+	} else {
+		err = o.exportServer(&e, to, r)
+	}
+	if err == nil {
+		err = to.complete()
+	}
+	if err != nil {
+		return err
+	}
+	if o.dir == "" {
+		r.print(e.Stdout, "exported")
+	}
+	return nil
+}
+
+func (o *options) exportFolder(e *Environment, to *newFile) error {
+	if _, err := os.Stat(o.dir); err != nil {
+		return err
+	}
+	return adviseLocked(exportFolder(o.dir, e.NewStore, e.logger(), to))
+}
+
+// adviseLocked adds what to do if a server is using the folder.
+func adviseLocked(err error) error {
+	var locked *persist.LockedError
+	if errors.As(err, &locked) {
+		return fmt.Errorf("%w: without --dir, this command connects to that server", err)
+	}
+	return err
+}
+
+func (o *options) exportServer(e *Environment, to *newFile, r *report) error {
+	from, err := openServer(&o.server, -1)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	return copyKeys(from, newFileDestination(to, r), r, &reader{}, 0, e.Stderr)
+}
+
+// source yields the keys to be copied.
+type source interface {
+	each(visit func(rec *rdb.Record) error) error
+	progress() float64
+	close()
+}
+
+// destination takes them.
+type destination interface {
+	put(it *item) error
+	close() error
+}
+
+// Import runs the subcommand import.
+func Import(args []string, e Environment) error {
+	o := options{databases: 16}
+	if n, err := strconv.Atoi(os.Getenv(e.Server.Prefix + "DATABASES")); err == nil && n > 0 {
+		o.databases = n
+	}
+	f := pflag.NewFlagSet("cellserver import", pflag.ContinueOnError)
+	complete := o.define(f, &e)
+	f.IntVar(&o.databases, "databases", o.databases, "with --dir: the number of databases of the server")
+	f.BoolVar(&o.replace, "replace", false, "replace keys that exist")
+	f.StringVar(&o.asThrottle, "as-throttle", "",
+		"glob-style pattern of keys whose integers are limiters of redis-cell, whatever their expiry is")
+	name, err := parse(f, args, importUsage, &e, complete)
+	if err != nil {
+		return err
+	}
+	if o.databases < 1 || o.databases > mostDatabases {
+		return fmt.Errorf("--databases %d: must be between 1 and %d", o.databases, mostDatabases)
+	}
+	from, err := openSource(name, &e)
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	r := new(report)
+	to, now, err := o.openDestination(&e, r)
+	if err != nil {
+		return err
+	}
+	err = copyKeys(from, to, r, &reader{asThrottle: o.asThrottle}, now, e.Stderr)
+	r.print(e.Stdout, "imported")
+	return err
+}
+
+// openSource opens a file, or connects to a server that a URL names.
+func openSource(name string, e *Environment) (source, error) {
+	scheme, _, isURL := strings.Cut(name, "://")
+	if !isURL {
+		return openFile(name, e.Stderr)
+	}
+	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return nil, fmt.Errorf("%s:// is not supported: redis://, rediss:// and unix:// are", scheme)
+	}
+	s, database, err := cli.ParseURL(name)
+	if err != nil {
+		return nil, err
+	}
+	return openServer(s, database)
+}
+
+// openDestination opens the folder, or connects to the server. now is its time, in Unix milliseconds.
+func (o *options) openDestination(e *Environment, r *report) (to destination, now int64, err error) {
+	if o.dir == "" {
+		return connectDestination(&o.server, r, o.replace)
+	}
+	to, now, err = openFolder(o.dir, o.databases, e.NewStore, e.logger(), r, o.replace)
+	return to, now, adviseLocked(err)
+}
+
+// copyKeys copies all keys that expire after now, and closes the destination.
+func copyKeys(from source, to destination, r *report, items *reader, now int64, stderr io.Writer) error {
+	r.progress = from.progress
+	ticker := time.NewTicker(progressInterval)
+	defer ticker.Stop()
+	stop := r.show(stderr, ticker.C)
+	err := from.each(func(rec *rdb.Record) error {
+		r.begin()
+		it, why := items.read(rec)
+		switch {
+		case why != "":
+			r.refuse("each a "+why, rec.Key)
+			return nil
+		case it.expires <= now:
+			r.count(&r.expired)
+			return nil
+		}
+		return to.put(&it)
+	})
+	err = errors.Join(err, to.close())
+	stop()
+	return err
+}
+
+const progressInterval = 2 * time.Second
+
+// logger returns a log of warnings about a folder.
+func (e *Environment) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+const exportUsage = `cellserver export writes all keys of a server to a file in the format of Redis (RDB).
+
+Usage: cellserver export [options] FILE.rdb
+
+%s      --help            print this
+
+The keys of a running server are read one after the other while it goes on; those of a folder are of
+one instant. A redis-server can load the file: CL.THROTTLE keys are as redis-cell writes them, and the
+states of other limiters are strings, which cellserver import makes limiters again.
+
+Examples:
+  cellserver export backup.rdb
+  cellserver export --dir /var/lib/cellserver backup.rdb
+`
+
+const importUsage = `cellserver import copies keys from an RDB file, or from a running server, into a running cellserver
+or into its folder.
+
+Usage: cellserver import [options] FILE.rdb
+       cellserver import [options] redis://[user:password@]host:port[/database]
+
+%s      --help            print this
+
+The options say where the keys go. Strings and integers keep their expiries. A key of redis-cell
+becomes a CL.THROTTLE key: it is an integer that is its own expiry, in nanoseconds. Keys of other
+types are counted and left out. Nothing is written unless the whole file is intact.
+
+Examples:
+  cellserver import -p 6379 dump.rdb
+  cellserver import --as-throttle 'limit:*' redis://old.internal:6379
+  cellserver import --dir /var/lib/cellserver backup.rdb
+`

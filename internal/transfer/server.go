@@ -1,0 +1,356 @@
+package transfer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"cellserver/internal/cli"
+	"cellserver/internal/rdb"
+)
+
+// A batch of calls is sent at once. It has up to batchKeys calls, and about batchBytes bytes.
+const (
+	batchKeys  = 500
+	batchBytes = 1 << 20
+)
+
+var background = context.Background()
+
+// exec sends a batch. The errors of single calls are in the calls.
+func exec(conn *cli.Connection, batch redis.Pipeliner) error {
+	_, err := batch.Exec(background)
+	var refusal redis.Error
+	if err == nil || errors.As(err, &refusal) {
+		return nil
+	}
+	return conn.Describe(err)
+}
+
+// serverSource reads the keys of a running server: SCAN, and DUMP of what can be kept. The keys are of
+// different instants.
+type serverSource struct {
+	conn     *cli.Connection
+	database int // -1 for all
+	size     int64
+	read     atomic.Int64
+	noUnix   bool // the server has no PEXPIRETIME: it is older than Redis 7.0
+}
+
+// openServer connects to a server.
+func openServer(s *cli.Server, database int) (*serverSource, error) {
+	conn, err := s.Connect()
+	if err != nil {
+		return nil, err
+	}
+	source := &serverSource{conn: conn, database: database}
+	if err := conn.Do(background, "PEXPIRETIME", "").Err(); err != nil {
+		source.noUnix = true
+	}
+	return source, nil
+}
+
+func (s *serverSource) close() { s.conn.Close() }
+
+func (s *serverSource) progress() float64 {
+	return min(float64(s.read.Load())/float64(max(s.size, 1)), 1)
+}
+
+// databases returns the numbers of the databases that have keys, in ascending order.
+func (s *serverSource) databases() (numbers []int, err error) {
+	text, err := s.conn.Do(background, "INFO", "keyspace").Text()
+	if err != nil {
+		return nil, s.conn.Describe(err)
+	}
+	for line := range strings.Lines(text) {
+		var n int
+		var keys int64
+		if _, err := fmt.Sscanf(line, "db%d:keys=%d,", &n, &keys); err == nil && (s.database < 0 || s.database == n) {
+			numbers = append(numbers, n)
+			s.size += keys
+		}
+	}
+	return numbers, nil
+}
+
+func (s *serverSource) each(visit func(rec *rdb.Record) error) error {
+	numbers, err := s.databases()
+	if err != nil {
+		return err
+	}
+	for _, n := range numbers {
+		if err := s.scan(n, visit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *serverSource) scan(database int, visit func(rec *rdb.Record) error) error {
+	if err := s.conn.Do(background, "SELECT", database).Err(); err != nil {
+		return s.conn.Describe(err)
+	}
+	for cursor := uint64(0); ; {
+		keys, next, err := s.conn.Scan(background, cursor, "", batchKeys).Result()
+		if err != nil {
+			return s.conn.Describe(err)
+		}
+		if err := s.fetch(database, keys, visit); err != nil {
+			return err
+		}
+		s.read.Add(int64(len(keys)))
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// fetch reads keys that a scan has found: first their types, so that large values of types that
+// cannot be kept are not sent.
+func (s *serverSource) fetch(database int, keys []string, visit func(rec *rdb.Record) error) error {
+	batch := s.conn.Pipeline()
+	types := make([]*redis.StatusCmd, len(keys))
+	for i, key := range keys {
+		types[i] = batch.Type(background, key)
+	}
+	if err := exec(s.conn, batch); err != nil {
+		return err
+	}
+	batch = s.conn.Pipeline()
+	now := batch.Time(background)
+	payloads, expiries := make([]*redis.StringCmd, len(keys)), make([]*redis.Cmd, len(keys))
+	for i, key := range keys {
+		if isKept(types[i].Val()) {
+			payloads[i], expiries[i] = batch.Dump(background, key), s.askExpiry(batch, key)
+		}
+	}
+	if err := exec(s.conn, batch); err != nil {
+		return err
+	}
+	for i, key := range keys {
+		rec, ok, err := s.record(key, types[i], payloads[i], expiries[i], now.Val())
+		if err != nil {
+			return fmt.Errorf("key %.100q: %w", key, err)
+		}
+		if rec.Database = database; !ok {
+			continue
+		}
+		if err := visit(&rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isKept reports whether keys of a type can be kept: strings, and the limiters of cellserver.
+func isKept(kind string) bool { return kind == "string" || strings.HasPrefix(kind, "cl.") }
+
+// askExpiry asks for the expiry of a key.
+func (s *serverSource) askExpiry(batch redis.Pipeliner, key string) *redis.Cmd {
+	if s.noUnix {
+		return batch.Do(background, "PTTL", key)
+	}
+	return batch.Do(background, "PEXPIRETIME", key)
+}
+
+// record returns a key as it would be in a file; ok is false if it does not exist any more.
+func (s *serverSource) record(
+	key string, kind *redis.StatusCmd, payload *redis.StringCmd, expiry *redis.Cmd, now time.Time,
+) (rec rdb.Record, ok bool, err error) {
+	switch {
+	case kind.Err() != nil:
+		return rec, false, kind.Err()
+	case kind.Val() == "none":
+		return rec, false, nil
+	case payload == nil:
+		rec = rdb.Record{Key: []byte(key), Type: typeNamed(kind.Val()), Module: kind.Val()}
+		return rec, true, nil
+	case errors.Is(payload.Err(), redis.Nil):
+		return rec, false, nil
+	case payload.Err() != nil:
+		return rec, false, payload.Err()
+	}
+	bytes, _ := payload.Bytes()
+	if rec, err = rdb.ReadDump(bytes); err != nil {
+		return rec, false, err
+	}
+	rec.Key = []byte(key)
+	expires, err := expiry.Int64()
+	switch {
+	case err != nil:
+		return rec, false, err
+	case expires < 0: // it does not expire
+		rec.Expires = rdb.Never
+	case s.noUnix:
+		rec.Expires = now.UnixMilli() + expires
+	default:
+		rec.Expires = expires
+	}
+	return rec, true, nil
+}
+
+// typeNamed returns the type of a key that TYPE calls so. The types of modules have names of their
+// own.
+func typeNamed(name string) rdb.Type {
+	for _, t := range []rdb.Type{rdb.List, rdb.Set, rdb.SortedSet, rdb.Hash, rdb.Stream} {
+		if t.String() == name {
+			return t
+		}
+	}
+	return rdb.Module
+}
+
+// serverDestination writes keys to a running server, by RESTORE.
+type serverDestination struct {
+	conn     *cli.Connection
+	report   *report
+	replace  bool
+	selected int    // database; -1 if it is not known
+	missing  int    // the database that was refused last, and why
+	why      string // "" if none was
+	batch    redis.Pipeliner
+	calls    []restoreCall
+	bytes    int
+}
+
+// restoreCall is a call of the batch.
+type restoreCall struct {
+	key     string
+	payload string
+	limiter bool
+	reply   *redis.Cmd
+}
+
+// connectDestination connects to a server. now is its time, in Unix milliseconds.
+func connectDestination(s *cli.Server, r *report, replace bool) (d *serverDestination, now int64, err error) {
+	conn, err := s.Connect()
+	if err != nil {
+		return nil, 0, err
+	}
+	at, err := conn.Time(background).Result()
+	if err != nil {
+		conn.Close()
+		return nil, 0, conn.Describe(err)
+	}
+	return &serverDestination{conn: conn, report: r, replace: replace, selected: -1, batch: conn.Pipeline()},
+		at.UnixMilli(), nil
+}
+
+func (d *serverDestination) put(it *item) error {
+	if it.database != d.selected {
+		if ok, err := d.selects(it); !ok {
+			return err
+		}
+	}
+	expires := it.expires
+	if it.state != nil || expires == rdb.Never {
+		expires = 0
+	}
+	payload := string(it.payload())
+	words := []any{"RESTORE", string(it.key), strconv.FormatInt(expires, 10), payload, "ABSTTL"}
+	if d.replace {
+		words = append(words, "REPLACE")
+	}
+	d.calls = append(d.calls, restoreCall{string(it.key), payload, it.state != nil, d.batch.Do(background, words...)})
+	if d.bytes += len(it.key) + len(payload); len(d.calls) < batchKeys && d.bytes < batchBytes {
+		return nil
+	}
+	return d.flush()
+}
+
+// selects selects the database of an item. If the server does not have it, ok is false.
+func (d *serverDestination) selects(it *item) (ok bool, err error) {
+	if d.why != "" && it.database == d.missing {
+		d.report.refuse(d.why, it.key)
+		return false, nil
+	}
+	if err := d.flush(); err != nil {
+		return false, err
+	}
+	err = d.conn.Do(background, "SELECT", it.database).Err()
+	var refusal redis.Error
+	switch {
+	case errors.As(err, &refusal):
+		d.missing, d.why = it.database, fmt.Sprintf("of database %d (%s)", it.database, refusal)
+		d.report.refuse(d.why, it.key)
+		return false, nil
+	case err != nil:
+		return false, d.conn.Describe(err)
+	}
+	d.selected = it.database
+	return true, nil
+}
+
+// fatal lists the beginnings of errors after which all others would fail too.
+var fatal = []string{
+	"OOM ", "LOADING ", "MISCONF ", "NOAUTH ", "READONLY ", "CLUSTERDOWN ", "MOVED ", "ERR unknown command",
+}
+
+// flush sends the batch.
+func (d *serverDestination) flush() error {
+	if len(d.calls) == 0 {
+		return nil
+	}
+	if err := exec(d.conn, d.batch); err != nil {
+		return err
+	}
+	var busy []restoreCall
+	for _, call := range d.calls {
+		switch err := call.reply.Err(); {
+		case err == nil:
+			d.report.written(call.limiter)
+		case strings.HasPrefix(err.Error(), "BUSYKEY "):
+			busy = append(busy, call)
+		case startsWithAny(err.Error(), fatal):
+			return fmt.Errorf("%s refuses: %s", d.conn.Address(), err)
+		default:
+			d.report.refuse(err.Error(), []byte(call.key))
+		}
+	}
+	d.calls, d.bytes, d.batch = d.calls[:0], 0, d.conn.Pipeline()
+	return d.compare(busy)
+}
+
+func startsWithAny(text string, beginnings []string) bool {
+	for _, beginning := range beginnings {
+		if strings.HasPrefix(text, beginning) {
+			return true
+		}
+	}
+	return false
+}
+
+// compare counts keys that the server has already. Those with the same content may have been written
+// by an earlier run, or are keys that SCAN of a redis-server has returned twice.
+func (d *serverDestination) compare(busy []restoreCall) error {
+	if len(busy) == 0 {
+		return nil
+	}
+	payloads := make([]*redis.StringCmd, len(busy))
+	for i, call := range busy {
+		payloads[i] = d.batch.Dump(background, call.key)
+	}
+	if err := exec(d.conn, d.batch); err != nil {
+		return err
+	}
+	d.batch = d.conn.Pipeline()
+	for i, call := range busy {
+		if payloads[i].Val() == call.payload {
+			d.report.count(&d.report.same)
+		} else {
+			d.report.refuse("which exist already (--replace replaces them)", []byte(call.key))
+		}
+	}
+	return nil
+}
+
+func (d *serverDestination) close() error {
+	defer d.conn.Close()
+	return d.flush()
+}
