@@ -198,7 +198,8 @@ func TestCheckInUse(t *testing.T) {
 // A load ends when its context does, and with the error of the loader.
 func TestLoadFails(t *testing.T) {
 	d, _ := example(t)
-	f, err := open("test", Options{Log: discard}, environment{files: d, machine: &toyMachine{}, ticks: noTicks})
+	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, release: func() {}}
+	f, err := open("test", Options{Log: discard}, env)
 	require.NoError(t, err)
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()

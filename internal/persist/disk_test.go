@@ -89,6 +89,15 @@ func (d *disk) changeNames(of string, c change) error {
 	return nil
 }
 
+func (d *disk) has(name string, f file) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.names[name] != f.(*diskFile).node {
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
 func (d *disk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,6 +26,8 @@ type files interface {
 	create(name string) (file, error)
 	rename(from, to string) error
 	remove(name string) error
+	// has returns an error if an open file is not that of a name any more.
+	has(name string, f file) error
 	// sync waits until all creations, renames and removals are on the disk.
 	sync() error
 }
@@ -46,12 +48,24 @@ const (
 	fileMode   = 0o600
 )
 
-// makeDirectory creates a folder if it does not exist.
+// makeDirectory creates a folder if it does not exist. A new one is on the disk when it returns.
 func makeDirectory(path string) (directory, error) {
-	if err := os.MkdirAll(path, folderMode); err != nil {
+	path = filepath.Clean(path)
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return directory(path), err
+	}
+	above := filepath.Dir(path)
+	if above == path {
 		return "", err
 	}
-	return directory(path), nil
+	if _, err := makeDirectory(above); err != nil {
+		return "", err
+	}
+	if err := os.Mkdir(path, folderMode); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return directory(path), directory(above).sync()
 }
 
 func (d directory) path(name string) string { return filepath.Join(string(d), name) }
@@ -75,6 +89,21 @@ func (d directory) create(name string) (file, error) {
 func (d directory) rename(from, to string) error { return os.Rename(d.path(from), d.path(to)) }
 
 func (d directory) remove(name string) error { return os.Remove(d.path(name)) }
+
+// errRemoved means that files were removed while they were used.
+var errRemoved = errors.New("the file was removed")
+
+func (d directory) has(name string, f file) error {
+	named, err := os.Stat(d.path(name))
+	if err != nil {
+		return err
+	}
+	open, err := f.(osFile).Stat()
+	if err == nil && !os.SameFile(named, open) {
+		err = fmt.Errorf("%s: %w", name, errRemoved)
+	}
+	return err
+}
 
 func (d directory) sync() error {
 	folder, err := os.Open(string(d))

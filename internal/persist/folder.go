@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -68,7 +67,6 @@ type Folder struct {
 	options Options
 	log     *slog.Logger
 	environment
-	lock     io.Closer
 	contents *contents
 	status   *status
 	ctx      context.Context // ends at Close; RDB files are given up then
@@ -100,6 +98,8 @@ const (
 // environment is what a folder needs of the system. Tests replace it.
 type environment struct {
 	files   files
+	hold    func() (again bool, err error) // see folderLock
+	release func()
 	machine store.Machine
 	ticks   func() (ticks <-chan time.Time, stop func()) // once a second
 	launch  func(func())                                 // starts a goroutine
@@ -128,21 +128,19 @@ func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	env := newEnvironment(d)
+	lock := &folderLock{dir: d, machine: env.machine}
+	env.hold, env.release = lock.hold, lock.release
 	pause := time.NewTicker(lockEvery)
 	defer pause.Stop()
-	lock, err := lockFolder(ctx, d, o.Wait, o.Log, pause.C)
-	if err != nil {
+	if err := lock.wait(ctx, o.Wait, o.Log, pause.C); err != nil {
 		return nil, err
 	}
-	env := newEnvironment(d)
-	writeHolder(lock, env.machine.Read())
 	f, err := open(dir, o, env)
 	if err != nil {
-		lock.Close()
-		return nil, err
+		lock.release()
 	}
-	f.lock = lock
-	return f, nil
+	return f, err
 }
 
 // open is Open for a folder that is locked.
@@ -306,8 +304,7 @@ func (f *Folder) Run(s Store) error {
 func (f *Folder) newRecorder(s Store) *recorder {
 	c := f.contents
 	r := &recorder{
-		files: f.files, store: s, clock: s.Clock(), machine: f.machine, status: f.status, log: f.log,
-		limits: f.limits, launch: f.launch, noSync: &f.noSync,
+		environment: f.environment, store: s, clock: s.Clock(), status: f.status, log: f.log, noSync: &f.noSync,
 		kept: kept{most: f.limits.keep}, obsolete: c.obsolete, results: make(chan result, 1),
 		number: c.lastSegment(), first: c.last() + 1, synced: c.last(), segments: len(c.segments),
 	}
@@ -378,9 +375,7 @@ func (f *Folder) Close() error {
 		close(f.closing)
 		<-f.closed
 	}
-	if f.lock != nil {
-		return errors.Join(f.failed, f.lock.Close())
-	}
+	f.release()
 	return f.failed
 }
 
@@ -388,6 +383,7 @@ func (f *Folder) Close() error {
 // disk when it returns nil.
 func (f *Folder) Flush() error {
 	return f.ask(func(r *recorder) error {
+		r.retry.left = 0
 		if err := r.pass(true); err != nil || !r.detached {
 			return err
 		}

@@ -42,6 +42,7 @@ func start(d *disk, o Options) (*process, error) {
 		files: d, machine: p.machine, limits: smallLimits,
 		launch: func(f func()) { p.later = append(p.later, f) },
 		ticks:  noTicks,
+		hold:   func() (bool, error) { return false, nil }, release: func() {},
 	}
 	if o.Log == nil {
 		o.Log = discard

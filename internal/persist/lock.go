@@ -26,42 +26,70 @@ func (e *LockedError) Error() string { return fmt.Sprintf("%s is in use by %s", 
 // errHeld means that another process holds the lock.
 var errHeld = errors.New("the lock is held")
 
-// lockFolder locks a folder. It waits for another process that holds the lock, and logs which one
-// that is. The lock belongs to the open file, so it also works between containers that share a
-// volume, and ends with the process however that ends. The file stays: a process that waits for it
-// must not lock a file that has no name any more.
-func lockFolder(ctx context.Context, dir directory, wait time.Duration, log *slog.Logger,
-	pause <-chan time.Time) (*os.File, error) {
-	lock, err := os.OpenFile(dir.path(lockName), os.O_RDWR|os.O_CREATE, fileMode)
-	if err != nil {
-		return nil, err
+// folderLock is the lock of a folder. It belongs to an open file, so it also works between
+// containers that share a volume, and ends with the process however that ends. The file stays: a
+// process that waits for it must not lock a file that has no name any more.
+type folderLock struct {
+	dir     directory
+	machine store.Machine
+	file    *os.File // nil if it is not held
+}
+
+// hold locks the folder, if this process does not hold the lock any more because its file was
+// removed. Then it returns true: another process may have used the folder meanwhile.
+func (l *folderLock) hold() (again bool, err error) {
+	if l.file != nil && l.dir.has(lockName, osFile{l.file}) == nil {
+		return false, nil
 	}
+	return true, l.lock()
+}
+
+func (l *folderLock) lock() error {
+	file, err := os.OpenFile(l.dir.path(lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	if err != nil {
+		return err
+	}
+	err = tryLock(file)
+	if errors.Is(err, errHeld) {
+		err = &LockedError{Dir: string(l.dir), Holder: readHolder(file)}
+	}
+	if err != nil {
+		file.Close()
+		return err
+	}
+	l.release()
+	l.file = file
+	writeHolder(file, l.machine.Read())
+	return nil
+}
+
+func (l *folderLock) release() {
+	if l.file != nil {
+		l.file.Close()
+	}
+}
+
+// wait locks the folder. It waits for another process that holds the lock, and logs which one that
+// is. It tries again after each pause.
+func (l *folderLock) wait(ctx context.Context, timeout time.Duration, log *slog.Logger, pause <-chan time.Time) error {
 	logged := ""
-	for attempts := int64(wait/lockEvery) + 1; ; {
-		if err = tryLock(lock); !errors.Is(err, errHeld) {
-			break
+	for attempts := int64(timeout / lockEvery); ; attempts-- {
+		err := l.lock()
+		var locked *LockedError
+		if !errors.As(err, &locked) || attempts <= 0 {
+			return err
 		}
-		holder := readHolder(lock)
-		err = &LockedError{Dir: string(dir), Holder: holder}
-		if attempts--; attempts == 0 {
-			break
-		}
-		if holder != logged {
-			log.Warn("waiting for another process that uses the folder", "dir", string(dir), "by", holder, "timeout", wait)
-			logged = holder
+		if locked.Holder != logged {
+			log.Warn("waiting for another process that uses the folder",
+				"dir", string(l.dir), "by", locked.Holder, "timeout", timeout)
+			logged = locked.Holder
 		}
 		select {
 		case <-pause:
 		case <-ctx.Done():
-			lock.Close()
-			return nil, ctx.Err()
+			return ctx.Err()
 		}
 	}
-	if err != nil {
-		lock.Close()
-		return nil, err
-	}
-	return lock, nil
 }
 
 // readHolder returns what a lock file says about the process that holds it.

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,51 +13,71 @@ import (
 	"cellserver/internal/store"
 )
 
+func newLock(dir string) *folderLock {
+	return &folderLock{dir: directory(dir), machine: store.NewStillMachine(store.Reading{Wall: hour})}
+}
+
 func TestLock(t *testing.T) {
 	o, log := logged()
-	dir := directory(t.TempDir())
-	lock, err := lockFolder(ctx, dir, 0, o.Log, nil)
+	dir := t.TempDir()
+	held, lock := newLock(dir), newLock(dir)
+	require.NoError(t, held.lock())
+	again, err := held.hold()
 	require.NoError(t, err)
-	writeHolder(lock, store.Reading{Wall: int64(time.Hour)})
-	holder := readHolder(lock)
+	require.False(t, again)
+	holder := readHolder(held.file)
 	require.Regexp(t, `^process \d+ on host .+, started 1970-01-01T01:00:00Z$`, holder)
 
-	_, err = lockFolder(ctx, dir, 0, o.Log, nil)
 	var locked *LockedError
-	require.ErrorAs(t, err, &locked)
-	require.Equal(t, &LockedError{string(dir), holder}, locked)
+	require.ErrorAs(t, lock.wait(ctx, 0, o.Log, nil), &locked)
+	require.Equal(t, &LockedError{dir, holder}, locked)
 	require.Equal(t, []string{""}, log(), "it does not wait")
 
 	pause := make(chan time.Time, 10)
 	for range 10 {
 		pause <- time.Time{}
 	}
-	_, err = lockFolder(ctx, dir, 10*lockEvery, o.Log, pause)
-	require.ErrorAs(t, err, &locked)
+	require.ErrorAs(t, lock.wait(ctx, 10*lockEvery, o.Log, pause), &locked)
 	require.Len(t, log(), 1, "each holder is logged once")
+	require.Empty(t, pause)
 
 	canceled, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = lockFolder(canceled, dir, time.Hour, o.Log, nil)
-	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, lock.wait(canceled, time.Hour, o.Log, nil), context.Canceled)
 
-	ticks := make(chan time.Time)
 	go func() {
-		ticks <- time.Time{}
-		ticks <- time.Time{}
-		lock.Close()
-		close(ticks)
+		pause <- time.Time{}
+		held.release()
+		close(pause)
 	}()
-	lock, err = lockFolder(ctx, dir, time.Hour, o.Log, ticks)
+	require.NoError(t, lock.wait(ctx, time.Hour, o.Log, pause))
+	lock.release()
+}
+
+// A lock whose file was removed protects nothing. It is replaced, if no other process has done so.
+func TestLockRemoved(t *testing.T) {
+	dir := t.TempDir()
+	a, b := newLock(dir), newLock(dir)
+	remove := func() { require.NoError(t, os.Remove(filepath.Join(dir, lockName))) }
+	require.NoError(t, a.lock())
+	remove()
+	again, err := a.hold()
 	require.NoError(t, err)
-	lock.Close()
+	require.True(t, again)
+	var locked *LockedError
+	require.ErrorAs(t, b.lock(), &locked)
+	remove()
+	require.NoError(t, b.lock())
+	_, err = a.hold()
+	require.ErrorAs(t, err, &locked)
+	a.release()
+	b.release()
 }
 
 // The lock ends with the process, even if that is killed.
 func TestLockOfKilledProcess(t *testing.T) {
 	if dir := os.Getenv("LOCK_FOLDER"); dir != "" {
-		_, err := lockFolder(ctx, directory(dir), 0, nil, nil)
-		require.NoError(t, err)
+		require.NoError(t, newLock(dir).lock())
 		os.Stdout.WriteString("locked\n")
 		select {}
 	}
@@ -70,13 +89,12 @@ func TestLockOfKilledProcess(t *testing.T) {
 	require.NoError(t, other.Start())
 	_, err = out.Read(make([]byte, 7))
 	require.NoError(t, err)
-	_, err = lockFolder(ctx, directory(dir), 0, nil, nil)
-	require.EqualError(t, err, dir+" is in use by an unknown process")
+	lock := newLock(dir)
+	require.ErrorContains(t, lock.lock(), dir+" is in use by process ")
 	require.NoError(t, other.Process.Kill())
 	other.Wait()
-	lock, err := lockFolder(ctx, directory(dir), 0, nil, nil)
-	require.NoError(t, err)
-	lock.Close()
+	require.NoError(t, lock.lock())
+	lock.release()
 }
 
 // A folder that cannot be created, or not be written to, is an error.
@@ -91,5 +109,66 @@ func TestUnusableFolder(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, lockName), 0o700))
 	_, err = Open(ctx, dir, Options{})
 	require.Error(t, err)
-	require.False(t, errors.Is(err, errHeld))
+	var locked *LockedError
+	require.NotErrorAs(t, err, &locked)
+}
+
+// A folder that disappears, and another that takes its place, are noticed.
+func TestFolderRemoved(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "folder")
+	f, data := openReal(t, dir)
+	fill(t, data)
+	require.NoError(t, f.Flush())
+	require.NoError(t, os.RemoveAll(dir))
+	require.ErrorIs(t, f.Flush(), os.ErrNotExist)
+	require.True(t, f.Failing())
+	require.Contains(t, f.Status().Failure.Reason, "no such file or directory")
+
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	for f.Failing() { // a segment and a snapshot are written
+		f.ask(func(r *recorder) error {
+			r.tick()
+			return nil
+		})
+	}
+	want := dump(t, data)
+	require.NoError(t, f.Close())
+	_, data = openReal(t, dir)
+	require.Equal(t, want, dump(t, data))
+}
+
+// Two processes never write into one folder, even if the lock file is removed.
+func TestLockRemovedInUse(t *testing.T) {
+	dir := t.TempDir()
+	f, data := openReal(t, dir)
+	fill(t, data)
+	require.NoError(t, f.Flush())
+	want := dump(t, data)
+	remove := func() { require.NoError(t, os.Remove(filepath.Join(dir, lockName))) }
+	remove()
+	other, otherData := openReal(t, dir)
+	require.Equal(t, want, dump(t, otherData))
+	var locked *LockedError
+	require.ErrorAs(t, f.Flush(), &locked)
+	require.NoError(t, other.Close())
+	f.Flush()
+	require.ErrorIs(t, f.Flush(), errForeign)
+	require.Error(t, f.Close())
+	_, data = openReal(t, dir)
+	require.Equal(t, want, dump(t, data))
+}
+
+// A file that was removed is noticed too, and nothing is written where no start would find it.
+func TestSegmentRemoved(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.store.set("1", "a")
+	p.tick()
+	require.NoError(t, p.disk.remove(segmentName(1)))
+	p.store.set("2", "b")
+	p.tick()
+	require.True(t, p.folder.Failing())
+	p.tick()
+	p.finish()
+	require.False(t, p.folder.Failing())
+	requireContent(t, p.disk, state{"a": "1", "b": "2"})
 }

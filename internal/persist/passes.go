@@ -18,15 +18,12 @@ import (
 // does not follow the last. A start after a crash therefore does not use this segment, until a
 // snapshot has replaced everything before it.
 type recorder struct {
-	files   files
-	store   Store
-	clock   store.Clock
-	machine store.Machine
-	status  *status
-	log     *slog.Logger
-	limits  limits
-	noSync  *atomic.Bool
-	launch  func(func()) // starts a goroutine
+	environment
+	store  Store
+	clock  store.Clock
+	status *status
+	log    *slog.Logger
+	noSync *atomic.Bool
 
 	writer   *journal.Writer // of the current segment; nil if it has to be begun
 	file     file            // of the current segment
@@ -168,6 +165,12 @@ func (p *previous) set(k *kept, synced bool) {
 
 // beginPass begins a pass with what was kept of failed ones.
 func (r *recorder) beginPass() error {
+	if err := r.inPlace(); err != nil {
+		if r.writer != nil {
+			r.lose() // no start would find what was written
+		}
+		return err
+	}
 	if r.writer == nil {
 		if err := r.beginSegment(); err != nil {
 			return err
@@ -183,6 +186,25 @@ func (r *recorder) beginPass() error {
 	}
 	return nil
 }
+
+// inPlace checks that the folder and the current segment have not been removed or replaced.
+func (r *recorder) inPlace() error {
+	again, err := r.hold()
+	switch {
+	case err != nil:
+		return err
+	case again:
+		return errUnlocked
+	case r.writer != nil:
+		return r.files.has(segmentName(r.number), r.file)
+	}
+	return nil
+}
+
+var (
+	errUnlocked = errors.New("the lock file was removed")
+	errForeign  = errors.New("another process has written into the folder")
+)
 
 // abandon ends an attempt to write a pass. The next one can be made in the same segment, unless a
 // sync has failed, or the pass is too large to be written again.
@@ -251,7 +273,7 @@ func (r *recorder) beginSegment() error {
 	}
 	if err != nil {
 		f.Close()
-		r.files.remove(name) // a start would ignore it too
+		r.obsolete = append(r.obsolete, name)
 		return err
 	}
 	r.writer, r.file, r.number = w, f, r.number+1
@@ -267,6 +289,9 @@ func (r *recorder) prepare() error {
 			return err
 		}
 		r.obsolete = r.obsolete[1:]
+	}
+	if err := r.alone(); err != nil {
+		return err
 	}
 	if r.tail == nil {
 		return r.files.sync()
@@ -286,6 +311,18 @@ func (r *recorder) prepare() error {
 	}
 	r.synced, r.tail = r.first-1, nil
 	return r.files.sync()
+}
+
+// alone checks that no other process has used the folder while its lock was lost. Its files must not
+// be overwritten.
+func (r *recorder) alone() error {
+	names, err := r.files.list()
+	for _, name := range names {
+		if segment, ok := parseSegmentName(name); ok && segment > r.number {
+			return errForeign
+		}
+	}
+	return err
 }
 
 // size returns the size of the segments since the snapshot.

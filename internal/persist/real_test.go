@@ -222,7 +222,9 @@ func readRDB(t *testing.T, path string) map[string]rdb.Record {
 		}
 		require.NoError(t, err)
 		rec.Key, rec.Bytes = slices.Clone(rec.Key), slices.Clone(rec.Bytes)
-		keys[fmt.Sprint(rec.Database, " ", string(rec.Key))] = rec
+		name := fmt.Sprint(rec.Database, " ", string(rec.Key))
+		require.NotContains(t, keys, name, "redis-server does not load a file with two keys of one name")
+		keys[name] = rec
 	}
 }
 
@@ -239,6 +241,9 @@ func TestConcurrently(t *testing.T) {
 		for i := 0; work.Err() == nil; i++ {
 			v.Begin()
 			v.Select(i % 3)
+			if i%7 == 0 {
+				v.Delete(ctx, [][]byte{fmt.Append(nil, i%1000)})
+			}
 			v.Write(ctx, fmt.Append(nil, i%1000), store.Value{Integer: int64(i), IsInteger: true}, store.Never)
 		}
 	}()
@@ -251,6 +256,7 @@ func TestConcurrently(t *testing.T) {
 	stop()
 	<-done
 	want := dump(t, data)
+	require.NotEmpty(t, readRDB(t, filepath.Join(dir, "dump.rdb")))
 	require.NoError(t, f.Close())
 	_, data = openReal(t, dir)
 	require.True(t, maps.Equal(want, dump(t, data)))
