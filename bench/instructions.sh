@@ -3,6 +3,7 @@
 #
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # also of that commit, and the difference
+#   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
 # calls and one of 64,000 (BenchmarkSession, valgrind's callgrind), so that the start of the process does not count.
@@ -13,36 +14,46 @@ command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not
 dir=$(mktemp -d)
 trap 'git worktree remove --force "$dir/before" 2>/dev/null; rm -rf "$dir"' EXIT
 
-run() { # binary, calls in flight, calls
+run() { # binary, benchmark, calls
     # Callgrind cannot follow the signals by which Go preempts goroutines.
     GODEBUG=asyncpreemptoff=1 GOGC=off GOMAXPROCS=1 valgrind --tool=callgrind --callgrind-out-file=/dev/null "$1" \
-        -test.run '^$' -test.bench "Session/P=$2\$" -test.benchtime "${3}x" 2>&1 |
+        -test.run '^$' -test.bench "$2\$" -test.benchtime "${3}x" 2>&1 |
         sed -n 's/.*Collected : \([0-9]*\).*/\1/p'
 }
 
-count() { # checkout, calls in flight
+count() { # checkout, benchmark, calls, more calls
     (cd "$1" && go test -c -pgo="$PWD/cmd/cellserver/default.pgo" -o "$dir/bench" ./internal/commands)
     local few many
-    few=$(cd "$1/internal/commands" && run "$dir/bench" "$2" 64000)
-    many=$(cd "$1/internal/commands" && run "$dir/bench" "$2" 192000)
+    few=$(cd "$1/internal/commands" && run "$dir/bench" "$2" "$3")
+    many=$(cd "$1/internal/commands" && run "$dir/bench" "$2" "$4")
     [ -n "$few" ] && [ -n "$many" ] || { echo "bench/instructions.sh: valgrind counted nothing" >&2; return 1; }
-    echo $(((many - few) / 128))
+    echo $(((many - few) * 1000 / ($4 - $3)))
 }
 
 show() { # thousandths of an instruction
     printf '%d.%01d' $(($1 / 1000)) $(($1 % 1000 / 100))
 }
 
+difference() { # from, to
+    awk "BEGIN { printf \"%+.2f %%\", ($2 - $1) * 100 / $1 }"
+}
+
+if [ "${1-}" = --dir ]; then
+    without=$(count . Session/P=64 1048576 2097152)
+    with=$(count . Tracked/P=64 1048576 2097152)
+    printf 'CL.THROTTLE, 64 in flight, with --dir: %s instructions, %s without: %s\n' "$(show "$with")" \
+        "$(show "$without")" "$(difference "$without" "$with")"
+    exit
+fi
 if [ $# -gt 0 ]; then
     git worktree add --quiet --detach "$dir/before" "$1"
 fi
 for flight in 1 64; do
-    after=$(count . "$flight")
+    after=$(count . "Session/P=$flight" 64000 192000)
     printf 'CL.THROTTLE, %2d in flight: %s instructions' "$flight" "$(show "$after")"
     if [ $# -gt 0 ]; then
-        before=$(count "$dir/before" "$flight")
-        printf ', %s at %s: %s' "$(show "$before")" "$1" \
-            "$(awk "BEGIN { printf \"%+.2f %%\", ($after - $before) * 100 / $before }")"
+        before=$(count "$dir/before" "Session/P=$flight" 64000 192000)
+        printf ', %s at %s: %s' "$(show "$before")" "$1" "$(difference "$before" "$after")"
     fi
     echo
 done

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"math/rand/v2"
 	"runtime"
@@ -22,6 +23,7 @@ import (
 	"cellserver/internal/resp"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
+	memstore "cellserver/internal/store/memory"
 )
 
 // do sends an inline command, and returns all replies in RESP.
@@ -390,6 +392,30 @@ func BenchmarkSession(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkTracked is BenchmarkSession with --dir: as many calls as a core makes in a second, and then
+// a pass, as there is one each second.
+func BenchmarkTracked(b *testing.B) {
+	b.Run("P=64", func(b *testing.B) {
+		b.ReportAllocs()
+		m := memstore.New(memstore.Options{Clock: store.NewStillClock(clockStart), SweepEvery: -1})
+		m.TrackChanges()
+		s, err := newServerOver(b, m, func(*Settings) {})
+		require.NoError(b, err)
+		c := s.dial()
+		var sum uint32
+		for left := b.N; left > 0; left -= 1 << 20 {
+			c.repeat(min(left, 1<<20), 64,
+				"*6\r\n$11\r\nCL.THROTTLE\r\n$14\r\nk:000000000000\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n$1\r\n1\r\n")
+			require.NoError(b, m.Pass(func(entries []byte) error {
+				sum = crc32.Update(sum, castagnoli, entries) // as the journal does
+				return nil
+			}))
+		}
+	})
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // BenchmarkValues adds commands other than CL.THROTTLE to the profile by which builds are
 // optimized.
