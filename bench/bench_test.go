@@ -242,3 +242,17 @@ func TestPublishNeedsAPlace(t *testing.T) {
 	_, err := newPublication(quick(t, "--publish", "--root", root), nil)
 	assert.ErrorIs(t, err, report.ErrNoFigures)
 }
+
+func TestSmokeDurability(t *testing.T) {
+	o := quick(t)
+	b := newTestBench(t, o)
+	s, err := duringSnapshots{share: 0.1, connections: 3, keys: 1000}.latency(o.durable())(t.Context(), b)
+	require.NoError(t, err)
+	require.Len(t, s.Latency, 2)
+	var files report.Scenario
+	require.NoError(t, durability{many: 2000}.large(t.Context(), b, o.durable(), &files))
+	require.Len(t, files.Figures, 8)
+	for _, f := range files.Figures[4:] {
+		assert.Positive(t, f.Value, f.What)
+	}
+}

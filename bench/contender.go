@@ -17,7 +17,7 @@ import (
 // contender is a server and the call that it is measured with.
 type contender struct {
 	name   string
-	start  []string // the command, with {port} and {socket} in it
+	start  []string // the command, with {port}, {socket} and {dir} in it
 	call   string   // with {key} and {limit} in it, and {sha} of the script
 	script string   // Lua, loaded first
 	keys   int      // 0: as many as the scenario has

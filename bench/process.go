@@ -74,6 +74,7 @@ type process struct {
 	cmd    *exec.Cmd
 	tcp    load.Target
 	socket load.Target
+	dir    string // in place of {dir}
 	output bytes.Buffer
 	ended  chan struct{}
 }
@@ -91,9 +92,10 @@ func (c cores) start(ctx context.Context, command []string, dir string) (*proces
 	p := &process{
 		tcp:    load.Target{Network: "tcp", Address: net.JoinHostPort("127.0.0.1", port)},
 		socket: load.Target{Network: "unix", Address: filepath.Join(dir, port+".sock")},
+		dir:    filepath.Join(dir, port+".state"),
 		ended:  make(chan struct{}),
 	}
-	fill := strings.NewReplacer("{port}", port, "{socket}", p.socket.Address)
+	fill := strings.NewReplacer("{port}", port, "{socket}", p.socket.Address, "{dir}", p.dir)
 	words := make([]string, len(command))
 	for i, word := range command {
 		words[i] = fill.Replace(word)

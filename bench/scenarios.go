@@ -5,6 +5,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"cellserver/bench/report"
@@ -36,7 +37,7 @@ func scenarios(o *options) []scenario {
 	}
 	local := withSocket(o.field(overTCP))
 
-	return []scenario{
+	return slices.Concat([]scenario{
 		{"cpu-p1", "P=1, 50 connections, 100k keys", usual(1, 50, few).cpu(peers)},
 		{"cpu-p16", "P=16, 50 connections, 100k keys", usual(16, 50, few).cpu(peers)},
 		{"cpu-p64", "P=64, 50 connections, 100k keys", usual(64, 50, few).cpu(peers)},
@@ -58,6 +59,25 @@ func scenarios(o *options) []scenario {
 			usual(64, 50, few).cpu(o.limiters(1000))},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
+	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many))
+}
+
+// durabilityScenarios are about --dir.
+func (o *options) durabilityScenarios(few, many int) []scenario {
+	usual := cpuLoad{pipeline: 64, connections: 50, keys: few, limit: limitUsual}
+	lasting := cpuLoad{pipeline: 64, connections: 50, keys: many, limit: limitLasting}
+	return []scenario{
+		{"dir-p64", "P=64, 50 connections, 100k keys, with --dir and without", usual.cpu(o.withDir())},
+		{"dir-p64-10m", "P=64, 50 connections, " + inWords(many) + ", with --dir and without", lasting.cpu(o.withDir())},
+		{"dir-snapshot", "50 % of the maximum of a server with --dir, " + inWords(many) + ", while they are written",
+			duringSnapshots{0.5, 50, many}.latency(o.durable())},
+		{"dir-files", inWords(many) + " with --dir: how fast they are written and loaded, and how long passes take",
+			durability{many, few}.measure(o)},
+	}
+}
+
+func (o *options) memoryScenarios(million, many int) []scenario {
+	return []scenario{
 		{"memory-1m", inWords(million) + " of 17 bytes", alone(o.weighed(), limitLasting, full(million))},
 		{"memory-sizes", inWords(million) + " of 8 to 200 bytes, 104 in the mean",
 			alone(o.weighed(), limitLasting, mixed(million))},

@@ -29,6 +29,12 @@ func From(first int) Keys {
 	return func() int { first++; return first - 1 }
 }
 
+// Around returns the numbers below n in turn, again and again.
+func Around(n int) Keys {
+	next := n - 1
+	return func() int { next = (next + 1) % n; return next }
+}
+
 // Among returns random numbers below n, in the same order each time.
 func Among(n int) Keys {
 	random := rand.New(rand.NewPCG(1, 2))

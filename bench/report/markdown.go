@@ -34,7 +34,8 @@ func (s Scenario) origin() string {
 
 // Tables returns a scenario's results as tables, as the benchmark prints them too.
 func (s Scenario) Tables() string {
-	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth)
+	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth) +
+		figuresTable(s.Figures)
 	for _, i := range s.Inside {
 		tables += fmt.Sprintf("\n%s reports: %s %s\n", i.Server, i.Field, i.Value)
 	}
@@ -94,6 +95,14 @@ func growthTable(steps []Memory) string {
 	}
 	return t.String() + fmt.Sprintf("\nThe peak is %.2f times the maximum when settled.\n",
 		peak.PeakPerKey()/settled.PerKey())
+}
+
+func figuresTable(rows []Figure) string {
+	t := table{{"what", "value", "unit"}}
+	for _, r := range rows {
+		t = append(t, []string{r.What, fmt.Sprintf("%.4g", r.Value), r.Unit})
+	}
+	return t.String()
 }
 
 // MostPerKey returns the steps at which a key takes most memory: when it has settled, and while the

@@ -32,7 +32,15 @@ type Scenario struct {
 	Latency []Latency `json:"latency,omitempty"`
 	Memory  []Memory  `json:"memory,omitempty"`
 	Growth  []Memory  `json:"growth,omitempty"` // of one server, step by step
+	Figures []Figure  `json:"figures,omitempty"`
 	Inside  []Inside  `json:"inside,omitempty"`
+}
+
+// Figure is a measured value.
+type Figure struct {
+	What  string  `json:"what"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`
 }
 
 // Machine is the machine of a measurement.

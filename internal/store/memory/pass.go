@@ -2,6 +2,7 @@ package memory
 
 import (
 	"errors"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -307,6 +308,7 @@ func (t *tracking) drain(least int) {
 	}
 	t.mu.Unlock()
 	if len(chunk) < least {
+		runtime.Gosched() // steps that wait for the processor come first
 		return
 	}
 	if t.err == nil {

@@ -1,6 +1,10 @@
 package memory
 
-import "cellserver/internal/form"
+import (
+	"runtime"
+
+	"cellserver/internal/form"
+)
 
 // Snapshot calls write with what all keys hold, in chunks of whole entries (package entry). Keys are
 // visited one after the other, while others change, so the entries are of different instants, and a
@@ -57,6 +61,7 @@ func (w *snapshotWriter) drain(least int) error {
 	if len(w.chunk) < least {
 		return nil
 	}
+	runtime.Gosched() // steps that wait for the processor come first
 	err := w.write(w.chunk)
 	if w.chunk = w.chunk[:0]; cap(w.chunk) > 4*entriesBytes {
 		w.chunk = nil

@@ -1,0 +1,309 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"cellserver/bench/load"
+	"cellserver/bench/report"
+)
+
+// durable is a cellserver that keeps its keys in a folder.
+func (o *options) durable() contender {
+	c := o.throttle().named("cellserver CL.THROTTLE, --dir")
+	c.start = append(c.start, "--dir", "{dir}")
+	return c
+}
+
+func (o *options) withDir() []contender {
+	return []contender{o.throttle(), o.throttle().named(report.Throttle + " again"), o.durable()}
+}
+
+// duringSnapshots makes calls at a fixed rate while a snapshot of all keys is written, and without
+// that.
+type duringSnapshots latencyLoad
+
+func (l duringSnapshots) latency(c contender) measurement {
+	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
+		entrants, err := b.enter(ctx, []contender{c}, limitLasting)
+		defer func() { b.leave(entrants) }()
+		if err != nil {
+			return s, err
+		}
+		e := entrants[0]
+		b.progress.say("filling " + e.name)
+		if err := e.fill(ctx, load.NewCall(e.call, load.From(0)), l.keys); err != nil {
+			return s, err
+		}
+		rate, err := latencyLoad(l).rate(ctx, b, e)
+		if err != nil {
+			return s, err
+		}
+		open := load.Open{Connections: l.connections, Rate: rate, For: b.openFor}
+		names := []string{e.name, e.name + ", while a snapshot is written"}
+		runs := make([]latencyRun, len(names))
+		rounds := b.roundsOr(usualLatencyRounds)
+		for round := range rounds {
+			for i, name := range names {
+				b.progress.round(round+1, rounds, fmt.Sprintf("%.0f calls/s to %s", rate, name))
+				stop := func() error { return nil }
+				if i == 1 {
+					stop = rewriteAgain(ctx, e.process.tcp)
+				}
+				if err := runs[i].round(ctx, open, e, l.keys); err != nil {
+					return s, fmt.Errorf("%s: %w", name, err)
+				}
+				if err := stop(); err != nil {
+					return s, err
+				}
+			}
+		}
+		for i, name := range names {
+			s.Latency = append(s.Latency, runs[i].result(name, open, runs[0]))
+		}
+		s.Inside = insideOf(entrants)
+		return s, nil
+	}
+}
+
+// rewriteAgain has snapshots written, one after the other, until stop is called, which waits for the
+// last.
+func rewriteAgain(ctx context.Context, t load.Target) (stop func() error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error)
+	go func() {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			err = rewrite(t)
+		}
+		ended <- err
+	}()
+	return func() error {
+		cancel()
+		return <-ended
+	}
+}
+
+// rewrite writes a snapshot and waits for its end.
+func rewrite(t load.Target) error {
+	const count = "aof_rewrites"
+	before, err := persistence(t, count)
+	if err != nil {
+		return err
+	}
+	if _, err := load.Ask(t, "BGREWRITEAOF"); err != nil {
+		return err
+	}
+	return waitFor(t, count, before+1)
+}
+
+// waitFor waits until a field of INFO persistence has a value.
+func waitFor(t load.Target, field string, value float64) error {
+	for start := time.Now(); time.Since(start) < 5*time.Minute; time.Sleep(10 * time.Millisecond) {
+		if found, err := persistence(t, field); err != nil || found == value {
+			return err
+		}
+	}
+	return fmt.Errorf("%s does not become %g", field, value)
+}
+
+// persistence returns a field of INFO persistence.
+func persistence(t load.Target, field string) (float64, error) {
+	info, err := load.Ask(t, "INFO", "persistence")
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(info) {
+		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == field {
+			return strconv.ParseFloat(value, 64)
+		}
+	}
+	return 0, fmt.Errorf("INFO has no field %s", field)
+}
+
+// durability measures the files of a folder.
+type durability struct{ many, few int }
+
+func (d durability) measure(o *options) measurement {
+	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
+		if err := d.large(ctx, b, o.durable(), &s); err != nil {
+			return s, err
+		}
+		return s, d.small(ctx, b, o, &s)
+	}
+}
+
+// large measures the files of many keys, and a restart.
+func (d durability) large(ctx context.Context, b *bench, c contender, s *report.Scenario) error {
+	entrants, err := b.enter(ctx, []contender{c}, limitLasting)
+	defer func() { b.leave(entrants) }()
+	if err != nil {
+		return err
+	}
+	e := entrants[0]
+	b.progress.say("filling " + e.name)
+	if err := d.fast(ctx, b, e, s); err != nil {
+		return err
+	}
+	b.progress.say("writing files of " + e.name)
+	before, err := residentOf(e.process.id())
+	if err != nil {
+		return err
+	}
+	if err := resetPeak(e.process.id()); err != nil {
+		return err
+	}
+	start := time.Now()
+	if err := rewrite(e.process.tcp); err != nil {
+		return err
+	}
+	s.Figures = append(s.Figures, seconds("a snapshot of "+inWords(d.many), start))
+	during, err := residentOf(e.process.id())
+	if err != nil {
+		return err
+	}
+	s.Figures = append(s.Figures, report.Figure{
+		What: "memory that a snapshot takes", Value: float64(max(0, during.most-before.now)) / (1 << 20), Unit: "MiB",
+	}, folderSize(e.process.dir, "files with a snapshot"))
+	start = time.Now()
+	if _, err := load.Ask(e.process.tcp, "SAVE"); err != nil {
+		return err
+	}
+	s.Figures = append(s.Figures, seconds("SAVE, an RDB file", start))
+	return d.restart(ctx, b, c, e, s)
+}
+
+// fast fills a server as fast as it can, and reports the longest pass meanwhile.
+func (d durability) fast(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
+	longest := 0.0
+	watch, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for watch.Err() == nil {
+			longest = max(longest, passMilliseconds(e.process.tcp))
+			time.Sleep(200 * time.Millisecond)
+		}
+	}()
+	start := time.Now()
+	err := e.fill(ctx, load.NewCall(e.call, load.From(0)), d.many)
+	rate := float64(d.many) / time.Since(start).Seconds()
+	cancel()
+	<-ended
+	s.Figures = append(s.Figures, report.Figure{What: "new keys a second, as fast as possible", Value: rate, Unit: "keys/s"},
+		report.Figure{What: "longest pass meanwhile", Value: longest, Unit: "ms"})
+	return err
+}
+
+func passMilliseconds(t load.Target) float64 {
+	micros, _ := persistence(t, "journal_last_pass_usec") // 0 while there is no answer
+	return micros / 1e3
+}
+
+// restart stops a server, and measures until another has loaded its folder.
+func (d durability) restart(ctx context.Context, b *bench, c contender, e *entrant, s *report.Scenario) error {
+	b.progress.say("restarting " + e.name)
+	start := time.Now()
+	e.process.stop()
+	s.Figures = append(s.Figures, seconds("SIGTERM until the end", start))
+	for i, word := range c.start {
+		if word == "{dir}" {
+			c.start[i] = e.process.dir
+		}
+	}
+	start = time.Now()
+	again, err := b.cores.start(ctx, c.start, b.dir)
+	if err != nil {
+		return err
+	}
+	defer again.stop()
+	if err := waitFor(again.tcp, "loading", 0); err != nil {
+		return err
+	}
+	s.Figures = append(s.Figures, seconds("start until "+inWords(d.many)+" are loaded", start))
+	keys, err := load.Ask(again.tcp, "DBSIZE")
+	if err == nil && keys != strconv.Itoa(d.many) {
+		err = fmt.Errorf("%s keys were loaded, of %d", keys, d.many)
+	}
+	return err
+}
+
+// changingFor is how long all keys change every second.
+const changingFor = 10 * time.Second
+
+// small has some keys change every second, and compares the CPU time with that without a folder.
+func (d durability) small(ctx context.Context, b *bench, o *options, s *report.Scenario) error {
+	entrants, err := b.enter(ctx, []contender{o.throttle(), o.durable()}, limitLasting)
+	defer func() { b.leave(entrants) }()
+	if err != nil {
+		return err
+	}
+	var used [2][]float64
+	var written, longest float64
+	open := load.Open{Connections: 10, Rate: float64(d.few), For: changingFor}
+	for range b.roundsOr(usualLatencyRounds) {
+		for i, e := range entrants {
+			b.progress.say(fmt.Sprintf("%d keys that change every second in %s", d.few, e.name))
+			size := folderSize(e.process.dir, "").Value
+			share, err := coreShare(ctx, open, e, load.NewCall(e.call, load.Around(d.few)))
+			if err != nil {
+				return err
+			}
+			used[i] = append(used[i], share)
+			if i == 1 {
+				written = max(written, (folderSize(e.process.dir, "").Value-size)/open.For.Seconds())
+				longest = max(longest, passMilliseconds(e.process.tcp))
+			}
+		}
+	}
+	more := make([]float64, len(used[0]))
+	for i := range more {
+		more[i] = 100 * (used[1][i] - used[0][i])
+	}
+	what := fmt.Sprintf("%d keys that all change every second: ", d.few)
+	s.Figures = append(s.Figures,
+		report.Figure{What: what + "written", Value: written, Unit: "MiB/s"},
+		report.Figure{What: what + "CPU time for it, median", Value: report.NewSpread(more).Middle, Unit: "% of a core"},
+		report.Figure{What: what + "a pass", Value: longest, Unit: "ms"})
+	return nil
+}
+
+// coreShare returns the share of a core that a server uses under a load.
+func coreShare(ctx context.Context, open load.Open, e *entrant, call load.Call) (float64, error) {
+	before, err := cpuTime(e.process.id())
+	if err != nil {
+		return 0, err
+	}
+	if _, err := open.Run(ctx, e.target, call); err != nil {
+		return 0, err
+	}
+	after, err := cpuTime(e.process.id())
+	return (after - before).Seconds() / open.For.Seconds(), err
+}
+
+func seconds(what string, start time.Time) report.Figure {
+	return report.Figure{What: what, Value: time.Since(start).Seconds(), Unit: "s"}
+}
+
+// folderSize returns the size of the files in a folder.
+func folderSize(dir, what string) report.Figure {
+	var bytes int64
+	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it has been removed meanwhile
+		}
+		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && !info.IsDir() {
+			bytes += info.Size()
+		}
+		return nil
+	})
+	return report.Figure{What: what, Value: float64(bytes) / (1 << 20), Unit: "MiB"}
+}
