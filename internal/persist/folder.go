@@ -176,10 +176,7 @@ type DamageError struct {
 	Fault *Fault
 }
 
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("%[1]s is damaged: %[2]s; `cellserver check %[1]s` says more, "+
-		"and `cellserver check --fix %[1]s` keeps what can be read", e.Dir, e.Fault)
-}
+func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %v", e.Dir, e.Fault) }
 
 func (e *DamageError) Unwrap() error { return e.Fault }
 

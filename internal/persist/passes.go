@@ -29,7 +29,7 @@ type recorder struct {
 	file     file            // of the current segment
 	number   uint64          // of the current segment; if there is none, of the last one
 	first    uint64          // the first pass of the current segment, or of the next one
-	synced   uint64          // the last pass on the disk that a start after a crash would use
+	synced   uint64          // the last pass that is on the disk, and that a start would use
 	detached bool
 	retry    backoff // of the attempts to end that
 
@@ -309,7 +309,7 @@ func (r *recorder) prepare() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	r.synced, r.tail = r.first-1, nil
+	r.tail = nil
 	return r.files.sync()
 }
 
@@ -343,7 +343,10 @@ func (r *recorder) close() error {
 		r.compaction.cancel()
 		r.snapshotWritten(<-r.results)
 	}
-	if err := r.pass(true); err != nil {
+	switch err := r.pass(true); {
+	case err == errLater:
+		return errDetached
+	case err != nil:
 		return err
 	}
 	err := r.writer.Close(newStamp(r.clock, r.machine))

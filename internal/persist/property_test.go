@@ -112,6 +112,9 @@ func randomRuns(seed uint64, early bool) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	d := newDisk()
 	for run := range 6 {
+		if random.IntN(3) == 0 {
+			d.room, d.noSync = d.used()+random.IntN(100), random.IntN(2) == 0
+		}
 		q, err := start(d, Options{})
 		if err != nil {
 			return fmt.Errorf("start %d: %w", run, err)
@@ -134,7 +137,7 @@ func randomRuns(seed uint64, early bool) error {
 }
 
 // runs is the number of random runs: the planted error is found by the second.
-const runs = 150
+const runs = 100
 
 func TestRandomCrashes(t *testing.T) {
 	for seed := range uint64(runs) {
