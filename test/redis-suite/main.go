@@ -33,7 +33,7 @@ import (
 
 // units are the units of the suite about what cellserver has.
 var units = []string{
-	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan",
+	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan", "unit/dump",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
 	"unit/latency-monitor", "unit/pubsub", "unit/tracking",
 	"unit/auth", "unit/acl", "unit/acl-v2", "unit/limits", "unit/obuf-limits", "unit/info",

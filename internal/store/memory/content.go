@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"slices"
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
@@ -95,7 +96,9 @@ func (s *shard) state(r record, now int64, into *form.State) {
 		into.Entries = s.appendEntries(into.Entries, r)
 	case store.Lease:
 		into.Kind = form.Lease
-		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {
+		table := s.leaseTable(&keySlot{record: r, live: true})
+		into.Leases = slices.Grow(into.Leases, table.Len())
+		for l := range table.Holders(now) {
 			into.Leases = append(into.Leases, l)
 		}
 	}
