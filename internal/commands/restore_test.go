@@ -119,6 +119,40 @@ func TestRestoreInFullMemory(t *testing.T) {
 		c.call(t, "RESTORE", "k", "0", payloadOf(formOfLog(3))))
 }
 
+// The right to RESTORE strings is not enough to set limits back: that needs the right to make the
+// calls of the limiter on the key.
+func TestRestoreChecksTheRightsOfTheLimiter(t *testing.T) {
+	s := newServer(t)
+	s.dial().do(t, "CONFIG SET acllog-max-len 100")
+	for name, value := range map[string]string{
+		"cl.throttle": string(form.Append(nil, &form.State{Kind: form.Throttle, TAT: 2 * clockStart})),
+		"cl.fixed": string(form.Append(nil, &form.State{Kind: form.Fixed,
+			Fixed: window.Fixed{Used: 1, End: 2 * clockStart}})),
+		"cl.sliding": string(form.Append(nil, &form.State{Kind: form.Sliding,
+			Sliding: window.Sliding{Previous: 1, End: 2 * clockStart}})),
+		"cl.slidinglog": formOfLog(1), "cl.acquire": formOfLeases(1),
+	} {
+		restore := []string{"RESTORE", "mine:" + name, "0", payloadOf(value), "REPLACE"}
+		denied := "-NOPERM User u has no permissions to run the '" + name + "' command"
+		for rules, want := range map[string]string{
+			"~mine:* +restore +" + name:                      "+OK",
+			"~mine:* +@all -" + name:                         denied,
+			"~mine:* +restore":                               denied,
+			"%W~mine:* +restore +" + name:                    "-NOPERM No permissions to access a key",
+			"%W~mine:* +restore (~others:* +" + name + ")":   "-NOPERM No permissions to access a key",
+			"%W~mine:* +restore (%RW~mine:* +" + name + ")":  "+OK",
+			"~mine:* +@all -@ratelimit +restore +cl.inspect": denied,
+		} {
+			c := s.dialAs(t, rules)
+			require.Equal(t, want, c.call(t, restore...), "%s: %s", name, rules)
+			require.Equal(t, "+OK", c.call(t, "RESTORE", "mine:s", "0", payloadOf("a string"), "REPLACE"))
+			log := s.dial().do(t, "ACL LOG 1")
+			require.Equal(t, want != "+OK", strings.Contains(log, name), "%s: %s: %s", name, rules, log)
+			s.dial().do(t, "ACL LOG RESET")
+		}
+	}
+}
+
 // A command that was removed is not permitted to any user whose rights are restricted.
 func TestRestoreOfARemovedLimiter(t *testing.T) {
 	s, err := newServerWith(t, store.NewStillClock(clockStart), func(s *Settings) {
