@@ -1,12 +1,14 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +19,9 @@ import (
 
 	"cellserver/test/peer"
 )
+
+// tick is the interval at which a condition is checked.
+const tick = 10 * time.Millisecond
 
 // kinds has, for each kind of key, the calls that make one, and a call that shows its state. The
 // periods are so long that what time changes during a test cannot be seen.
@@ -103,8 +108,7 @@ func TestKeysOutliveAKill(t *testing.T) {
 func awaitPasses(t *testing.T, server *peer.Server, more int) {
 	t.Helper()
 	first := field(t, server, "journal_passes")
-	require.Eventually(t, func() bool { return field(t, server, "journal_passes") >= first+more }, patience,
-		10*time.Millisecond)
+	require.Eventually(t, func() bool { return field(t, server, "journal_passes") >= first+more }, patience, tick)
 }
 
 // field returns a number in INFO persistence.
@@ -129,8 +133,7 @@ func TestSecondServerOnAFolder(t *testing.T) {
 
 	stopped := peer.Launch(t, peer.Command("--dir", dir, "--port", port()))
 	require.Eventually(t, func() bool { return strings.Contains(stopped.Stderr(), "waiting for another process") },
-		patience,
-		10*time.Millisecond)
+		patience, tick)
 	stopped.Signal(syscall.SIGTERM)
 	require.Zero(t, stopped.Wait())
 
@@ -138,11 +141,10 @@ func TestSecondServerOnAFolder(t *testing.T) {
 	next := peer.Launch(t, peer.Command("--dir", dir, "--port", number, "--bind", "127.0.0.1"))
 	next.Addr = "127.0.0.1:" + number
 	require.Eventually(t, func() bool { return strings.Contains(next.Stderr(), "waiting for another process") }, patience,
-		10*time.Millisecond)
+		tick)
 	require.Empty(t, next.Stdout(), "it is not ready")
 	end(t, first, syscall.SIGTERM)
-	require.Eventually(t, func() bool { return strings.Contains(next.Stdout(), peer.Ready) }, patience,
-		10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(next.Stdout(), peer.Ready) }, patience, tick)
 	require.Equal(t, "$1\r\nv\r\n", exchange(t, next, command("GET", "k")))
 	next.Signal(syscall.SIGTERM)
 	require.Zero(t, next.Wait())
@@ -256,4 +258,46 @@ func TestFolderIsRefused(t *testing.T) {
 		assert.Contains(t, refusesToStart(t, strings.Fields(c.args)...), c.says)
 	}
 	assert.Contains(t, refusesToStart(t, "--save", "900 1"), "save: there is no folder for the file; name one with --dir")
+}
+
+// Under load, a stop loses nothing: each counter is, after the next start, what its client was told
+// last.
+func TestStopLosesNothing(t *testing.T) {
+	const clients, before = 8, 2000
+	dir := t.TempDir()
+	server := peer.Start(t, "--dir", dir)
+	told := make([]int, clients)
+	var ready, ended sync.WaitGroup
+	ready.Add(clients)
+	for i := range clients {
+		conn := dial(t, server)
+		ended.Go(func() { // until the server closes the connection
+			calls, r := bytes.Repeat(command("INCR", fmt.Sprint("counter:", i)), 16), bufio.NewReader(conn)
+			for {
+				if _, err := conn.Write(calls); err != nil {
+					return
+				}
+				for range 16 {
+					line, err := r.ReadString('\n')
+					if err != nil {
+						return
+					}
+					told[i], _ = strconv.Atoi(strings.Trim(line, ":\r\n"))
+				}
+				if told[i] == before {
+					ready.Done()
+				}
+			}
+		})
+	}
+	ready.Wait()
+	server.Signal(syscall.SIGTERM)
+	ended.Wait()
+	require.Zero(t, server.Wait())
+	server = peer.Start(t, "--dir", dir)
+	for i := range clients {
+		value := strconv.Itoa(told[i])
+		require.Equal(t, fmt.Sprintf("$%d\r\n%s\r\n", len(value), value),
+			exchange(t, server, command("GET", fmt.Sprint("counter:", i))))
+	}
 }

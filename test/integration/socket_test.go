@@ -131,7 +131,8 @@ func TestHalfClosedSocketIsAnswered(t *testing.T) {
 		answer := exchange(t, server, bytes.Repeat(echo, 100))
 		assert.Equal(t, 100*len(fmt.Sprintf("$%d\r\n\r\n", size))+100*size, len(answer))
 	}
-	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING"), []byte("*2\r\n$4\r\nEC")), "an incomplete call at the end must not matter")
+	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING"), []byte("*2\r\n$4\r\nEC")),
+		"an incomplete call at the end must not matter")
 	// KEYS replies later than other commands, because it runs outside the event loop.
 	for range 50 {
 		require.Equal(t, "*0\r\n+PONG\r\n", exchange(t, server, append(command("KEYS", "*"), command("PING")...)))

@@ -288,7 +288,8 @@ func TestTLSOnly(t *testing.T) {
 	for says, args := range map[string][]string{
 		"tls-cert-file is not given: set it to the path of a PEM file": {},
 		"tls-key-file is not given: set it to the path of a PEM file":  {"--tls-cert-file", s.own.Cert},
-		"requires tls-ca-cert-file or tls-ca-cert-dir":                 {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key},
+		"requires tls-ca-cert-file or tls-ca-cert-dir": {"--tls-cert-file", s.own.Cert, "--tls-key-file",
+			s.own.Key},
 		"tls-protocols: TLSv1 is insecure": {"--tls-cert-file", s.own.Cert, "--tls-key-file", s.own.Key,
 			"--tls-protocols", "TLSv1"},
 		"it must be one of no, yes, optional":      {"--tls-auth-clients", "perhaps"},
