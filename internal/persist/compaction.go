@@ -67,8 +67,17 @@ func (r *recorder) wantsSnapshot() bool {
 	if c.requested {
 		return true
 	}
-	large := r.size() > r.limits.journal && r.size() > 2*r.base
-	return c.retry.left == 0 && (r.detached || large || r.segments > r.limits.segments)
+	return c.retry.left == 0 && (r.detached || r.isLarge() || r.segments > r.limits.segments)
+}
+
+// isLarge reports whether it is time to replace the segments. On a small disk, that is sooner: when
+// as much is still free.
+func (r *recorder) isLarge() bool {
+	size := r.size()
+	if size <= 2*r.base || size < r.limits.small {
+		return false
+	}
+	return size > r.limits.journal || size > r.files.free()
 }
 
 // beginSnapshot begins to write a snapshot that replaces all segments before the current one.

@@ -147,6 +147,12 @@ func (d *disk) create(name string) (file, error) {
 	return &diskFile{d, n}, nil
 }
 
+func (d *disk) free() int64 {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return int64(d.room - d.used())
+}
+
 func (d *disk) used() (bytes int) {
 	for _, n := range d.names {
 		bytes += len(n.content)

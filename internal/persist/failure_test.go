@@ -90,6 +90,40 @@ func TestFullDiskForLong(t *testing.T) {
 	requireContent(t, p.disk, state{"a": "2", "b": "1"})
 }
 
+// On a small disk, segments are replaced before they fill it.
+func TestSmallDisk(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.disk.room = 1500
+	for i := range 100 {
+		p.store.set(fmt.Sprint(i), "a")
+		p.tick()
+		p.finish()
+		require.False(t, p.folder.Failing())
+	}
+	requireContent(t, p.disk, state{"a": "99"})
+}
+
+// If a disk is full of segments, they are replaced by a snapshot.
+func TestDiskFullOfSegments(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	for i := range 3 {
+		p.store.set(fmt.Sprint(i, strings.Repeat("x", 100)), "a", "b", "c")
+		p.tick()
+	}
+	p.store.set("", "b", "c")
+	p.disk.room = p.disk.used() + 500
+	p.store.set(strings.Repeat("x", 100), "d", "e", "f", "g", "h", "i")
+	p.tick()
+	p.store.set("", "d", "e", "f", "g", "h", "i")
+	require.True(t, p.folder.Failing())
+	for range 30 {
+		p.tick()
+		p.finish()
+	}
+	require.False(t, p.folder.Failing())
+	requireContent(t, p.disk, p.store.keys)
+}
+
 // After a failed sync, it is unknown what of the segment is on the disk.
 func TestFailedSync(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})

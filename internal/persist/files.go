@@ -28,6 +28,8 @@ type files interface {
 	remove(name string) error
 	// has returns an error if an open file is not that of a name any more.
 	has(name string, f file) error
+	// free returns about how many bytes can be written.
+	free() int64
 	// sync waits until all creations, renames and removals are on the disk.
 	sync() error
 }
@@ -104,6 +106,8 @@ func (d directory) has(name string, f file) error {
 	}
 	return err
 }
+
+func (d directory) free() int64 { return freeBytes(string(d)) }
 
 func (d directory) sync() error {
 	folder, err := os.Open(string(d))

@@ -32,7 +32,7 @@ type process struct {
 }
 
 // smallLimits let everything happen with a few keys.
-var smallLimits = limits{keep: 256, journal: 4 << 10, segments: 6, syncEach: 100}
+var smallLimits = limits{keep: 256, attempts: 8, journal: 4 << 10, small: 600, segments: 6, syncEach: 100}
 
 // start starts a process on a disk.
 func start(d *disk, o Options) (*process, error) {

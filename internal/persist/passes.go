@@ -34,6 +34,7 @@ type recorder struct {
 	retry    backoff // of the attempts to end that
 
 	kept     kept     // chunks of failed passes, and of the current one
+	attempts int      // number of failed passes in a row
 	previous previous // the last pass that was written
 	obsolete []string // files to be removed before the next segment begins
 	tail     *segment // the last segment of an earlier process, until it has been cut and synced
@@ -48,14 +49,18 @@ type recorder struct {
 // limits are bounds that tests make small.
 type limits struct {
 	keep     int   // bytes of failed passes
+	attempts int   // number of attempts to write them
 	journal  int64 // size of the segments at which they may be replaced by a snapshot
+	small    int64 // and below which they are never replaced
 	segments int   // number of segments at which they are
 	syncEach int64 // bytes of a snapshot after which it is synced
 }
 
 // A journal of 256 MiB is loaded in about a second, so a smaller one is not replaced. A process that
 // is restarted again and again, and so begins many segments, replaces them sooner.
-var defaultLimits = limits{keep: 64 << 20, journal: 256 << 20, segments: 32, syncEach: 32 << 20}
+var defaultLimits = limits{
+	keep: 64 << 20, attempts: 10, journal: 256 << 20, small: 1 << 20, segments: 32, syncEach: 32 << 20,
+}
 
 // backoff is the time between attempts, in ticks. It doubles with each failure.
 type backoff struct{ wait, left int }
@@ -124,6 +129,7 @@ func (r *recorder) pass(sync bool) error {
 // passed reports a pass that succeeded.
 func (r *recorder) passed(began store.Reading, count counter, synced bool) {
 	r.kept.clear()
+	r.attempts = 0
 	if !r.detached {
 		r.synced = r.writer.Synced()
 		r.status.recovered(r.log)
@@ -207,10 +213,14 @@ var (
 )
 
 // abandon ends an attempt to write a pass. The next one can be made in the same segment, unless a
-// sync has failed, or the pass is too large to be written again.
+// sync has failed, or the pass is too large to be written again. If many attempts fail, a snapshot
+// may fit where the pass does not, because it makes room by replacing the segments.
 func (r *recorder) abandon(err error) {
+	if !r.detached {
+		r.attempts++
+	}
 	switch {
-	case errors.Is(err, journal.ErrSync) || r.kept.full:
+	case errors.Is(err, journal.ErrSync) || r.kept.full || r.attempts >= r.limits.attempts:
 		r.lose()
 	case r.writer != nil:
 		r.writer.Abandon()
@@ -224,6 +234,7 @@ func (r *recorder) lose() {
 		r.first++
 	} else {
 		size := r.writer.Size()
+		r.file.Truncate(size) // a part of a pass may take the space that is missing
 		r.closeSegment(r.writer.Next() + 2)
 		if r.detached { // no start would use this segment
 			r.obsolete = append(r.obsolete, segmentName(r.number))
@@ -231,6 +242,7 @@ func (r *recorder) lose() {
 		}
 	}
 	r.detached = true
+	r.attempts = 0
 	r.previous.known = false
 	r.kept.clear()
 	r.compaction.cancel()

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -14,4 +15,13 @@ func syncData(f *os.File) error {
 			return os.NewSyscallError("fdatasync", err)
 		}
 	}
+}
+
+// freeBytes returns how many bytes can be written in a folder, or the maximum if that is unknown.
+func freeBytes(path string) int64 {
+	var stat unix.Statfs_t
+	if unix.Statfs(path, &stat) != nil {
+		return math.MaxInt64
+	}
+	return int64(stat.Bavail) * stat.Bsize
 }
