@@ -58,6 +58,10 @@ test-long: test-servers ## compare with redis-server over each transport (nightl
 	CELLSERVER_TEST_TLS=yes $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 
+.PHONY: faults
+faults: test-servers ## kill and stop servers that keep keys on a disk, and make the disk fail, many times (test does so a few times)
+	CELLSERVER_TEST_FAULTS=long $(GOTEST) -v ./test/faults
+
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-clients soak

@@ -1,0 +1,97 @@
+package faults
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// after returns a history of a subject: a step each ten seconds, which is answered four seconds later,
+// except the last.
+func after(views ...string) *history {
+	h := &history{name: "subject"}
+	for i, v := range views {
+		sent := time.Duration(i) * 10 * time.Second
+		h.steps = append(h.steps, step{sent, sent + 4*time.Second, view{text: v}})
+	}
+	h.steps[0].answered = 0
+	h.steps[len(views)-1].answered = never
+	return h
+}
+
+// The checker finds planted faults: a step that was lost, one that was applied in part, a value of
+// long ago, one that nothing has written, and an expiry that is another key's.
+func TestTheCheckerFindsPlantedFaults(t *testing.T) {
+	group := after("nil nil", "1 1", "2 nil", "3 3", "4 4")
+	for _, c := range []struct {
+		found, says string
+		promised    time.Duration
+	}{
+		{"nil nil", "", 13 * time.Second},
+		{"4 4", "", 0},
+		{"2 nil", "", 33 * time.Second},
+		{"3 3", "", 34 * time.Second},
+		{"4 4", "", 34 * time.Second},
+		{"3 3", "", always},
+		{"2 nil", "is as after step 2 of 4, but step 3 was answered at 34s, 0s before the promise: 2 nil instead of 3 3",
+			34 * time.Second},
+		{"nil nil", "is as after step 0 of 4", 14 * time.Second},
+		{"3 4", "has never been 3 4", 0},
+		{"3 nil", "has never been 3 nil; after step 2 of 4, which was promised, it was 2 nil", 30 * time.Second},
+		{"5 5", "has never been 5 5", 0},
+	} {
+		err := group.check(view{text: c.found}, c.promised)
+		if c.says == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, c.says)
+		}
+	}
+	expiring := after("nil", "1", "1")
+	expiring.steps[1].after.until = span{100, 200}
+	expiring.steps[2].after.until = span{300, 400}
+	require.NoError(t, expiring.check(view{"1", span{150, 250}}, 0))
+	require.NoError(t, expiring.check(view{"1", span{350, 360}}, 14*time.Second))
+	require.Error(t, expiring.check(view{"1", span{250, 260}}, 0))
+	require.Error(t, expiring.check(view{text: "1"}, 0))
+}
+
+// The counts that were answered are a lower bound, and the number of calls an upper one.
+func TestTheCheckerCountsSharedSteps(t *testing.T) {
+	s := shared{name: "shared", start: 5, sent: 4, view: func(n int) view { return view{text: string(rune('0' + n))} },
+		answered: map[int]time.Duration{6: 10, 8: 20}}
+	for found := '5'; found <= '9'; found++ {
+		require.NoError(t, s.check(view{text: string(found)}, 9))
+	}
+	require.ErrorContains(t, s.check(view{text: "5"}, 10), "as after step 0 of 4, but step 1 was answered")
+	require.ErrorContains(t, s.check(view{text: "7"}, always), "as after step 2 of 4, but step 3 was answered")
+	require.Error(t, s.check(view{text: "4"}, 0))
+	require.Error(t, s.check(view{text: ":"}, 0), "more than were sent")
+}
+
+// Databases may be swapped without a later step in them, and the other way round; but not lost,
+// mixed or brought back.
+func TestTheCheckerFollowsSwaps(t *testing.T) {
+	s := swapped{
+		mappings: []mapping{{contents: [2]int{0, 1}}, {5, 6, [2]int{1, 0}}, {15, never, [2]int{2, 0}}},
+		contents: []*history{
+			{"first", []step{{0, 0, view{text: "a a"}}, {1, 2, view{text: "b b"}}, {10, 12, view{text: "c c"}}}},
+			{"second", []step{{0, 0, view{text: "x x"}}}},
+			{"third", []step{{15, 15, view{text: "nil nil"}}, {16, never, view{text: "d d"}}}},
+		},
+	}
+	check := func(one, other string, promised time.Duration) error {
+		return s.check([2]view{{text: one}, {text: other}}, promised)
+	}
+	require.NoError(t, check("a a", "x x", 0))
+	require.NoError(t, check("x x", "b b", 6))
+	require.NoError(t, check("x x", "c c", 12))
+	require.NoError(t, check("nil nil", "c c", 12))
+	require.NoError(t, check("d d", "b b", 6), "later steps do not depend on each other")
+	require.Error(t, check("b b", "x x", 6), "the swap is lost")
+	require.Error(t, check("x x", "b b", 12), "a step is lost")
+	require.Error(t, check("b b", "b b", 0), "half a swap")
+	require.Error(t, check("x x", "nil nil", 0), "a database is lost")
+	require.Error(t, check("d nil", "c c", 0), "half a step")
+}

@@ -1,0 +1,134 @@
+package faults
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// never is when a call was answered that has not been.
+const never = time.Duration(math.MaxInt64)
+
+// always is the promise of a server that ends by itself: all that was answered is kept.
+const always = never - 1
+
+// view is what the keys of a subject hold.
+type view struct {
+	text  string
+	until span // when the key expires; only of subjects with keys that expire
+}
+
+// span is a time that is known to lie between two instants.
+type span struct{ from, to time.Duration }
+
+func (v view) matches(other view) bool {
+	return v.text == other.text && v.until.from <= other.until.to && other.until.from <= v.until.to
+}
+
+func (v view) String() string {
+	if v.until == (span{}) {
+		return v.text
+	}
+	return fmt.Sprintf("%s until %v..%v", v.text, v.until.from, v.until.to)
+}
+
+// step is a call, or a transaction, that changes a subject.
+type step struct {
+	sent, answered time.Duration
+	after          view
+}
+
+// history has the steps of a subject, whose keys only one client changes. Each step changes a key
+// that the step before it has changed too. A pass contains a step whole or not at all, and nothing
+// that came after a step on the same keys without that step, so what is found must be the view
+// after one of the steps.
+//
+// The first step is what was found when the server started. It has been on the disk since then.
+type history struct {
+	name  string
+	steps []step
+}
+
+// check returns why what was found contradicts the history. Everything that was answered until
+// promised must be there, and nothing may be there that was not sent.
+func (h *history) check(found view, promised time.Duration) error {
+	last := 0
+	for i, s := range h.steps {
+		if s.answered <= promised {
+			last = i
+		}
+	}
+	for _, s := range h.steps[last:] {
+		if s.after.matches(found) {
+			return nil
+		}
+	}
+	for i := last - 1; i >= 0; i-- {
+		if h.steps[i].after.matches(found) {
+			return fmt.Errorf("%s is as after step %d of %d, but step %d was answered at %v, %v before the promise: "+
+				"%v instead of %v", h.name, i, len(h.steps)-1, last, h.steps[last].answered, promised-h.steps[last].answered,
+				found, h.steps[last].after)
+		}
+	}
+	return fmt.Errorf("%s has never been %v; after step %d of %d, which was promised, it was %v", h.name, found, last,
+		len(h.steps)-1, h.steps[last].after)
+}
+
+// shared is the history of a subject that several clients change by calls which are answered with a
+// number that counts them.
+type shared struct {
+	name     string
+	start    int
+	sent     int
+	answered map[int]time.Duration
+	view     func(count int) view
+}
+
+func (s *shared) check(found view, promised time.Duration) error {
+	h := history{name: s.name, steps: []step{{after: s.view(s.start)}}}
+	for n := s.start + 1; n <= s.start+s.sent; n++ {
+		answered, ok := s.answered[n]
+		if !ok {
+			answered = never
+		}
+		h.steps = append(h.steps, step{answered: answered, after: s.view(n)})
+	}
+	return h.check(found, promised)
+}
+
+// swapped is the history of databases that are swapped and flushed. Steps within a database concern
+// all its keys. They are independent of swapping it, so a pass may have the one and not the other.
+type swapped struct {
+	mappings []mapping
+	contents []*history
+}
+
+// mapping says which contents the databases have after a SWAPDB or FLUSHDB.
+type mapping struct {
+	sent, answered time.Duration
+	contents       [2]int
+}
+
+func (s *swapped) check(found [2]view, promised time.Duration) (err error) {
+	last := 0
+	for i, m := range s.mappings {
+		if m.answered <= promised {
+			last = i
+		}
+	}
+	for _, m := range s.mappings[last:] {
+		if err = s.checkMapping(m, found, promised); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("databases %v after mapping %d of %d: %w", found, last, len(s.mappings)-1, err)
+}
+
+func (s *swapped) checkMapping(m mapping, found [2]view, promised time.Duration) error {
+	for i, content := range m.contents {
+		if err := s.contents[content].check(found[i], promised); err != nil {
+			return err
+		}
+	}
+	return nil
+}

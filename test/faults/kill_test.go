@@ -1,0 +1,73 @@
+package faults
+
+import (
+	"math"
+	"math/rand/v2"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// await waits until a condition is true. It asks often, so that what follows comes soon after it.
+func await(t *testing.T, condition func() bool) {
+	t.Helper()
+	require.Eventually(t, condition, patience, time.Millisecond)
+}
+
+// awaitSteps waits until so many more steps have been answered.
+func (l *load) awaitSteps(more int) {
+	l.t.Helper()
+	until := l.answered.Load() + int64(more)
+	await(l.t, func() bool { return l.answered.Load() >= until || l.t.Failed() })
+}
+
+// awaitPasses waits until INFO has shown so many more passes.
+func (l *load) awaitPasses(more int) {
+	l.t.Helper()
+	await(l.t, func() bool { return l.passes.Load() > 0 || l.t.Failed() })
+	until := l.passes.Load() + int64(more)
+	await(l.t, func() bool { return l.passes.Load() >= until || l.t.Failed() })
+}
+
+// anyMoment waits until a random moment: soon after the start, or some time after a pass.
+func (l *load) anyMoment() {
+	if rand.IntN(3) > 0 {
+		l.awaitPasses(1 + rand.IntN(2))
+	}
+	l.awaitSteps(int(math.Exp(rand.Float64() * math.Log(5000))))
+}
+
+// kill ends a server as a crash does. Everything that was answered before the promise must be there
+// when it is started again.
+func (l *load) kill(server *peer.Server) (promised time.Duration) {
+	server.Signal(syscall.SIGKILL)
+	l.end()
+	server.Wait()
+	require.NotContains(l.t, server.Stderr(), "DATA RACE")
+	require.NotContains(l.t, server.Stderr(), "panic")
+	return time.Duration(l.promise.Load())
+}
+
+// A server that is killed again and again, at random moments, keeps everything that was answered
+// before its last synced pass began, and every step that it has is whole.
+func TestKills(t *testing.T) {
+	dir := t.TempDir()
+	l := newLoad(t)
+	promised, steps := time.Duration(0), int64(0)
+	kills := amount(6, 120)
+	for range kills {
+		server := peer.Start(t, "--dir", dir)
+		l.verify(server, promised)
+		l.compacts = rand.IntN(2) == 0
+		l.run(server)
+		l.anyMoment()
+		promised = l.kill(server)
+		steps += l.answered.Load()
+	}
+	l.verify(peer.Start(t, "--dir", dir, "--loglevel", "nothing"), promised)
+	t.Log(kills, "kills,", steps, "steps")
+}
