@@ -99,16 +99,21 @@ func TestKeysOutliveAKill(t *testing.T) {
 	server := peer.Start(t, "--dir", dir)
 	write(t, server)
 	before := show(t, server)
-	awaitPasses(t, server, 2) // the second of them begins after the writes
+	awaitSync(t, server)
 	end(t, server, syscall.SIGKILL)
 	require.Equal(t, before, show(t, peer.Start(t, "--dir", dir)))
 }
 
-// awaitPasses waits until the journal has so many passes more.
-func awaitPasses(t *testing.T, server *peer.Server, more int) {
+// awaitSync waits until what has been written so far is on the disk: until the latest synced pass began
+// later than now.
+func awaitSync(t *testing.T, server *peer.Server) {
 	t.Helper()
-	first := field(t, server, "journal_passes")
-	require.Eventually(t, func() bool { return field(t, server, "journal_passes") >= first+more }, patience, tick)
+	now := time.Now()
+	require.Eventually(t, func() bool {
+		since := time.Since(now).Milliseconds() // before the age below, so that it is not too large
+		age := field(t, server, "journal_synced_ms_ago")
+		return age >= 0 && since > int64(age)+1
+	}, patience, tick)
 }
 
 // field returns a number in INFO persistence.
@@ -162,16 +167,12 @@ func TestAnswersDuringLoad(t *testing.T) {
 	exchange(t, server, calls.Bytes())
 	end(t, server, syscall.SIGTERM)
 
-	number := strconv.Itoa(peer.FreePort(t))
-	next := peer.Launch(t, peer.Command("--dir", dir, "--port", number, "--bind", "127.0.0.1", "--loglevel", "warning"))
-	next.Addr = "127.0.0.1:" + number
+	stopped := launch(t, dir) // and told to stop, probably while it loads
+	end(t, stopped, syscall.SIGTERM)
+
+	next := launch(t, dir)
 	var answer string
 	require.Eventually(t, func() bool {
-		conn, err := peer.Dial(next.Addr)
-		if err != nil {
-			return false
-		}
-		conn.Close()
 		answer = exchange(t, next, command("DBSIZE"), command("GET", "key:299999"))
 		return !strings.Contains(answer, "LOADING")
 	}, patience, time.Millisecond)
@@ -212,7 +213,7 @@ func damagedFolder(t *testing.T) (dir string) {
 	server := peer.Start(t, "--dir", dir)
 	for range 2 {
 		exchange(t, server, command("SET", "lost", "precious"))
-		awaitPasses(t, server, 2)
+		awaitSync(t, server)
 	}
 	end(t, server, syscall.SIGTERM)
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
@@ -226,6 +227,22 @@ func damagedFolder(t *testing.T) (dir string) {
 		}
 	}
 	return dir
+}
+
+// launch starts a server, and returns when it listens. It may still be loading.
+func launch(t *testing.T, dir string) *peer.Server {
+	t.Helper()
+	number := strconv.Itoa(peer.FreePort(t))
+	server := peer.Launch(t, peer.Command("--dir", dir, "--port", number, "--bind", "127.0.0.1", "--loglevel", "warning"))
+	server.Addr = "127.0.0.1:" + number
+	require.Eventually(t, func() bool {
+		conn, err := peer.Dial(server.Addr)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	}, patience, time.Millisecond)
+	return server
 }
 
 // SAVE and SHUTDOWN SAVE write a file in Redis's format, with the name of the option.
