@@ -84,13 +84,9 @@ func (s *shard) state(r record, now int64, into *form.State) {
 	case store.Throttle:
 		into.Kind, into.TAT = form.Throttle, r.expires()
 	case store.Fixed:
-		into.Kind = form.Fixed
-		into.Fixed = window.Fixed{Start: r.field(0), Used: r.field(1), End: r.expires()}
+		into.Kind, into.Fixed = form.Fixed, r.fixed()
 	case store.Sliding:
-		into.Kind = form.Sliding
-		into.Sliding = window.Sliding{
-			Start: r.field(0), Previous: r.field(1), Current: r.field(2), Until: r.field(3), End: r.expires(),
-		}
+		into.Kind, into.Sliding = form.Sliding, r.sliding()
 	case store.SlidingLog:
 		into.Kind, into.Log = form.SlidingLog, r.logState()
 		into.Entries = s.appendEntries(into.Entries, r)
@@ -174,13 +170,9 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 func (s *shard) setState(r record, state *form.State, bytes int) {
 	switch state.Kind {
 	case form.Fixed:
-		r.setField(0, state.Fixed.Start)
-		r.setField(1, state.Fixed.Used)
+		r.setFixed(state.Fixed)
 	case form.Sliding:
-		r.setField(0, state.Sliding.Start)
-		r.setField(1, state.Sliding.Previous)
-		r.setField(2, state.Sliding.Current)
-		r.setField(3, state.Sliding.Until)
+		r.setSliding(state.Sliding)
 	case form.SlidingLog:
 		r.setField(0, int64(state.Log.Base))
 		r.setField(1, state.Log.Until)

@@ -134,3 +134,19 @@ func TestLargeStatesAreEncodedWithoutTheLock(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(100_000*entryBytes), w.memory.Usage()[0].Copied)
 }
+
+// restore replaces a log, or the leases of a key, by others.
+func (r *trackingRig) restore(db *modelContent) {
+	const never = 1e17
+	key, kind := fmt.Sprint("log:", r.random.IntN(many)), form.SlidingLog
+	if r.random.IntN(2) == 0 {
+		key, kind = fmt.Sprint("leases:", r.random.IntN(many)), form.Lease
+	}
+	state := stateOf(kind, 1+r.random.IntN(100), r.view.Now())
+	state.Log.End += never
+	for i := range state.Leases {
+		state.Leases[i].End += never
+	}
+	require.NoError(r, r.view.WriteForm(background, []byte(key), state))
+	db.now[key] = read(r.T, r.view, key)
+}

@@ -115,7 +115,7 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Fixed
 	if at.live {
-		state = window.Fixed{Start: at.record.field(0), Used: at.record.field(1), End: at.record.expires()}
+		state = at.record.fixed()
 	}
 	d, next, err := limit.StepFixed(now, state, quantity, mode)
 	switch {
@@ -128,8 +128,7 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 	if err := s.createIfAbsent(at, store.Fixed, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.record.setField(0, next.Start)
-	at.record.setField(1, next.Used)
+	at.record.setFixed(next)
 	s.commit(at, next.End)
 	return d, nil
 }
@@ -138,10 +137,7 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	mode quota.Mode) (quota.Decision, error) {
 	var state window.Sliding
 	if at.live {
-		state = window.Sliding{
-			Start: at.record.field(0), Previous: at.record.field(1), Current: at.record.field(2),
-			Until: at.record.field(3), End: at.record.expires(),
-		}
+		state = at.record.sliding()
 	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
 	switch {
@@ -154,10 +150,7 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	if err := s.createIfAbsent(at, store.Sliding, 0); err != nil {
 		return quota.Decision{}, err
 	}
-	at.record.setField(0, next.Start)
-	at.record.setField(1, next.Previous)
-	at.record.setField(2, next.Current)
-	at.record.setField(3, next.Until)
+	at.record.setSliding(next)
 	s.commit(at, next.End)
 	return d, nil
 }

@@ -101,6 +101,8 @@ func (r *trackingRig) step() {
 	key := fmt.Sprint("single:", r.random.IntN(singles))
 	r.model.step(func() {
 		switch choice := r.random.IntN(20); {
+		case r.large && choice < 2, choice == 19:
+			r.restore(db)
 		case r.large && choice < 14:
 			r.takeMany(db, fmt.Sprint("log:", r.random.IntN(many)))
 		case r.large && choice < 19:
@@ -121,7 +123,7 @@ func (r *trackingRig) smallStep(choice, n int, db *modelContent, key string) {
 		r.grow(db, key)
 	case 15, 16, 17:
 		r.takeMany(db, fmt.Sprint("log:", r.random.IntN(many)))
-	case 18, 19:
+	case 18:
 		r.changeLeases(db, fmt.Sprint("leases:", r.random.IntN(many)))
 	case 0, 1, 2, 3:
 		value := fmt.Sprint("v", r.version)

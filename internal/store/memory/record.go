@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"cellserver/internal/store"
+	"cellserver/internal/window"
 )
 
 // A record is one key with its state, encoded as bytes, so that ten million records cost the
@@ -117,9 +118,43 @@ func (r record) size() int {
 }
 
 // field returns the i-th 8 bytes of the value as an integer.
-func (r record) field(i int) int64 { return int64(binary.LittleEndian.Uint64(r.value()[8*i:])) }
+func (r record) field(i int) int64 { return integer(r.value()[8*i:]) }
 
-func (r record) setField(i int, n int64) { binary.LittleEndian.PutUint64(r.value()[8*i:], uint64(n)) }
+func (r record) setField(i int, n int64) { setInteger(r.value()[8*i:], n) }
+
+func integer(value []byte) int64       { return int64(binary.LittleEndian.Uint64(value)) }
+func setInteger(value []byte, n int64) { binary.LittleEndian.PutUint64(value, uint64(n)) }
+
+// fixed returns the state of a record of kind Fixed.
+func (r record) fixed() window.Fixed {
+	v := r.value()
+	return window.Fixed{Start: integer(v), Used: integer(v[8:]), End: r.expires()}
+}
+
+// setFixed sets a state, but not the expiry, which commit sets.
+func (r record) setFixed(w window.Fixed) {
+	v := r.value()
+	setInteger(v, w.Start)
+	setInteger(v[8:], w.Used)
+}
+
+// sliding returns the state of a record of kind Sliding.
+func (r record) sliding() window.Sliding {
+	v := r.value()
+	return window.Sliding{
+		Start: integer(v), Previous: integer(v[8:]), Current: integer(v[16:]), Until: integer(v[24:]),
+		End: r.expires(),
+	}
+}
+
+// setSliding is setFixed for a sliding window.
+func (r record) setSliding(w window.Sliding) {
+	v := r.value()
+	setInteger(v, w.Start)
+	setInteger(v[8:], w.Previous)
+	setInteger(v[16:], w.Current)
+	setInteger(v[24:], w.Until)
+}
 
 // stateWord returns the last 4 bytes of the value of a log or of leases: the number of the object
 // in a slab that holds the rest of the state, or the size of inline state (inline.go).
