@@ -43,14 +43,15 @@ func (o *options) define(f *pflag.FlagSet, e *Environment) (complete func() erro
 
 // parse parses the command line, and returns the one argument that is not an option.
 func parse(f *pflag.FlagSet, args []string, usage string, e *Environment, complete func() error) (string, error) {
-	f.Usage = func() { fmt.Fprintf(e.Stdout, usage, f.FlagUsages()) }
-	if err := f.Parse(args); err != nil {
-		if errors.Is(err, pflag.ErrHelp) {
-			return "", err
-		}
+	help := f.Bool("help", false, "print this")
+	f.Usage = func() {}
+	switch err := f.Parse(args); {
+	case err != nil:
 		return "", fmt.Errorf("%w; see %s --help", err, f.Name())
-	}
-	if f.NArg() != 1 {
+	case *help:
+		fmt.Fprintf(e.Stdout, usage, f.FlagUsages())
+		return "", pflag.ErrHelp
+	case f.NArg() != 1:
 		return "", fmt.Errorf("%s needs one file; see %s --help", f.Name(), f.Name())
 	}
 	return f.Arg(0), complete()
@@ -221,8 +222,7 @@ const exportUsage = `cellserver export writes all keys of a server to a file in 
 
 Usage: cellserver export [options] FILE.rdb
 
-%s      --help            print this
-
+%s
 The keys of a running server are read one after the other while it goes on; those of a folder are of
 one instant. A redis-server can load the file: CL.THROTTLE keys are as redis-cell writes them, and the
 states of other limiters are strings, which cellserver import makes limiters again.
@@ -238,8 +238,7 @@ or into its folder.
 Usage: cellserver import [options] FILE.rdb
        cellserver import [options] redis://[user:password@]host:port[/database]
 
-%s      --help            print this
-
+%s
 The options say where the keys go. Strings and integers keep their expiries. A key of redis-cell
 becomes a CL.THROTTLE key: it is an integer that is its own expiry, in nanoseconds. Keys of other
 types are counted and left out. Nothing is written unless the whole file is intact.
