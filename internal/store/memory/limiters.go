@@ -35,9 +35,7 @@ func (at *keySlot) ref() ref {
 
 // addAt creates a record for a key that has none, with so many bytes after its value.
 func (s *shard) addAt(at *keySlot, kind store.Kind, extra int) (err error) {
-	if at.added, err = s.addSized(at.hash, at.key, kind, extra); err == nil {
-		at.record = s.pages.at(at.added)
-	}
+	at.record, at.added, err = s.addSized(at.hash, at.key, kind, extra)
 	return err
 }
 

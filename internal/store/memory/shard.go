@@ -117,24 +117,24 @@ func (s *shard) expire(h keyHash, key []byte, p indexPosition) {
 }
 
 // add creates the record of a key that has none. The caller must set its expiry.
-func (s *shard) add(h keyHash, key []byte, kind store.Kind) (ref, error) {
+func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, ref, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
 // addSized is like add for a kind whose records have extra bytes after their value.
-func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (ref, error) {
+func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (record, ref, error) {
 	size := recordSize(len(key), kind) + extra
 	if s.lowOnMemory() {
 		if at := s.reuseExpired(h, key, kind, size); at != 0 {
-			return at, nil
+			return s.pages.at(at), at, nil
 		}
 		if s.noGrowth {
-			return 0, store.ErrFull
+			return nil, 0, store.ErrFull
 		}
 	}
 	at, ok := s.pages.alloc(size)
 	if !ok {
-		return 0, store.ErrFull
+		return nil, 0, store.ErrFull
 	}
 	r := s.pages.at(at)
 	r.setKey(key)
@@ -144,7 +144,7 @@ func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (ref
 	s.index.insert(h, at)
 	s.records++
 	s.publishLayout()
-	return at, nil
+	return r, at, nil
 }
 
 // reuseExpired reuses the expired record of a key, if there is one, for a record of a kind. If its
@@ -224,18 +224,19 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 		s.remove(h, p)
 		return nil
 	}
-	at := ref(0)
+	var at ref
 	if r != nil && s.reclaim(h, r, p) {
 		at = p.ref()
-	}
-	if at == 0 {
+	} else {
 		var err error
-		if at, err = s.add(h, key, store.Throttle); err != nil {
+		if r, at, err = s.add(h, key, store.Throttle); err != nil {
 			return err
 		}
 	}
-	s.pages.at(at).setExpires(tat)
-	s.changed(at, key, store.Created)
+	r.setExpires(tat)
+	if s.listeners.any() {
+		s.changed(at, key, store.Created)
+	}
 	return nil
 }
 
