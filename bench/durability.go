@@ -92,14 +92,15 @@ func rewriteAgain(ctx context.Context, t load.Target) (stop func() error) {
 	}
 }
 
-// rewrite writes a snapshot and waits for its end.
+// rewrite writes a snapshot and waits for its end. If the server is writing one already, it waits for
+// that.
 func rewrite(t load.Target) error {
 	const count = "aof_rewrites"
 	before, err := persistence(t, count)
 	if err != nil {
 		return err
 	}
-	if _, err := load.Ask(t, "BGREWRITEAOF"); err != nil {
+	if _, err := load.Ask(t, "BGREWRITEAOF"); err != nil && !strings.Contains(err.Error(), "already in progress") {
 		return err
 	}
 	return waitFor(t, count, before+1)

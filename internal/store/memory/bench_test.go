@@ -130,3 +130,28 @@ func TestKnownKeysAllocateNothing(t *testing.T) {
 	}))
 	require.NotZero(t, heard)
 }
+
+// BenchmarkPass changes an eighth of many keys, each once, and measures the pass, per changed key.
+func BenchmarkPass(b *testing.B) {
+	m := New(Options{SweepEvery: -1})
+	m.TrackChanges()
+	v, keys := m.View(), keysOf17(8*benchKeys)
+	write := func([]byte) error { return nil }
+	limit, _ := gcra.NewLimit(1_000_000, 1, 60)
+	for _, key := range keys {
+		v.Throttle(background, key, limit, 1, quota.Take)
+	}
+	require.NoError(b, m.Pass(write))
+	b.ReportAllocs()
+	b.ResetTimer()
+	at := uint32(0)
+	for left := b.N; left > 0; left -= benchKeys {
+		b.StopTimer()
+		for range min(left, benchKeys) {
+			at = (at*1664525 + 1013904223) % (8 * benchKeys)
+			v.Throttle(background, keys[at], limit, 1, quota.Take)
+		}
+		b.StartTimer()
+		require.NoError(b, m.Pass(write))
+	}
+}

@@ -20,6 +20,7 @@ const (
 	pendingBytes = 64 << 20  // what steps may write to a pass before its owner has written it
 	maxRounds    = 16        // how often a pass visits the shards at most
 	sliceRecords = 512       // records that are visited in one hold of a lock
+	prefetchRefs = 12        // records that are loaded into the cache ahead of the visit
 	sliceBytes   = 64 << 10  // size of the entries that are written in one hold of a lock, without the last
 )
 
@@ -201,7 +202,10 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	begin := len(t.pending)
-	for _, at := range refs[:min(len(refs), t.slice)] {
+	for i, at := range refs[:min(len(refs), t.slice)] {
+		if i+prefetchRefs < len(refs) {
+			s.pages.prefetch(refs[i+prefetchRefs])
+		}
 		visited++
 		r := s.pages.recordAt(at)
 		if r == nil || !r.dirty() {

@@ -86,6 +86,13 @@ func (v *view) Prefetch(keys [][]byte) {
 	}
 }
 
+// prefetch requests the first cache line of a record, whose reference may be out of date.
+func (p *pages) prefetch(at ref) {
+	if n := (uint32(at) - 1) / unitsPerPage; int(n) < len(p.list) {
+		prefetch(address(p.list[n].data) + uintptr((uint32(at)-1)%unitsPerPage*unitBytes))
+	}
+}
+
 const (
 	lineBytes       = 64
 	prefetchClasses = maxClass // units of a record that are prefetched
