@@ -1,10 +1,8 @@
 package persist
 
 import (
-	"bytes"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 
 	"cellserver/internal/journal"
@@ -137,38 +135,6 @@ func (r *recorder) passed(began store.Reading, count counter, synced bool) {
 	r.status.passed(began, count, synced && !r.detached, r.size())
 }
 
-// previous is the last pass that was written, if it is small. An equal pass adds nothing, because an
-// entry contains all of what it is about. So an idle server writes nothing for a while; not for
-// long, because the stamp of the last pass should not become old.
-type previous struct {
-	content []byte
-	known   bool
-	synced  bool
-	repeats int
-}
-
-const (
-	maxRepeats    = 60
-	maxComparable = 4 << 10
-)
-
-// repeatedBy reports whether a pass need not be written.
-func (p *previous) repeatedBy(k *kept) bool {
-	if !p.known || k.full || len(k.chunks) > 1 || p.repeats == maxRepeats || !bytes.Equal(k.first(), p.content) {
-		return false
-	}
-	p.repeats++
-	return true
-}
-
-// set remembers a pass that was written.
-func (p *previous) set(k *kept, synced bool) {
-	*p = previous{content: p.content[:0], synced: synced}
-	if p.known = !k.full && len(k.chunks) <= 1 && k.bytes <= maxComparable; p.known {
-		p.content = append(p.content, k.first()...)
-	}
-}
-
 // beginPass begins a pass with what was kept of failed ones.
 func (r *recorder) beginPass() error {
 	if err := r.inPlace(); err != nil {
@@ -193,25 +159,6 @@ func (r *recorder) beginPass() error {
 	return nil
 }
 
-// inPlace checks that the folder and the current segment have not been removed or replaced.
-func (r *recorder) inPlace() error {
-	again, err := r.hold()
-	switch {
-	case err != nil:
-		return err
-	case again:
-		return errUnlocked
-	case r.writer != nil:
-		return r.files.has(segmentName(r.number), r.file)
-	}
-	return nil
-}
-
-var (
-	errUnlocked = errors.New("the lock file was removed")
-	errForeign  = errors.New("another process has written into the folder")
-)
-
 // abandon ends an attempt to write a pass. The next one can be made in the same segment, unless a
 // sync has failed, or the pass is too large to be written again. If many attempts fail, a snapshot
 // may fit where the pass does not, because it makes room by replacing the segments.
@@ -227,122 +174,12 @@ func (r *recorder) abandon(err error) {
 	}
 }
 
-// lose ends the current segment, because the store does not repeat what was in a pass. The number
-// of the next pass leaves out the lost one.
-func (r *recorder) lose() {
-	if r.writer == nil {
-		r.first++
-	} else {
-		size := r.writer.Size()
-		r.file.Truncate(size) // a part of a pass may take the space that is missing
-		r.closeSegment(r.writer.Next() + 2)
-		if r.detached { // no start would use this segment
-			r.obsolete = append(r.obsolete, segmentName(r.number))
-			r.number, r.segments, r.older = r.number-1, r.segments-1, r.older-size
-		}
-	}
-	r.detached = true
-	r.attempts = 0
-	r.previous.known = false
-	r.kept.clear()
-	r.compaction.cancel()
-	r.retry.failed()
-}
-
 // failed reports a failure to write.
 func (r *recorder) failed(err error) error {
 	if err != errLater {
 		r.status.failed(r.log, err)
 	}
 	return err
-}
-
-// closeSegment ends the use of the current segment. The next begins with pass next.
-func (r *recorder) closeSegment(next uint64) {
-	r.older += r.writer.Size()
-	r.file.Close() // what matters has been synced
-	r.writer, r.file, r.first = nil, nil, next
-}
-
-// beginSegment begins the next segment.
-func (r *recorder) beginSegment() error {
-	if r.detached && r.retry.left > 0 {
-		return errLater
-	}
-	if err := r.prepare(); err != nil {
-		return err
-	}
-	name := segmentName(r.number + 1)
-	f, err := r.files.create(name)
-	if err != nil {
-		return err
-	}
-	w, err := journal.Create(f, journal.Header{
-		Mark: rand.Uint64(), Number: r.number + 1, First: r.first, Synced: r.synced,
-	})
-	if err == nil {
-		err = r.files.sync()
-	}
-	if err != nil {
-		f.Close()
-		r.obsolete = append(r.obsolete, name)
-		return err
-	}
-	r.writer, r.file, r.number = w, f, r.number+1
-	r.segments++
-	return nil
-}
-
-// prepare makes sure that the next segment continues what is on the disk: it cuts off the torn end
-// of the segment before, and removes files that a later start must not find.
-func (r *recorder) prepare() error {
-	for len(r.obsolete) > 0 {
-		if err := removeIfPresent(r.files, r.obsolete[0]); err != nil {
-			return err
-		}
-		r.obsolete = r.obsolete[1:]
-	}
-	if err := r.alone(); err != nil {
-		return err
-	}
-	if r.tail == nil {
-		return r.files.sync()
-	}
-	f, err := r.files.edit(r.tail.name)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if r.tail.Torn > 0 {
-		if err := f.Truncate(r.tail.End); err != nil {
-			return err
-		}
-	}
-	if err := f.Sync(); err != nil {
-		return err
-	}
-	r.tail = nil
-	return r.files.sync()
-}
-
-// alone checks that no other process has used the folder while its lock was lost. Its files must not
-// be overwritten.
-func (r *recorder) alone() error {
-	names, err := r.files.list()
-	for _, name := range names {
-		if segment, ok := parseSegmentName(name); ok && segment > r.number {
-			return errForeign
-		}
-	}
-	return err
-}
-
-// size returns the size of the segments since the snapshot.
-func (r *recorder) size() int64 {
-	if r.writer == nil {
-		return r.older
-	}
-	return r.older + r.writer.Size()
 }
 
 // close writes the last pass. A running snapshot is given up, unless it is needed because passes

@@ -1,6 +1,10 @@
 package persist
 
-import "cellserver/internal/entry"
+import (
+	"bytes"
+
+	"cellserver/internal/entry"
+)
 
 // kept holds the chunks of passes that are not known to be written, so that they can be written
 // again. If they become more than most bytes, they are dropped, and full is true.
@@ -81,4 +85,36 @@ func (c *counter) entries() int64 {
 		return c.firstEntries
 	}
 	return int64(float64(c.firstEntries) * float64(c.bytes) / float64(c.firstBytes))
+}
+
+// previous is the last pass that was written, if it is small. An equal pass adds nothing, because an
+// entry contains all of what it is about. So an idle server writes nothing for a while; not for
+// long, because the stamp of the last pass should not become old.
+type previous struct {
+	content []byte
+	known   bool
+	synced  bool
+	repeats int
+}
+
+const (
+	maxRepeats    = 60
+	maxComparable = 4 << 10
+)
+
+// repeatedBy reports whether a pass need not be written.
+func (p *previous) repeatedBy(k *kept) bool {
+	if !p.known || k.full || len(k.chunks) > 1 || p.repeats == maxRepeats || !bytes.Equal(k.first(), p.content) {
+		return false
+	}
+	p.repeats++
+	return true
+}
+
+// set remembers a pass that was written.
+func (p *previous) set(k *kept, synced bool) {
+	*p = previous{content: p.content[:0], synced: synced}
+	if p.known = !k.full && len(k.chunks) <= 1 && k.bytes <= maxComparable; p.known {
+		p.content = append(p.content, k.first()...)
+	}
 }
