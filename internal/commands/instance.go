@@ -116,6 +116,9 @@ func (f *families) connect(c *Config, in *Instance) {
 	d.Log, d.Monitors.Hooks, d.Reload = c.Log, &in.Hooks, f.reload
 	p := &f.persistence
 	p.Folder, p.Clock, p.Hooks, p.Started, p.Log, p.Stop = c.Folder, in.Clock, &in.Hooks, in.Now(), c.Log, c.Stop
+	if c.Folder != nil {
+		f.connection.Flush = c.Folder.Flush
+	}
 	p.Begin()
 }
 

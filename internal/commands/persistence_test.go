@@ -50,6 +50,8 @@ func (f *testFolder) SaveRDB(name string) error {
 func (f *testFolder) BeginSaveRDB(name string) error { return f.note("begin " + name) }
 func (f *testFolder) Compact() error                 { return f.note("compact") }
 
+func (f *testFolder) Flush() error { return f.note("flush") }
+
 func (f *testFolder) SetNoSync(on bool) {
 	if on {
 		_ = f.note("no sync") // only the other methods fail
@@ -211,6 +213,22 @@ func TestSaveCommands(t *testing.T) {
 	<-s.stopped
 	require.True(t, c.session.Closing())
 	require.Equal(t, "save dump.rdb", s.folder.taken())
+}
+
+// With a folder, WAITAOF has changes written, and says whether they are on the disk.
+func TestWaitAOF(t *testing.T) {
+	s := newPersistentServer(t)
+	s.instance.Persistence.Loaded()
+	c := s.dial()
+	require.Equal(t, "*2\r\n:1\r\n:0\r\n", c.do(t, "WAITAOF 1 0 0"))
+	require.Equal(t, "flush", s.folder.taken())
+	require.Equal(t, "*2\r\n:1\r\n:0\r\n", c.do(t, "WAITAOF 1 1 60000"))
+	require.Equal(t, "flush", s.folder.taken())
+	require.Equal(t, "*2\r\n:0\r\n:0\r\n", c.do(t, "WAITAOF 0 0 0"))
+	require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n*2\r\n:0\r\n:0\r\n", c.do(t, "MULTI\r\nWAITAOF 1 0 0\r\nEXEC"))
+	require.Equal(t, "", s.folder.taken(), "nothing waits while keys are locked")
+	s.folder.err = errors.New("disk full")
+	require.Equal(t, "*2\r\n:0\r\n:0\r\n", c.do(t, "WAITAOF 1 0 0"))
 }
 
 // While SAVE waits for the disk, which may not answer, it does not keep other calls from the background.

@@ -93,7 +93,7 @@ func TestKeysOutliveARestart(t *testing.T) {
 		exchange(t, server, command("GET", "counter"), command("SELECT", "5"), command("GET", "counter")))
 }
 
-// What a synced pass contains survives kill -9.
+// What a synced pass contains survives kill -9, and so does what WAITAOF has confirmed.
 func TestKeysOutliveAKill(t *testing.T) {
 	dir := t.TempDir()
 	server := peer.Start(t, "--dir", dir)
@@ -101,7 +101,13 @@ func TestKeysOutliveAKill(t *testing.T) {
 	before := show(t, server)
 	awaitSync(t, server)
 	end(t, server, syscall.SIGKILL)
-	require.Equal(t, before, show(t, peer.Start(t, "--dir", dir)))
+	server = peer.Start(t, "--dir", dir)
+	require.Equal(t, before, show(t, server))
+
+	require.Equal(t, "+OK\r\n*2\r\n:1\r\n:0\r\n",
+		exchange(t, server, command("SET", "k", "v"), command("WAITAOF", "1", "0", "0")))
+	end(t, server, syscall.SIGKILL)
+	require.Equal(t, "$1\r\nv\r\n", exchange(t, peer.Start(t, "--dir", dir), command("GET", "k")))
 }
 
 // awaitSync waits until what has been written so far is on the disk: until the latest synced pass began

@@ -16,8 +16,12 @@ type Family struct {
 	// Verify checks a password. It returns a function that logs the caller in; nil if the password
 	// is wrong.
 	Verify func(c *command.Call, user, password []byte) (logIn func() error)
+	// Flush has all changes written to the disk. It is nil if keys are in memory only.
+	Flush func() error
 	// Subcommands are the subcommands of CLIENT that belong to other families.
 	Subcommands []*command.Command
+
+	flushes flushes
 }
 
 // Session is what the commands need of the session that makes the call.

@@ -1,6 +1,9 @@
 package connection
 
 import (
+	"math"
+	"time"
+
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
@@ -40,22 +43,57 @@ func (f *Family) waitAOF() *command.Command {
 	return &command.Command{
 		Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0",
 		Complexity: "O(1)", Flags: command.NoScript,
-		Tips:    []string{command.AllShards, "response_policy:agg_min"},
-		Summary: "Waits for append-only files. There are none, neither here nor on replicas, so it waits as WAIT does.",
+		Tips: []string{command.AllShards, "response_policy:agg_min"},
+		Summary: "With --dir and a numlocal of 1, has all changes written to the disk, and waits for that. There are no replicas: with a " +
+			"numlocal of 0, it waits as WAIT does.",
 		Args: []command.Arg{
 			command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas),
 			command.Int("timeout").By(parseTimeout),
 		},
-		Reply: "Two numbers, both 0: the local files and the replicas that have received the writes before.",
+		Reply: "Two numbers: 1 if the writes before are on this server's disk, otherwise 0; and 0, the number of replicas.",
 		Run: func(c *command.Call) error {
 			local, replicas, timeout := c.Int(), c.Int(), c.Int()
-			if local > 0 {
+			switch {
+			case local > 0 && f.Flush == nil:
 				return command.Refusal("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.")
+			case local == 0 || c.InTransaction:
+				awaitReplicas(c, replicas, timeout, "*2\r\n:0\r\n:0\r\n")
+			case c.Session != nil:
+				c.Session.Offload()
+			default:
+				f.awaitDisk(c, timeout)
 			}
-			awaitReplicas(c, replicas, timeout, "*2\r\n:0\r\n:0\r\n")
 			return nil
 		},
 	}
+}
+
+// maxWait is the longest timeout, in milliseconds, that a time.Duration can hold.
+const maxWait = math.MaxInt64 / int64(time.Millisecond)
+
+// awaitDisk waits until all changes are on the disk, up to a timeout in milliseconds; 0 is none.
+func (f *Family) awaitDisk(c *command.Call, timeout int64) {
+	var timedOut <-chan time.Time
+	if timeout > 0 {
+		timer := time.NewTimer(time.Duration(min(timeout, maxWait)) * time.Millisecond)
+		defer timer.Stop()
+		timedOut = timer.C
+	}
+	synced := int64(0)
+	c.Await(func() {
+		flush := f.flushes.begin(f.Flush)
+		select {
+		case <-flush.done:
+			if flush.err == nil {
+				synced = 1
+			}
+		case <-timedOut:
+		case <-c.Context.Done():
+		}
+	})
+	c.Out.Array(2)
+	c.Out.Int(synced)
+	c.Out.Int(0)
 }
 
 func parseNumLocal(word []byte) (int64, error) {

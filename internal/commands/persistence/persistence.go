@@ -27,6 +27,8 @@ type Folder interface {
 	BeginSaveRDB(name string) error
 	// Compact begins to write a snapshot and a new journal.
 	Compact() error
+	// Flush writes all changes, and waits until they are on the disk.
+	Flush() error
 	// SetNoSync sets whether the system decides when a pass reaches the disk.
 	SetNoSync(on bool)
 }
