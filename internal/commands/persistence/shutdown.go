@@ -34,8 +34,11 @@ func (f *Family) shutdown() *command.Command {
 			case save == saveFirst && c.Session != nil:
 				c.Session.Offload() // the file may be long
 				return nil
-			case save == saveFirst && f.saveAndWait(c) != nil && !force:
-				return errShutdown
+			case save == saveFirst:
+				if err := f.saveAndWait(c); err != nil && !force {
+					f.Log.Error("SHUTDOWN SAVE is refused: the keys were not saved", "error", err)
+					return errShutdown
+				}
 			}
 			f.Log.Warn("shutdown requested by a client", "client", c.Client.Peer.Remote)
 			c.CloseAfterReply()
