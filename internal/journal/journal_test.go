@@ -312,6 +312,7 @@ func TestFailedSync(t *testing.T) {
 	failed := w.End(true)
 	require.ErrorIs(t, failed, errBroken)
 	d.broken = false
+	require.ErrorIs(t, failed, ErrSync)
 	require.Equal(t, failed, w.Begin(stampOf(8)))
 	require.Equal(t, failed, w.Close(stampOf(8)))
 	require.Equal(t, uint64(7), w.Synced())
@@ -396,6 +397,55 @@ func TestReadErrors(t *testing.T) {
 	var fault *Fault
 	require.ErrorAs(t, err, &fault)
 	require.NoError(t, iotest.TestReader(bytes.NewReader(file), file))
+}
+
+func TestReadHeader(t *testing.T) {
+	file, all, ends := short(t)
+	read := func(file []byte) (Header, Stamp, bool, error) {
+		return ReadHeader(bytes.NewReader(file), int64(len(file)))
+	}
+	h, stamp, began, err := read(file)
+	require.NoError(t, err)
+	require.Equal(t, header, h)
+	require.True(t, began)
+	require.Equal(t, all[0].stamp, stamp)
+	for _, size := range []int64{ends[0], ends[0] + frameHead, ends[0] + frameHead + stampBytes - 1} {
+		h, _, began, err = read(file[:size])
+		require.NoError(t, err)
+		require.Equal(t, header, h)
+		require.False(t, began)
+	}
+	file[ends[0]]++
+	_, _, began, err = read(file)
+	require.NoError(t, err)
+	require.False(t, began)
+	file[9]++
+	var fault *Fault
+	for _, damaged := range [][]byte{file, file[:20], nil} {
+		_, _, _, err = read(damaged)
+		require.ErrorAs(t, err, &fault)
+	}
+	_, _, _, err = ReadHeader(failingAt{bytes.NewReader(file), 0}, 100)
+	require.Equal(t, errBroken, err)
+}
+
+// A caller that says how a segment ends, without a Scan, learns if it does not.
+func TestReplayChecksTheEnd(t *testing.T) {
+	file, all, ends := short(t)
+	whole := Summary{Header: header, Last: all[3].number, End: int64(len(file))}
+	found, err := contents(file, whole)
+	require.NoError(t, err)
+	require.Equal(t, all, found)
+	var fault *Fault
+	for _, end := range ends[:4] {
+		whole.End = end
+		_, err = contents(file, whole)
+		require.ErrorAs(t, err, &fault)
+		require.EqualError(t, err, fmt.Sprintf("at byte %d: the segment ends too early", end))
+	}
+	whole.End = ends[2] + frameHead + stampBytes + int64(len("first frame")) // the first of three frames
+	_, err = contents(file, whole)
+	require.ErrorAs(t, err, &fault)
 }
 
 func TestJoins(t *testing.T) {

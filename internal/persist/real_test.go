@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -245,6 +246,7 @@ func TestConcurrently(t *testing.T) {
 				v.Delete(ctx, [][]byte{fmt.Append(nil, i%1000)})
 			}
 			v.Write(ctx, fmt.Append(nil, i%1000), store.Value{Integer: int64(i), IsInteger: true}, store.Never)
+			runtime.Gosched() // as a session waits for its client
 		}
 	}()
 	require.NoError(t, f.Flush())
