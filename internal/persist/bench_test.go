@@ -2,6 +2,7 @@ package persist
 
 import (
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -89,5 +90,15 @@ func BenchmarkLoad(b *testing.B) {
 				data.Close()
 			}
 		})
+	}
+}
+
+// One operation is an RDB file of a million keys.
+func BenchmarkWriteRDB(b *testing.B) {
+	data := memory.New(memory.Options{})
+	defer data.Close()
+	touch(b, data, benchKeys)
+	for b.Loop() {
+		require.NoError(b, WriteRDB(ctx, io.Discard, data))
 	}
 }
