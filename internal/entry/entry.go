@@ -100,6 +100,9 @@ func AppendDatabases(dst []byte, contents []uint64) []byte {
 }
 
 func appendHead(dst []byte, kind Kind, content uint64, key []byte) []byte {
+	if content < 0x80 && len(key) < 0x80 { // the usual case, which is faster
+		return append(append(dst, byte(kind), byte(content), byte(len(key))), key...)
+	}
 	dst = binary.AppendUvarint(append(dst, byte(kind)), content)
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	return append(dst, key...)

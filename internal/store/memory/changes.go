@@ -27,18 +27,14 @@ const dirtyBit = 1 << 8
 
 func (r record) dirty() bool { return binary.LittleEndian.Uint32(r[atKind:])&dirtyBit != 0 }
 
-func (r record) setDirty(dirty bool) {
-	head := binary.LittleEndian.Uint32(r[atKind:]) &^ dirtyBit
-	if dirty {
-		head |= dirtyBit
-	}
-	binary.LittleEndian.PutUint32(r[atKind:], head)
+func (r record) clearDirty() {
+	binary.LittleEndian.PutUint32(r[atKind:], binary.LittleEndian.Uint32(r[atKind:])&^dirtyBit)
 }
 
 // mark notes that a record was changed or created.
-func (c *changes) mark(s *shard, at ref) {
-	if r := s.pages.at(at); !r.dirty() {
-		r.setDirty(true)
+func (c *changes) mark(s *shard, r record, at ref) {
+	if head := binary.LittleEndian.Uint32(r[atKind:]); head&dirtyBit == 0 {
+		binary.LittleEndian.PutUint32(r[atKind:], head|dirtyBit)
 		c.refs = append(c.refs, at)
 	}
 	if c.step != nil {

@@ -77,17 +77,18 @@ func (s *shard) forgetWritten(r record) bool {
 // it. The record may be nil.
 func (t *tracking) appendChange(s *shard, key []byte, r record) {
 	content := s.changes.content.Load()
-	if r != nil && r.expires() > s.lastInstant && !r.isInline() {
-		switch r.kind() {
-		case store.SlidingLog:
-			t.appendLog(s, content, key, r)
-			return
-		case store.Lease:
-			t.appendLeases(s, content, key, r)
-			return
-		}
+	if r == nil || r.expires() <= s.lastInstant {
+		t.pending = entry.AppendGone(t.pending, content, key)
+		return
 	}
-	t.pending = s.appendEntry(t.pending, content, key, r, &t.state)
+	switch kind := r.kind(); {
+	case kind == store.SlidingLog && !r.isInline():
+		t.appendLog(s, content, key, r)
+	case kind == store.Lease && !r.isInline():
+		t.appendLeases(s, content, key, r)
+	default:
+		t.pending = s.appendEntry(t.pending, content, key, r, &t.state)
+	}
 }
 
 func (t *tracking) appendLog(s *shard, content uint64, key []byte, r record) {

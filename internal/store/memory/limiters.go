@@ -72,7 +72,7 @@ func (s *shard) commit(at *keySlot, expires int64) {
 	if at.created {
 		event = store.Created
 	}
-	s.changed(at.ref(), at.key, event)
+	s.changed(at.record, at.ref(), at.key, event)
 }
 
 // removeKey removes a key and notifies the listeners.

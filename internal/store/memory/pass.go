@@ -211,7 +211,7 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 		if r == nil || !r.dirty() {
 			continue // it was removed, moved, or visited already
 		}
-		r.setDirty(false)
+		r.clearDirty()
 		if t.appendChange(s, r.key(), r); len(t.pending)-begin >= sliceBytes {
 			break
 		}
@@ -231,7 +231,7 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 		key := []byte(name)
 		r, _ := s.find(s.hash(key), key)
 		if r != nil {
-			r.setDirty(false)
+			r.clearDirty()
 		}
 		if t.appendChange(s, key, r); len(t.pending)-begin >= sliceBytes {
 			break
@@ -240,11 +240,8 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 	return visited
 }
 
-// appendEntry appends the entry of a key with its whole content. The record may be nil.
+// appendEntry appends the entry of a live key with its whole content.
 func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, scratch *form.State) []byte {
-	if r == nil || r.expires() <= s.lastInstant {
-		return entry.AppendGone(dst, content, key)
-	}
 	switch r.kind() {
 	case store.Throttle:
 		return entry.AppendThrottle(dst, content, key, r.expires())

@@ -209,7 +209,7 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 	if tat != 0 && next > now { // there is a live record: by far the most frequent case
 		r.setExpires(next)
 		if s.listeners.any() { // saves a function call
-			s.changed(p.ref(), key, store.Changed)
+			s.changed(r, p.ref(), key, store.Changed)
 		}
 		return o, nil
 	}
@@ -235,7 +235,7 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 	}
 	r.setExpires(tat)
 	if s.listeners.any() {
-		s.changed(at, key, store.Created)
+		s.changed(r, at, key, store.Created)
 	}
 	return nil
 }
@@ -279,9 +279,9 @@ func (s *shard) notify(key []byte, event store.Event) {
 
 // changed handles the change of a record, or its creation: it notes the record for the next pass,
 // and notifies the listeners.
-func (s *shard) changed(at ref, key []byte, event store.Event) {
+func (s *shard) changed(r record, at ref, key []byte, event store.Event) {
 	if s.changes != nil {
-		s.changes.mark(s, at)
+		s.changes.mark(s, r, at)
 	}
 	s.notify(key, event)
 }

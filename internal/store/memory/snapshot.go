@@ -51,7 +51,7 @@ func (w *snapshotWriter) visit(db *database, s *shard, page int) (more bool) {
 		}
 		w.chunk = s.appendEntry(w.chunk, content, r.key(), r, &w.state)
 		if s.forgetWritten(r) {
-			s.changes.mark(s, at)
+			s.changes.mark(s, r, at)
 		}
 	})
 	return true

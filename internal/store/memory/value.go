@@ -248,7 +248,7 @@ func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 			return 0, store.ErrOverflow
 		}
 		at.record.setField(0, before+n)
-		s.changed(at.position.ref(), key, store.Changed)
+		s.changed(at.record, at.position.ref(), key, store.Changed)
 		return before + n, nil
 	}
 	return n, s.write(&at, store.Value{Integer: n, IsInteger: true}, store.Never)
