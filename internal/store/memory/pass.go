@@ -20,6 +20,7 @@ const (
 	pendingBytes = 64 << 20  // what steps may write to a pass before its owner has written it
 	maxRounds    = 16        // how often a pass visits the shards at most
 	sliceRecords = 512       // records that are visited in one hold of a lock
+	yieldRecords = 2048      // records that are visited before steps that wait for the processor come first
 	prefetchRefs = 12        // records that are loaded into the cache ahead of the visit
 	sliceBytes   = 64 << 10  // size of the entries that are written in one hold of a lock, without the last
 )
@@ -51,9 +52,10 @@ type tracking struct {
 	state    form.State // scratch memory
 
 	// Of the goroutine that makes the pass.
-	write func(entries []byte) error
-	err   error
-	spare []byte // for the next chunk
+	write   func(entries []byte) error
+	err     error
+	spare   []byte // for the next chunk
+	visited int    // records since the goroutine last yielded
 }
 
 // TrackChanges makes the store note which keys change from now on, for Pass. It must be called
@@ -202,6 +204,7 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	begin := len(t.pending)
+	defer func() { t.visited += visited }()
 	for i, at := range refs[:min(len(refs), t.slice)] {
 		if i+prefetchRefs < len(refs) {
 			s.pages.prefetch(refs[i+prefetchRefs])
@@ -226,6 +229,7 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	begin := len(t.pending)
+	defer func() { t.visited += visited }()
 	for _, name := range names[:min(len(names), t.slice)] {
 		visited++
 		key := []byte(name)
@@ -308,8 +312,11 @@ func (t *tracking) drain(least int) {
 		t.err = ErrPassTooLarge
 	}
 	t.mu.Unlock()
+	if t.visited >= yieldRecords {
+		t.visited = 0
+		runtime.Gosched()
+	}
 	if len(chunk) < least {
-		runtime.Gosched() // steps that wait for the processor come first
 		return
 	}
 	if t.err == nil {

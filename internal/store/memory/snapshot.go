@@ -35,10 +35,19 @@ type snapshotWriter struct {
 	chunk []byte
 	state form.State
 	write func([]byte) error
+	pages int // visited since the goroutine last yielded
 }
+
+// yieldPages is the number of pages that are visited before steps that wait for the processor come
+// first.
+const yieldPages = 32
 
 // visit appends the entries of a page of records, and reports whether there are more pages.
 func (w *snapshotWriter) visit(db *database, s *shard, page int) (more bool) {
+	if w.pages++; w.pages == yieldPages {
+		w.pages = 0
+		runtime.Gosched()
+	}
 	s.lock()
 	defer s.unlock()
 	if page >= len(s.pages.list) {
@@ -61,7 +70,6 @@ func (w *snapshotWriter) drain(least int) error {
 	if len(w.chunk) < least {
 		return nil
 	}
-	runtime.Gosched() // steps that wait for the processor come first
 	err := w.write(w.chunk)
 	if w.chunk = w.chunk[:0]; cap(w.chunk) > 4*entriesBytes {
 		w.chunk = nil
