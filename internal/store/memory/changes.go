@@ -58,9 +58,9 @@ func (c *changes) addName(s *shard, key []byte) {
 
 // noteRemoval must be called before a record is removed. Nothing is noted of a record that has
 // expired, because what was last written about its key has the same expiry, unless that is out of
-// date.
+// date, or may be changes of a state that a snapshot will not contain.
 func (s *shard) noteRemoval(r record) {
-	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant) {
+	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant || s.isVersioned(r)) {
 		s.changes.addName(s, r.key())
 	}
 }

@@ -57,6 +57,22 @@ func (w *writtenLeases) change(holder []byte, many int) {
 	}
 }
 
+// isVersioned reports whether the changes of a record's state may have been written without the
+// state that they follow. A snapshot replaces the passes with that state, and leaves out what has
+// expired. If the changes are in a later pass, they must then be followed by an entry that says that
+// the key is gone: otherwise it seems that its state was lost.
+func (s *shard) isVersioned(r record) bool {
+	switch {
+	case r.isInline():
+		return false
+	case r.kind() == store.SlidingLog:
+		return s.logs.at(r.stateWord()).written.version != 0
+	case r.kind() == store.Lease:
+		return s.leases.at(r.stateWord()).written.version != 0
+	}
+	return false
+}
+
 // forgetWritten makes the next pass write the whole state of a record. It returns false if the
 // record is of a kind of which everything is written anyway.
 func (s *shard) forgetWritten(r record) bool {

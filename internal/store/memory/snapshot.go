@@ -56,6 +56,9 @@ func (w *snapshotWriter) visit(db *database, s *shard, page int) (more bool) {
 	content := db.content.Load()
 	s.pages.each(page, func(at ref, r record) {
 		if r.expires() <= s.lastInstant {
+			if s.isVersioned(r) {
+				s.changes.mark(s, r, at)
+			}
 			return
 		}
 		w.chunk = s.appendEntry(w.chunk, content, r.key(), r, &w.state)
