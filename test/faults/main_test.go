@@ -16,7 +16,10 @@ import (
 	"cellserver/test/peer"
 )
 
-func TestMain(m *testing.M) { peer.Main(m) }
+func TestMain(m *testing.M) {
+	becomeListened()
+	peer.Main(m)
+}
 
 // patience is the longest wait for anything that should happen. It is far longer than anything
 // takes, because a test machine may be busy.

@@ -1,0 +1,161 @@
+package faults
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"cellserver/test/peer"
+)
+
+// outage is a fault of the disk that ends.
+type outage struct {
+	begin, end func(d *disk, dir string)
+	says       string // in INFO
+	removes    bool   // files that cannot come back
+}
+
+func fails(f fault) func(d *disk, dir string) { return func(d *disk, _ string) { d.begin(f) } }
+
+func works(d *disk, _ string) { d.end() }
+
+func nothing(*disk, string) {}
+
+// moved is where a folder is renamed to.
+const away = ".away"
+
+var outages = map[string]outage{
+	"full":        {begin: fails(noSpace), end: works, says: "no space left on device"},
+	"writes fail": {begin: fails(noWrites), end: works, says: "input/output error"},
+	"syncs fail":  {begin: fails(noSyncs), end: works, says: "input/output error"},
+	"read-only":   {begin: fails(readOnly), end: works, says: "read-only file system"},
+	"part of it":  {begin: limitFiles, end: unlimitFiles, says: "file too large"},
+	"renamed": {says: "no such file", begin: func(_ *disk, dir string) { os.Rename(dir, dir+away) },
+		end: func(_ *disk, dir string) { os.Rename(dir+away, dir) }},
+	"removed": {says: "no such file", removes: true, begin: func(_ *disk, dir string) { os.RemoveAll(dir) },
+		end: func(_ *disk, dir string) { os.Mkdir(dir, 0o700) }},
+	"journal removed": {says: "no such file", removes: true, begin: removeFiles("journal-*"), end: nothing},
+	"all removed":     {says: "no such file|was removed", removes: true, begin: removeFiles("*"), end: nothing},
+	"lock removed":    {says: "the lock file was removed", begin: removeFiles("lock"), end: nothing},
+}
+
+// limitFiles lets the journal have a few bytes more: a write is made in part, and then fails.
+func limitFiles(d *disk, dir string) {
+	files, _ := filepath.Glob(filepath.Join(dir, "journal-*"))
+	stat, err := os.Stat(files[len(files)-1])
+	size := uint64(100)
+	if err == nil {
+		size += uint64(stat.Size())
+	}
+	setLimit(d, unix.RLIMIT_FSIZE, size)
+}
+
+func unlimitFiles(d *disk, _ string) { setLimit(d, unix.RLIMIT_FSIZE, unix.RLIM_INFINITY) }
+
+// setLimit sets a limit of the process; it fails if that has ended.
+func setLimit(d *disk, limit int, to uint64) {
+	var old unix.Rlimit
+	if unix.Prlimit(d.process.Pid, limit, nil, &old) == nil {
+		unix.Prlimit(d.process.Pid, limit, &unix.Rlimit{Cur: min(to, old.Max), Max: old.Max}, nil)
+	}
+}
+
+func removeFiles(pattern string) func(*disk, string) {
+	return func(_ *disk, dir string) {
+		files, _ := filepath.Glob(filepath.Join(dir, pattern))
+		for _, file := range files {
+			os.Remove(file)
+		}
+	}
+}
+
+// While a disk fails, clients are served, and limits are applied. INFO shows it, and the log says it
+// once. A crash meanwhile loses nothing older than the promise. When the disk works again, all that
+// has changed is written, and a crash after that loses nothing of it.
+func TestOutages(t *testing.T) {
+	for name, o := range outages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := filepath.Join(t.TempDir(), "state")
+			l := newLoad(t)
+			l.gentle = true
+			for range amount(1, 5) {
+				if !o.removes {
+					l.crashDuring(o, dir)
+				}
+				l.recoverFrom(o, dir)
+			}
+		})
+	}
+}
+
+// What the log says when an outage begins, and when it ends.
+const (
+	isLost    = "changes cannot be written to the disk: they would be lost in a crash"
+	isWritten = "changes are written to the disk again"
+)
+
+// startFailing starts a server under load, and then begins an outage.
+func (l *load) startFailing(o outage, dir string, promised time.Duration) (*peer.Server, *disk) {
+	d := &disk{}
+	server, ready := onDisk(l.t, d, "--dir", dir)
+	require.True(l.t, ready, server.Stderr())
+	l.verify(server, promised)
+	l.run(server)
+	l.awaitPasses(1)
+	l.awaitSteps(100)
+	o.begin(d, dir)
+	await(l.t, func() bool { return strings.Contains(server.Stderr(), isLost) || l.t.Failed() })
+	return server, d
+}
+
+func (l *load) crashDuring(o outage, dir string) {
+	server, d := l.startFailing(o, dir, time.Duration(l.promise.Load()))
+	l.awaitSteps(1000)
+	l.kill(server)
+	o.end(d, dir)
+}
+
+func (l *load) recoverFrom(o outage, dir string) {
+	server, d := l.startFailing(o, dir, time.Duration(l.promise.Load()))
+	l.awaitSteps(1000)
+	l.end()
+	if reply := ask(l.t, server, "INFO persistence")[0]; field(reply, "journal_failing_since") != "0" {
+		assert.Regexp(l.t, o.says, field(reply, "journal_failure"))
+		l.refuses(server)
+	}
+	l.run(server)
+	o.end(d, dir)
+	await(l.t, func() bool { return strings.Contains(server.Stderr(), isWritten) || l.t.Failed() })
+	await(l.t, func() bool { return l.passes.Load() > 0 && !l.failing.Load() || l.t.Failed() })
+	ended := int64(now())
+	await(l.t, func() bool { return l.promise.Load() > ended || l.t.Failed() })
+	l.awaitSteps(100)
+	promised := l.kill(server)
+	require.Equal(l.t, 1, strings.Count(server.Stderr(), isLost), server.Stderr())
+	require.Equal(l.t, 1, strings.Count(server.Stderr(), isWritten), server.Stderr())
+	server = peer.Start(l.t, "--dir", dir, "--loglevel", "nothing")
+	l.verify(server, promised)
+	server.Signal(syscall.SIGTERM)
+	require.Zero(l.t, server.Wait())
+}
+
+// refuses checks that writes are refused if the option says so, and only then.
+func (l *load) refuses(server *peer.Server) {
+	const option = "stop-writes-on-bgsave-error"
+	awaitReply := func(call, begins string) {
+		await(l.t, func() bool { return strings.HasPrefix(ask(l.t, server, call)[0], begins) })
+	}
+	ask(l.t, server, "CONFIG SET "+option+" yes")
+	awaitReply("CL.FIXED refused 1 1000", "-MISCONF")
+	require.Equal(l.t, []string{"nil"}, ask(l.t, server, "GET refused"))
+	ask(l.t, server, "CONFIG SET "+option+" no")
+	awaitReply("DEL refused", "0")
+}
