@@ -280,6 +280,8 @@ func TestFolderIsRefused(t *testing.T) {
 	} {
 		assert.Contains(t, refusesToStart(t, strings.Fields(c.args)...), c.says)
 	}
+	assert.Contains(t, refusesToStart(t, "check"), "check needs the path of a folder")
+	assert.Contains(t, refusesToStart(t, "check", filepath.Join(t.TempDir(), "nosuch")), "no such file or directory")
 	assert.Contains(t, refusesToStart(t, "--save", "900 1"), "save: there is no folder for the file; name one with --dir")
 }
 
