@@ -19,6 +19,7 @@ type Loader struct {
 	largest  uint64   // content
 	// skipped are the keys whose last changes did not follow what was loaded before.
 	skipped map[skippedKey]struct{}
+	silent  listeners // of the databases until they are complete: clients must not be told of changes
 }
 
 type skippedKey struct {
@@ -26,7 +27,8 @@ type skippedKey struct {
 	key     string
 }
 
-// Load returns a loader. The store must be empty, and must not be used until Done has returned.
+// Load returns a loader. The store must be empty, and must not be written to until Done has returned.
+// Nobody is notified of what is loaded.
 func (m *Store) Load() *Loader {
 	return &Loader{
 		store: m, now: m.clock.Now(), contents: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
@@ -63,13 +65,36 @@ func (l *Loader) Done() error {
 			return fmt.Errorf("key %.100q: its last changes follow a state that is missing", k.key)
 		}
 	}
+	l.publish()
+	return nil
+}
+
+// publish gives the store the databases that were loaded. There may be others: a transaction that
+// only watches keys creates their databases.
+func (l *Loader) publish() {
+	m := l.store
+	m.createMu.Lock()
+	defer m.createMu.Unlock()
 	m.lastContent.Store(l.largest)
-	for n, content := range l.mapping {
-		db := l.contents[content]
+	for n := range m.databases {
+		var db *database
+		if n < len(l.mapping) {
+			db = l.contents[l.mapping[n]]
+		}
 		db.renumber(n)
+		db.setListeners(&m.listeners)
 		m.databases[n].Store(db)
 	}
-	return nil
+}
+
+// setListeners changes who is notified. The database may be nil.
+func (db *database) setListeners(to *listeners) {
+	if db == nil {
+		return
+	}
+	for i := range db.shards {
+		db.shards[i].listeners = to
+	}
 }
 
 func (db *database) empty() bool {
@@ -113,6 +138,7 @@ func (l *Loader) database(content uint64) *database {
 		l.store.createMu.Lock()
 		db = l.store.newDatabase(0)
 		l.store.createMu.Unlock()
+		db.setListeners(&l.silent)
 		db.content.Store(content)
 		l.contents[content] = db
 		l.largest = max(l.largest, content)

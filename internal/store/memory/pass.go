@@ -61,6 +61,8 @@ type tracking struct {
 // TrackChanges makes the store note which keys change from now on, for Pass. It must be called
 // before the first step, after Load if there is one.
 func (m *Store) TrackChanges() {
+	m.createMu.Lock() // a database that is created meanwhile must not be left out
+	defer m.createMu.Unlock()
 	m.tracking = &tracking{
 		versions: &m.lastVersion, passSizes: passSizes{entriesBytes, sliceRecords, minLogChanges, minLeaseChanges},
 	}
@@ -74,7 +76,10 @@ func (m *Store) TrackChanges() {
 
 func (db *database) trackChanges() {
 	for i := range db.shards {
-		db.shards[i].changes = &changes{content: &db.content}
+		s := &db.shards[i]
+		s.lock() // clients may look at keys, such as those that they watch
+		s.changes = &changes{content: &db.content}
+		s.unlock()
 	}
 }
 

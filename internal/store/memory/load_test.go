@@ -1,0 +1,66 @@
+package memory
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+)
+
+// A client may subscribe to changes, or watch a key, before the keys are loaded. Loading is no
+// change.
+func TestListenersHearNothingOfALoad(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	for range 90 {
+		r.takeBriefly("log")
+		r.takeBriefly("leases")
+	}
+	r.write("key", "value")
+	require.NoError(t, r.view.Write(context.Background(), []byte("gone"), store.Value{}, r.clock.Now()+1))
+	r.pass(false)
+	before := r.chunks
+	_, err := r.view.Delete(context.Background(), [][]byte{[]byte("gone")})
+	require.NoError(t, err)
+	r.pass(false)
+
+	var heard []string
+	defer r.copy.Subscribe(func(_ int, key []byte, _ store.Event, _ int64) { heard = append(heard, string(key)) })()
+	r.load(append(before, r.chunks...))
+	require.Empty(t, heard)
+	r.clock.Advance(time.Hour)
+	for range slicesPerRound {
+		r.copy.Sweep()
+	}
+	require.ElementsMatch(t, []string{"log:0", "leases:0"}, heard)
+}
+
+// EXEC may be called while keys are loaded, and locks the keys that its client watches. So there
+// may be a database before the end of the load, which is none of those that are loaded.
+func TestATransactionDuringALoad(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	r.write("key", "value")
+	r.pass(false)
+	more := New(Options{Databases: 4, Clock: r.clock, SweepEvery: -1}) // than were kept
+	loader := more.Load()
+	v := more.newView()
+	watched := []store.KeyRef{{Database: 0, Key: []byte("key")}, {Database: 3, Key: []byte("key")}}
+	require.NoError(t, v.Atomically(context.Background(), watched, false, func() error { return nil }))
+	for _, chunk := range r.chunks {
+		require.NoError(t, loader.Apply(chunk))
+	}
+	require.NoError(t, loader.Done())
+	more.TrackChanges()
+	seen := map[uint64]int{}
+	for n := range 4 {
+		v.Select(n)
+		require.NoError(t, v.Write(context.Background(), []byte("new"), store.Value{}, store.Never))
+		content := more.database(n).content.Load()
+		require.NotContains(t, seen, content, "databases %d and %d have one content", n, seen[content])
+		seen[content] = n
+	}
+}
