@@ -28,7 +28,7 @@ type skippedKey struct {
 }
 
 // Load returns a loader. The store must be empty, and must not be written to until Done has returned.
-// Nobody is notified of what is loaded.
+// No listener is notified of what is loaded.
 func (m *Store) Load() *Loader {
 	return &Loader{
 		store: m, now: m.clock.Now(), contents: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
@@ -87,7 +87,7 @@ func (l *Loader) publish() {
 	}
 }
 
-// setListeners changes who is notified. The database may be nil.
+// setListeners changes which listeners are notified. The database may be nil.
 func (db *database) setListeners(to *listeners) {
 	if db == nil {
 		return

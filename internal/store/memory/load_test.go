@@ -12,7 +12,7 @@ import (
 
 // A client may subscribe to changes, or watch a key, before the keys are loaded. Loading is no
 // change.
-func TestListenersHearNothingOfALoad(t *testing.T) {
+func TestALoadNotifiesNoListener(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
 	for range 90 {
@@ -27,15 +27,15 @@ func TestListenersHearNothingOfALoad(t *testing.T) {
 	require.NoError(t, err)
 	r.pass(false)
 
-	var heard []string
-	defer r.copy.Subscribe(func(_ int, key []byte, _ store.Event, _ int64) { heard = append(heard, string(key)) })()
+	var notified []string
+	defer r.copy.Subscribe(func(_ int, key []byte, _ store.Event, _ int64) { notified = append(notified, string(key)) })()
 	r.load(append(before, r.chunks...))
-	require.Empty(t, heard)
+	require.Empty(t, notified)
 	r.clock.Advance(time.Hour)
 	for range slicesPerRound {
 		r.copy.Sweep()
 	}
-	require.ElementsMatch(t, []string{"log:0", "leases:0"}, heard)
+	require.ElementsMatch(t, []string{"log:0", "leases:0"}, notified)
 }
 
 // EXEC may be called while keys are loaded, and locks the keys that its client watches. So there
