@@ -34,6 +34,7 @@ type found struct {
 	states    map[*subject][]string
 	views     map[*subject]view
 	counts    view
+	awaited   view
 	databases [2]view // those that are swapped
 }
 
@@ -53,6 +54,7 @@ func (l *load) look(server *peer.Server) *found {
 		f.views[s], f.states[s] = s.look(l.t, c)
 	}
 	f.counts.text = strings.Join(mustAsk(l.t, c, 0, gets(countKeys)), " ")
+	f.awaited.text = mustAsk(l.t, c, 0, []string{"GET " + awaitedKey})[0]
 	for i, database := range swapDatabases {
 		f.databases[i].text = strings.Join(mustAsk(l.t, c, database, gets(swapKeys)), " ")
 	}
@@ -67,6 +69,7 @@ func (l *load) begin(f *found) {
 	count, _, _ := strings.Cut(f.counts.text, " ")
 	l.counts.shared = shared{name: "counts", start: max(number(count), 0), answered: map[int]time.Duration{},
 		view: l.counts.view}
+	l.awaited = &history{name: awaitedKey, steps: []step{{after: f.awaited}}}
 	l.swaps.begin(f.databases)
 }
 
@@ -86,6 +89,7 @@ func (l *load) contradictions(f *found, promised time.Duration) (errs []error) {
 		check(s.check(v, promised))
 	}
 	check(l.counts.check(f.counts, promised))
+	check(l.awaited.check(f.awaited, always))
 	check(l.swaps.check(f.databases, promised))
 	return errs
 }
@@ -153,7 +157,7 @@ func (l *load) knows(key string) bool {
 			return true
 		}
 	}
-	return database == "0" && slices.Contains(countKeys, name) ||
+	return database == "0" && (name == awaitedKey || slices.Contains(countKeys, name)) ||
 		slices.Contains(swapKeys, name) &&
 			(database == fmt.Sprint(swapDatabases[0]) || database == fmt.Sprint(swapDatabases[1]))
 }

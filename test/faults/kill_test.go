@@ -53,7 +53,8 @@ func (l *load) kill(server *peer.Server) (promised time.Duration) {
 }
 
 // A server that is killed again and again, at random moments, keeps everything that was answered
-// before its last synced pass began, and every step that it has is whole.
+// before its last synced pass began, or for which WAITAOF has waited, and every step that it has is
+// whole.
 func TestKills(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -62,7 +63,7 @@ func TestKills(t *testing.T) {
 	for range kills {
 		server := peer.Start(t, "--dir", dir)
 		l.verify(server, promised)
-		l.compacts = rand.IntN(2) == 0
+		l.compacts, l.waitaof = rand.IntN(2) == 0, rand.IntN(3) == 0
 		l.run(server)
 		l.anyMoment()
 		promised = l.kill(server)

@@ -84,6 +84,7 @@ type load struct {
 	subjects [][]*subject // of each client
 	counts   *counts
 	swaps    *swaps
+	awaited  *history         // of a counter; a step counts as answered when WAITAOF has said that it is on the disk
 	value    atomic.Int64     // the last value that a step has written
 	answered atomic.Int64     // steps that have been answered since the server started
 	passes   atomic.Int64     // as INFO said last
@@ -91,6 +92,7 @@ type load struct {
 	failing  atomic.Bool      // INFO says that changes cannot be written
 	compacts bool             // have snapshots written now and then
 	pace     <-chan time.Time // of INFO, because the other clients should get most of the time
+	waitaof  bool             // use WAITAOF, which has many passes written
 	gentle   bool             // make fewer calls, so that other tests can go on
 	running  sync.WaitGroup
 	stopping chan struct{}
@@ -110,6 +112,7 @@ func newLoad(t *testing.T) *load {
 		nothing.views[s] = view{text: strings.Join(s.nothing(), " ")}
 	}
 	nothing.counts = l.counts.view(0)
+	nothing.awaited = view{text: absent}
 	nothing.databases = [2]view{{text: emptyDatabase}, {text: emptyDatabase}}
 	l.begin(nothing)
 	return l
@@ -122,6 +125,9 @@ func (l *load) run(server *peer.Server) {
 	l.passes.Store(0)
 	l.failing.Store(false)
 	work := []func(c *conn, r *rand.Rand) error{l.watch, l.swap}
+	if l.waitaof {
+		work = append(work, l.wait)
+	}
 	for i := range clients {
 		work = append(work, func(c *conn, r *rand.Rand) error { return l.change(c, r, l.subjects[i]) }, l.count)
 	}
@@ -273,6 +279,24 @@ func field(info, name string) string {
 	value, _, _ := strings.Cut(rest, `\r`)
 	return value
 }
+
+// wait makes a step, and waits until it is on the disk.
+func (l *load) wait(c *conn, _ *rand.Rand) error {
+	h := l.awaited
+	n := max(number(h.steps[len(h.steps)-1].after.text), 0) + 1
+	h.steps = append(h.steps, step{now(), never, view{text: strconv.Itoa(n)}})
+	replies, err := c.ask("INCR "+awaitedKey, fmt.Sprint("WAITAOF 1 0 ", patience.Milliseconds()))
+	if err != nil {
+		return err
+	}
+	if replies[0] != strconv.Itoa(n) || replies[1] != "[1, 0]" {
+		return wrongReply{"WAITAOF", "[1, 0]", fmt.Sprint(replies)}
+	}
+	h.steps[len(h.steps)-1].answered = now()
+	return nil
+}
+
+const awaitedKey = "awaited"
 
 // counts is a group of counters that all clients change together.
 type counts struct {

@@ -1,0 +1,88 @@
+package faults
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// A server that is suspended goes on where it was, with the time that has passed meanwhile, and then
+// loses nothing that it has promised. While it is suspended, no other server takes its folder.
+func TestSuspended(t *testing.T) {
+	dir := t.TempDir()
+	l := newLoad(t)
+	server := peer.Start(t, "--dir", dir)
+	ask(t, server, "CL.THROTTLE tokens 99 10 1 100") // ten come back each second
+	l.run(server)
+	l.awaitPasses(1)
+	server.Signal(syscall.SIGSTOP)
+	before := now()
+	other := peer.Launch(t, peer.Command("--dir", dir, "--dir-wait", strconv.Itoa(amount(2, 60)), "--port", "0",
+		"--unixsocket", dir+"/socket"))
+	require.Equal(t, 1, other.Wait())
+	require.Contains(t, other.Stderr(), fmt.Sprintf("%s is in use by process ", dir))
+	suspended := now() - before
+	server.Signal(syscall.SIGCONT)
+	l.awaitSteps(1000)
+	l.awaitPasses(1)
+	remaining := number(strings.Split(ask(t, server, "CL.THROTTLE tokens 99 10 1 0")[0], ", ")[2])
+	assert.GreaterOrEqual(t, remaining, min(int(10*suspended/time.Second), 100))
+	l.verifyAfter(l.kill(server), dir, "tokens")
+}
+
+// verifyAfter starts a server on a folder and checks it, without some keys.
+func (l *load) verifyAfter(promised time.Duration, dir string, without string) {
+	l.t.Helper()
+	server := peer.Start(l.t, "--dir", dir, "--loglevel", "nothing")
+	ask(l.t, server, "DEL "+without)
+	l.verify(server, promised)
+}
+
+// A server that waits for the folder of another takes over when that ends, however it ends, with
+// everything that was promised.
+func TestTakesOver(t *testing.T) {
+	dir := t.TempDir()
+	l := newLoad(t)
+	server := peer.Start(t, "--dir", dir)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
+		port := peer.FreePort(t)
+		next := peer.Launch(t, peer.Command("--dir", dir, "--port", strconv.Itoa(port), "--bind", "127.0.0.1"))
+		next.Addr = fmt.Sprint("127.0.0.1:", port)
+		await(t, func() bool {
+			return strings.Contains(next.Stderr(), "waiting for another process that uses the folder")
+		})
+		require.Contains(t, next.Stderr(), fmt.Sprintf("process %s on host", holderOf(t, dir)))
+		l.run(server)
+		l.awaitPasses(1)
+		require.Empty(t, next.Stdout(), "it is not ready")
+		promised := always
+		if signal == syscall.SIGTERM {
+			l.terminate(server)
+		} else {
+			promised = l.kill(server)
+		}
+		await(t, func() bool { return strings.Contains(next.Stdout(), peer.Ready) })
+		l.verify(next, promised)
+		server = next
+	}
+	server.Signal(syscall.SIGTERM)
+	require.Zero(t, server.Wait())
+}
+
+// holderOf returns the number of the process that the lock of a folder names.
+func holderOf(t *testing.T, dir string) string {
+	text, err := os.ReadFile(dir + "/lock")
+	require.NoError(t, err)
+	words := strings.Fields(string(text))
+	require.Greater(t, len(words), 2)
+	return words[1]
+}
