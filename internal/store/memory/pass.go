@@ -18,7 +18,7 @@ var ErrPassTooLarge = errors.New("too much changed during the pass")
 const (
 	entriesBytes = 256 << 10 // approximate size of a chunk
 	pendingBytes = 64 << 20  // what steps may write to a pass before its owner has written it
-	maxRounds    = 16        // how often a pass visits the shards at most
+	maxRounds    = 4         // how often a pass visits the shards at most because of large steps
 	sliceRecords = 512       // records that are visited in one hold of a lock
 	yieldRecords = 2048      // records that are visited before steps that wait for the processor come first
 	prefetchRefs = 12        // records that are loaded into the cache ahead of the visit
@@ -46,6 +46,7 @@ type tracking struct {
 	mu       sync.Mutex
 	pending  []byte // entries to be passed on, in the order in which they were made
 	again    bool   // the pass must visit all shards once more
+	whole    bool   // steps of any size write to the pass
 	tooLarge bool
 	written  bool       // a chunk of this pass has been passed on
 	contents []uint64   // what was last written about the databases; nil if that must be repeated
@@ -102,7 +103,7 @@ func (m *Store) Pass(write func(entries []byte) error) error {
 				t.visit(&db.shards[i])
 			}
 		}
-		if t.end(m, round == maxRounds) {
+		if t.end(m, round) {
 			break
 		}
 	}
@@ -117,23 +118,24 @@ func (t *tracking) begin(write func([]byte) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.write, t.err = write, nil
-	t.again, t.tooLarge, t.written = false, false, false
+	t.again, t.whole, t.tooLarge, t.written = false, false, false, false
 	t.number.Add(1)
 	t.active.Store(true)
 }
 
 // end ends a pass, unless it must visit the shards once more. It waits for transactions on all keys,
-// which may be between the swap of two databases and a step on their keys.
-func (t *tracking) end(m *Store, last bool) (done bool) {
+// which may be between the swap of two databases and a step on their keys. In the last round, steps
+// of any size write to the pass: otherwise clients that make large steps all the time would keep it
+// from ending.
+func (t *tracking) end(m *Store, round int) (done bool) {
 	m.createMu.Lock()
 	defer m.createMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.again && !last {
-		t.again = false
+	if t.again {
+		t.again, t.whole = false, round >= maxRounds
 		return false
 	}
-	t.tooLarge = t.tooLarge || t.again
 	t.active.Store(false)
 	contents := m.contents()
 	if t.written || len(t.pending) > 0 || !slices.Equal(contents, t.contents) {
@@ -292,7 +294,7 @@ func (t *tracking) writeStep(p *step) {
 // appendOf is appendChange for a key that a step has changed. If the step has changed too much, it
 // drops what it has appended since begin, and returns false.
 func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
-	if len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
+	if t.whole || len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
 		t.appendChange(s, key, r)
 		return true
 	}

@@ -483,26 +483,6 @@ func TestALargeStepDuringAPass(t *testing.T) {
 		})
 	}))
 	require.Equal(t, contentsOf(t, r.store), r.load(r.chunks))
-
-	err := r.store.Pass(func([]byte) error {
-		return r.view.Atomically(context.Background(), keys, false, func() error {
-			for i := range keys {
-				r.write(group(i), string(large))
-			}
-			return nil
-		})
-	})
-	require.NoError(t, err, "nothing had changed, so nothing was written")
-	r.write(group(0), "changed")
-	err = r.store.Pass(func([]byte) error {
-		return r.view.Atomically(context.Background(), keys, false, func() error {
-			for i := range keys {
-				r.write(group(i), string(large))
-			}
-			return nil
-		})
-	})
-	require.ErrorIs(t, err, ErrPassTooLarge)
 }
 
 // Every kind of key is written and loaded, and expired ones are not.

@@ -29,7 +29,8 @@ type changedName struct {
 
 // stepBytes is the size up to which a step writes to the pass what its keys hold, so that it holds
 // its locks for at most a fraction of a millisecond longer. After a larger step, the pass visits all
-// shards once more, and so contains all of it.
+// shards once more, and so contains all of it. If there is such a step each time, the limit is
+// lifted.
 const stepBytes = 1 << 20
 
 // beginStep is called when a step has locked shards of several keys.

@@ -1,0 +1,74 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+)
+
+// writeLarge writes all keys of a group in one step, each with a value of so many bytes.
+func (r *trackingRig) writeLarge(keys []store.KeyRef, size int) error {
+	r.version++
+	large := string(bytes.Repeat([]byte{byte('a' + r.version%26)}, size))
+	return r.view.Atomically(context.Background(), keys, false, func() error {
+		for i := range keys {
+			r.write(group(i), large)
+		}
+		return nil
+	})
+}
+
+func groupRefs() []store.KeyRef {
+	keys := make([]store.KeyRef, groupKeys)
+	for i := range keys {
+		keys[i].Key = []byte(group(i))
+	}
+	return keys
+}
+
+// Clients that make large steps all the time do not keep a pass from ending, and it contains each
+// of their steps as a whole.
+func TestLargeStepsDuringAllRoundsOfAPass(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	keys := groupRefs()
+	r.write(group(0), "changed")
+	steps := 0
+	require.NoError(t, r.store.Pass(func(entries []byte) error {
+		r.chunks = append(r.chunks, append([]byte(nil), entries...))
+		if steps++; !r.store.tracking.active.Load() || steps > 100 {
+			return nil
+		}
+		return r.writeLarge(keys, stepBytes/groupKeys+1)
+	}))
+	require.Greater(t, steps, maxRounds)
+	loaded := r.load(r.chunks)[0]
+	require.Len(t, loaded, groupKeys)
+	for i := range keys {
+		require.Equal(t, loaded[group(0)], loaded[group(i)])
+		require.Len(t, loaded[group(i)], stepBytes/groupKeys+1)
+	}
+}
+
+// What steps write to a pass while its owner writes a chunk is bounded.
+func TestAPassTooLarge(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	keys := groupRefs()
+	require.NoError(t, r.writeLarge(keys, 1))
+	steps := 0
+	err := r.store.Pass(func([]byte) error {
+		for ; steps < pendingBytes/stepBytes+3; steps++ {
+			require.NoError(t, r.writeLarge(keys, stepBytes/groupKeys-100))
+		}
+		return nil
+	})
+	require.ErrorIs(t, err, ErrPassTooLarge)
+	r.write(group(0), "after")
+	r.pass(false)
+	require.Less(t, len(bytes.Join(r.chunks, nil)), stepBytes*2)
+}
