@@ -38,7 +38,7 @@ func (l Open) Run(ctx context.Context, t Target, call Call) (*hdrhistogram.Histo
 	defer p.close()
 	r := &openRun{
 		load: l, pool: p, call: call, start: time.Now(),
-		total:     int(l.Rate * l.For.Seconds()),
+		total:     max(1, int(l.Rate*l.For.Seconds())),
 		answered:  make([]int, l.Connections),
 		histogram: hdrhistogram.New(1, longest, figures),
 	}
