@@ -28,7 +28,7 @@ func (l *load) verify(server *peer.Server, promised time.Duration) {
 	l.begin(f)
 }
 
-// found is what a server has.
+// found is what a server has, without the ballast.
 type found struct {
 	keys      []string // "database key"
 	states    map[*subject][]string
@@ -36,6 +36,16 @@ type found struct {
 	counts    view
 	awaited   view
 	databases [2]view // those that are swapped
+}
+
+// in returns the keys of a database.
+func (f *found) in(database int) (keys []string) {
+	for _, key := range f.keys {
+		if strings.HasPrefix(key, fmt.Sprint(database, " ")) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // look finds out what a server has.
@@ -46,7 +56,7 @@ func (l *load) look(server *peer.Server) *found {
 	defer c.Close()
 	f := &found{states: map[*subject][]string{}, views: map[*subject]view{}}
 	for database := range 16 {
-		for _, key := range strings.Fields(strings.Trim(mustAsk(l.t, c, database, []string{"KEYS *"})[0], "[]")) {
+		for _, key := range strings.Fields(strings.Trim(mustAsk(l.t, c, database, []string{"KEYS [^b]*"})[0], "[]")) {
 			f.keys = append(f.keys, fmt.Sprint(database, " ", strings.Trim(key, `",`)))
 		}
 	}

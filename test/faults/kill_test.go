@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"syscall"
@@ -71,4 +72,52 @@ func TestKills(t *testing.T) {
 	}
 	l.verify(peer.Start(t, "--dir", dir, "--loglevel", "nothing"), promised)
 	t.Log(kills, "kills,", steps, "steps")
+}
+
+// The same while snapshots of many keys are written, so that much changes meanwhile.
+func TestKillsDuringSnapshots(t *testing.T) {
+	dir := t.TempDir()
+	l := newLoad(t)
+	promised := time.Duration(0)
+	for i := range amount(4, 60) {
+		server := peer.Start(t, "--dir", dir)
+		if i == 0 {
+			l.addBallast(server)
+		}
+		l.verify(server, promised)
+		l.requireBallast(server)
+		l.run(server)
+		await(t, func() bool { return l.writing.Load() || t.Failed() })
+		l.awaitSteps(int(math.Exp(rand.Float64() * math.Log(5000))))
+		promised = l.kill(server)
+	}
+	server := peer.Start(t, "--dir", dir, "--loglevel", "nothing")
+	l.verify(server, promised)
+	l.requireBallast(server)
+}
+
+// ballast is how many keys there are among those of the clients.
+var ballast = amount(50_000, 300_000)
+
+// addBallast writes keys, and waits until they are on the disk.
+func (l *load) addBallast(server *peer.Server) {
+	var calls []string
+	for i := 0; i < ballast; i += 500 {
+		call := "MSET"
+		for n := i; n < i+500; n++ {
+			call += fmt.Sprintf(" ballast:%d value:%d", n, n)
+		}
+		calls = append(calls, call)
+	}
+	replies := ask(l.t, server, append(calls, "WAITAOF 1 0 0")...)
+	require.Equal(l.t, "[1, 0]", replies[len(replies)-1])
+}
+
+func (l *load) requireBallast(server *peer.Server) {
+	l.t.Helper()
+	require.Equal(l.t, ballast, number(ask(l.t, server, "DBSIZE")[0])-len(l.look(server).in(0)))
+	for range 100 {
+		n := rand.IntN(ballast)
+		require.Equal(l.t, fmt.Sprintf(`"value:%d"`, n), ask(l.t, server, fmt.Sprint("GET ballast:", n))[0])
+	}
 }

@@ -89,6 +89,7 @@ type load struct {
 	answered atomic.Int64     // steps that have been answered since the server started
 	passes   atomic.Int64     // as INFO said last
 	promise  atomic.Int64     // everything that was answered until this instant is on the disk
+	writing  atomic.Bool      // INFO says that a snapshot is being written
 	failing  atomic.Bool      // INFO says that changes cannot be written
 	compacts bool             // have snapshots written now and then
 	pace     <-chan time.Time // of INFO, because the other clients should get most of the time
@@ -124,6 +125,7 @@ func (l *load) run(server *peer.Server) {
 	l.answered.Store(0)
 	l.passes.Store(0)
 	l.failing.Store(false)
+	l.writing.Store(false)
 	work := []func(c *conn, r *rand.Rand) error{l.watch, l.swap}
 	if l.waitaof {
 		work = append(work, l.wait)
@@ -262,6 +264,7 @@ func (l *load) watch(c *conn, r *rand.Rand) error {
 	}
 	passes, _ := strconv.Atoi(field(replies[0], "journal_passes"))
 	l.failing.Store(field(replies[0], "journal_failing_since") != "0")
+	l.writing.Store(field(replies[0], "aof_rewrite_in_progress") == "1")
 	l.passes.Store(int64(passes))
 	if ago >= 0 { // it was rounded down
 		l.promise.Store(max(l.promise.Load(), int64(asked-time.Duration(ago+1)*time.Millisecond)))
