@@ -2,6 +2,7 @@ package entry
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"cellserver/internal/lease"
@@ -32,6 +33,17 @@ type LogChange struct {
 type HoldersChange struct {
 	From, To uint64
 	Leases   []lease.Lease
+}
+
+// MissingError means that the last changes of keys follow states that were not loaded. The files
+// that contain them are damaged, or were removed.
+type MissingError struct {
+	Keys int    // how many
+	Key  string // one of them
+}
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("the last changes of %d keys follow states that are missing, such as those of key %.100q", e.Keys, e.Key)
 }
 
 // AppendLog appends the entry of a changed log.

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellserver/internal/entry"
 	"cellserver/internal/store"
 )
 
@@ -32,7 +33,8 @@ type Loader interface {
 	// Apply applies a chunk of Pass or Snapshot. Chunks of one Snapshot may be applied by several
 	// goroutines at once; those of passes in order, by one goroutine, after the snapshot's.
 	Apply(entries []byte) error
-	// Done completes the load, after the last whole pass.
+	// Done completes the load, after the last whole pass. If the error is an entry.MissingError, it
+	// may be called again to complete the load without what is missing.
 	Done() error
 }
 
@@ -84,6 +86,8 @@ type Folder struct {
 	closing  chan struct{} // closed to end the loop
 	closed   chan struct{} // closed when the loop has ended
 	failed   error         // of the last pass
+	// incomplete means that a start would find a fault again, until a snapshot replaces the segments.
+	incomplete bool
 }
 
 type folderStage uint8
@@ -233,13 +237,30 @@ func (f *Folder) Load(ctx context.Context, loader Loader) error {
 			return err
 		}
 	}
-	if err := loader.Done(); err != nil {
+	incomplete, err := f.complete(loader)
+	if err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stage = loaded
+	f.stage, f.incomplete = loaded, incomplete
 	return nil
+}
+
+// complete completes a load. If changes follow what is missing, because the snapshot was damaged or
+// repaired, it is incomplete.
+func (f *Folder) complete(loader Loader) (incomplete bool, err error) {
+	err = loader.Done()
+	var missing *entry.MissingError
+	switch {
+	case !errors.As(err, &missing):
+		return false, err
+	case !f.options.StartWithFault:
+		fault := &Fault{File: segmentName(f.contents.lastSegment()), Reason: err.Error()}
+		return false, &DamageError{Dir: f.dir, Fault: fault}
+	}
+	f.log.Error("the folder is damaged: what can be read is used", "error", err)
+	return true, loader.Done()
 }
 
 // loadSnapshot loads the snapshot, or if it is damaged what can be read of it.

@@ -12,6 +12,7 @@ func (f *Folder) Run(s Store) error {
 	s.TrackChanges()
 	f.store, f.stage = s, running
 	f.recorder = f.newRecorder(s)
+	f.recorder.compaction.requested = f.incomplete
 	f.recorder.pass(false) // begins the first segment; its failure is reported by the recorder
 	f.status.change(func(now *Status) { now.Journal.Enabled = true })
 	go f.loop()

@@ -49,7 +49,8 @@ func (l *Loader) Apply(chunk []byte) error {
 	return r.Err()
 }
 
-// Done completes the load.
+// Done completes the load. If the error is an entry.MissingError, it may be called again: then the
+// keys hold what could be loaded of them.
 func (l *Loader) Done() error {
 	m := l.store
 	if len(l.mapping) > len(m.databases) {
@@ -60,13 +61,29 @@ func (l *Loader) Done() error {
 		}
 		l.mapping = l.mapping[:len(m.databases)]
 	}
-	for k := range l.skipped {
-		if l.contents[k.content] != nil {
-			return fmt.Errorf("key %.100q: its last changes follow a state that is missing", k.key)
-		}
+	if err := l.missing(); err != nil {
+		return err
 	}
 	l.publish()
 	return nil
+}
+
+// missing returns an error, once, if the last changes of keys were skipped.
+func (l *Loader) missing() error {
+	e := &entry.MissingError{}
+	for k := range l.skipped {
+		if l.contents[k.content] == nil {
+			continue
+		}
+		if e.Keys++; e.Keys == 1 || k.key < e.Key {
+			e.Key = k.key
+		}
+	}
+	clear(l.skipped)
+	if e.Keys == 0 {
+		return nil
+	}
+	return e
 }
 
 // publish gives the store the databases that were loaded. There may be others: a transaction that

@@ -1,0 +1,103 @@
+package persist
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+	"cellserver/internal/window"
+)
+
+// The passes of a segment, up to the one that completes the snapshot, may contain changes of a long
+// log whose whole state was only in the segments before. If the pass that repeats that state is
+// damaged, a repair leaves changes that follow nothing. A start without them is possible, and a
+// snapshot then replaces them.
+func TestStartWithoutWhatIsMissing(t *testing.T) {
+	dir := damageLongLog(t)
+	var fault *Fault
+	_, err := openStore(t, dir, Options{})
+	require.ErrorAs(t, err, &fault)
+
+	require.NoError(t, Check(&bytes.Buffer{}, dir, true))
+	_, err = openStore(t, dir, Options{})
+	require.ErrorAs(t, err, &fault)
+	require.ErrorContains(t, err, `of 1 keys follow states that are missing, such as those of key "long log"`)
+
+	f, err := openStore(t, dir, Options{StartWithFault: true})
+	require.NoError(t, err)
+	for f.Status().Journal.LastCompaction == none {
+		runtime.Gosched()
+	}
+	require.NoError(t, f.Close())
+	f, err = openStore(t, dir, Options{})
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+}
+
+// openStore is openReal that returns an error, and in which a second passes once.
+func openStore(t *testing.T, dir string, o Options) (*Folder, error) {
+	f, err := Open(ctx, dir, o)
+	if err != nil {
+		return nil, err
+	}
+	data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
+	t.Cleanup(func() { data.Close() })
+	if err := f.Load(ctx, data.Load()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	ticks := make(chan time.Time, 1)
+	ticks <- time.Time{}
+	f.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
+	return f, f.Run(data)
+}
+
+// damageLongLog returns a folder with a snapshot and a segment. The segment begins with changes of a
+// long log, and the pass with all of it is damaged.
+func damageLongLog(t *testing.T) (dir string) {
+	dir = t.TempDir()
+	f, err := Open(ctx, dir, Options{})
+	require.NoError(t, err)
+	data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
+	defer data.Close()
+	require.NoError(t, f.Load(ctx, data.Load()))
+	begin := f.launch
+	f.launch = func(snapshot func()) {
+		begin(func() {
+			takeFromLongLog(t, data)
+			require.NoError(t, f.Flush())
+			snapshot()
+		})
+	}
+	require.NoError(t, f.Run(data))
+	fill(t, data)
+	require.NoError(t, f.Compact())
+	for f.Status().Journal.LastCompaction == none {
+		runtime.Gosched()
+	}
+	require.NoError(t, f.Close())
+	segment := filepath.Join(dir, segmentName(2))
+	content, err := os.ReadFile(segment)
+	require.NoError(t, err)
+	content[bytes.LastIndex(content, []byte("long log"))]++
+	require.NoError(t, os.WriteFile(segment, content, 0o600))
+	return dir
+}
+
+func takeFromLongLog(t *testing.T, data store.Store) {
+	limit, err := window.NewLogLimit(5000, 3600, 5000)
+	require.NoError(t, err)
+	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	v := data.View()
+	v.Begin()
+	_, err = v.Take(ctx, []byte("long log"), &rule, 1, quota.Take)
+	require.NoError(t, err)
+}
