@@ -26,7 +26,9 @@ type disk struct {
 	fault    atomic.Pointer[fault]
 	failed   atomic.Int64 // calls that have failed
 	calls    atomic.Int64
-	killAt   int64 // the call at which the process is killed; 0 for none
+	killAt   int64  // the call at which the process is killed; 0 for none
+	power    *power // told of syncs; nil if it will not fail
+	lies     bool   // syncs do nothing
 	ended    chan struct{}
 }
 
@@ -98,17 +100,30 @@ func (d *disk) serve() {
 		if d.control(unix.SECCOMP_IOCTL_NOTIF_RECV, unsafe.Pointer(&n)) != 0 {
 			continue // the call was interrupted
 		}
-		r := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-		if d.calls.Add(1) == d.killAt {
-			d.process.Kill()
-		} else if f := d.fault.Load(); f != nil {
-			if err := (*f)(int(n.call), n.arguments[2]); err != 0 {
-				d.failed.Add(1)
-				r = response{id: n.id, err: -int32(err)}
-			}
-		}
+		r := d.answer(&n)
 		d.control(unix.SECCOMP_IOCTL_NOTIF_SEND, unsafe.Pointer(&r)) // fails if the call was interrupted
 	}
+}
+
+// answer decides about a call.
+func (d *disk) answer(n *notification) response {
+	goOn := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	if d.calls.Add(1) == d.killAt {
+		d.process.Kill() // before the call
+		return goOn
+	}
+	if f := d.fault.Load(); f != nil {
+		if err := (*f)(int(n.call), n.arguments[2]); err != 0 {
+			d.failed.Add(1)
+			return response{id: n.id, err: -int32(err)}
+		}
+	}
+	if descriptor, ok := isSync(n); ok && d.lies {
+		return response{id: n.id}
+	} else if ok && d.power != nil {
+		d.power.sync(int(n.pid), descriptor)
+	}
+	return goOn
 }
 
 func (d *disk) control(request uintptr, argument unsafe.Pointer) syscall.Errno {
