@@ -20,7 +20,12 @@ type changes struct {
 	named   int64               // bytes of the names
 	step    *step               // the step on several keys that has locked the shard; see step
 	content *atomic.Uint64      // of the shard's database
+	lost    *atomic.Bool        // set if changes were forgotten: the next pass must fail
 }
+
+// maxChanges is the size up to which a shard lists changes, in addition to what its records need.
+// While a disk does not answer there are no passes, and keys may come and go all the time.
+const maxChanges = 1 << 20
 
 // dirtyBit is the mark, in the four bytes of a record that start with its kind.
 const dirtyBit = 1 << 8
@@ -49,11 +54,30 @@ func (c *changes) addName(s *shard, key []byte) {
 			c.names = map[string]struct{}{}
 		}
 		c.names[string(key)] = struct{}{}
-		c.named += int64(len(key))
+		if c.named += int64(len(key)); c.bytes() > maxChanges+8*int64(s.records) {
+			c.lose(s)
+		}
 	}
 	if c.step != nil {
 		c.step.names[changedName{s, string(key)}] = struct{}{}
 	}
+}
+
+// lose forgets what has changed. The next pass will fail.
+func (c *changes) lose(s *shard) {
+	for _, at := range c.refs {
+		if r := s.pages.recordAt(at); r != nil {
+			r.clearDirty()
+		}
+	}
+	for name := range c.names {
+		key := []byte(name)
+		if r, _ := s.find(s.hash(key), key); r != nil {
+			r.clearDirty()
+		}
+	}
+	c.refs, c.names, c.named = nil, nil, 0
+	c.lost.Store(true)
 }
 
 // noteRemoval must be called before a record is removed. Nothing is noted of a record that has

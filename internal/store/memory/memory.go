@@ -147,7 +147,7 @@ func (m *Store) newDatabase(n int) *database {
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}
 	if m.tracking != nil {
-		db.trackChanges()
+		db.trackChanges(m.tracking)
 	}
 	return db
 }

@@ -12,8 +12,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// ErrPassTooLarge is the error of a pass during which other steps wrote too much.
-var ErrPassTooLarge = errors.New("too much changed during the pass")
+// ErrPassTooLarge is the error of a pass during which other steps wrote too much, or before which
+// too many keys came and went.
+var ErrPassTooLarge = errors.New("too much changed during the pass, or since the one before")
 
 const (
 	entriesBytes = 256 << 10 // approximate size of a chunk
@@ -38,6 +39,7 @@ type tracking struct {
 	passing sync.Mutex // held during a pass
 	passSizes
 	active atomic.Bool
+	lost   atomic.Bool   // changes were forgotten, because there was no pass for a long time
 	number atomic.Uint64 // of the pass that is under way, or was the last one
 	// versions is the last version of a log or of leases that was written; see delta.go.
 	versions *atomic.Uint64
@@ -70,16 +72,16 @@ func (m *Store) TrackChanges() {
 	m.listeners.keep()
 	for n := range m.databases {
 		if db := m.database(n); db != nil {
-			db.trackChanges()
+			db.trackChanges(m.tracking)
 		}
 	}
 }
 
-func (db *database) trackChanges() {
+func (db *database) trackChanges(t *tracking) {
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.lock() // clients may look at keys, such as those that they watch
-		s.changes = &changes{content: &db.content}
+		s.changes = &changes{content: &db.content, lost: &t.lost}
 		s.unlock()
 	}
 }
@@ -136,6 +138,7 @@ func (t *tracking) end(m *Store, round int) (done bool) {
 		t.again, t.whole = false, round >= maxRounds
 		return false
 	}
+	t.tooLarge = t.lost.Swap(false) || t.tooLarge
 	t.active.Store(false)
 	contents := m.contents()
 	if t.written || len(t.pending) > 0 || !slices.Equal(contents, t.contents) {

@@ -3,6 +3,8 @@ package memory
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -71,4 +73,44 @@ func TestAPassTooLarge(t *testing.T) {
 	r.write(group(0), "after")
 	r.pass(false)
 	require.Less(t, len(bytes.Join(r.chunks, nil)), stepBytes*2)
+}
+
+// While there are no passes, because the disk does not answer, keys may come and go all the time.
+// What is listed of them is bounded; the next pass fails, and all is right after a snapshot.
+func TestChangesWithoutPassesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	ctx := context.Background()
+	r.write("key", "value")
+	r.pass(false)
+	long := string(make([]byte, 60_000))
+	churn := func(names int) {
+		for i := range names {
+			key := fmt.Sprint("c", i, long)
+			r.write(key, "v")
+			_, err := r.view.Delete(ctx, [][]byte{[]byte(key)})
+			require.NoError(t, err)
+			r.write(fmt.Sprint("stays", i), "v")
+			r.write(fmt.Sprint("stays", i), string(make([]byte, 100))) // moves to another slot
+		}
+	}
+	churn(30 * shards)
+	listed := int64(0)
+	for i := range r.store.database(0).shards {
+		s := &r.store.database(0).shards[i]
+		listed = max(listed, s.changes.bytes()-8*int64(s.records))
+	}
+	require.Less(t, listed, int64(maxChanges)+1)
+	require.ErrorIs(t, r.store.Pass(func([]byte) error { return nil }), ErrPassTooLarge)
+
+	var snapshot [][]byte
+	require.NoError(t, r.store.Snapshot(func(entries []byte) error {
+		snapshot = append(snapshot, append([]byte(nil), entries...))
+		return nil
+	}))
+	for i := range 30 * shards {
+		r.write(fmt.Sprint("stays", i), "after")
+	}
+	r.pass(false)
+	require.Equal(t, contentsOf(t, r.store), r.load(slices.Concat(snapshot, r.chunks)))
 }
