@@ -15,11 +15,12 @@ import (
 // the end of a compaction, can be started again, and has everything that was promised.
 // internal/persist has the same for a power failure, with a simulated disk: TestCrashAnywhere.
 func TestKilledAtEachCall(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := newLoad(t)
 	l.gentle, l.compacts = true, false
 	last := int64(0)
-	for at := int64(1); last == 0; at += int64(amount(4, 1)) {
+	for at := int64(1); last == 0; at += int64(amount(7, 1)) {
 		d := &disk{killAt: at}
 		server, ready := onDisk(t, d, "--dir", dir)
 		if ready {
@@ -73,6 +74,7 @@ func compacted(info string) bool {
 // A server that is told to end while its disk fails ends, and says that changes were lost. What was
 // promised before is there.
 func TestTerminationWhileDiskFails(t *testing.T) {
+	t.Parallel()
 	for name, f := range map[string]fault{"full": noSpace, "syncs fail": noSyncs} {
 		dir := t.TempDir()
 		l := newLoad(t)

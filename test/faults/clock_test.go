@@ -63,6 +63,7 @@ func rewriteSegment(t *testing.T, to journal.File, from *os.File, s journal.Summ
 // more because the clock was set forth, and not less because it was set back. After another boot of
 // the machine, only the wall clock tells how much time has passed; if it was set back, none has.
 func TestClockIsSet(t *testing.T) {
+	t.Parallel()
 	otherBoot := func(s *journal.Stamp) { s.Boot[0]++ }
 	earlier := func(s *journal.Stamp) { s.Wall -= int64(time.Hour) }
 	later := func(s *journal.Stamp) { s.Wall += int64(time.Hour) }

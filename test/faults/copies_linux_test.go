@@ -23,7 +23,7 @@ type copied struct {
 // copies makes copies of the folder of a server under load.
 func (l *load) copies(number int, compacts bool) (all []copied) {
 	dir := l.t.TempDir()
-	l.compacts = compacts
+	l.compacts, l.gentle = compacts, true
 	server := peer.Start(l.t, "--dir", dir)
 	l.run(server)
 	for range number {
@@ -61,10 +61,11 @@ func (l *load) holds(server *peer.Server, promised time.Duration) {
 // it was begun. If files were replaced meanwhile, the server may refuse it, but never starts with
 // anything older or in part.
 func TestCopiesOfAFolderInUse(t *testing.T) {
+	t.Parallel()
 	for _, compacts := range []bool{false, true} {
 		l := newLoad(t)
 		started, refused := 0, 0
-		for _, c := range l.copies(amount(3, 30), compacts) {
+		for _, c := range l.copies(amount(2, 30), compacts) {
 			if server, ok := l.starts(c); ok {
 				started++
 				l.holds(server, c.promised)
@@ -83,11 +84,12 @@ func TestCopiesOfAFolderInUse(t *testing.T) {
 // is refused, or what a server on it has was so at some time. internal/journal and internal/persist
 // do this at each byte: TestEveryCut, TestEveryChangedByte, TestDamage.
 func TestDamagedCopies(t *testing.T) {
+	t.Parallel()
 	for name, damage := range map[string]func(content []byte) []byte{"cut": cut, "changed": change, "zeroed": zero} {
 		t.Run(name, func(t *testing.T) {
 			l := newLoad(t)
 			started, refused := 0, 0
-			for _, c := range l.copies(amount(4, 60), rand.IntN(2) == 0) {
+			for _, c := range l.copies(amount(3, 60), rand.IntN(2) == 0) {
 				damageAny(t, c.dir, damage)
 				if server, ok := l.starts(c); ok {
 					started++

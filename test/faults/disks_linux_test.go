@@ -80,6 +80,7 @@ func removeFiles(pattern string) func(*disk, string) {
 // once. A crash meanwhile loses nothing older than the promise. When the disk works again, all that
 // has changed is written, and a crash after that loses nothing of it.
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	for name, o := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -51,7 +51,7 @@ func (c *conn) ask(calls ...string) (replies []string, err error) {
 	for _, call := range calls {
 		encode(&b, call)
 	}
-	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(3 * patience)); err != nil {
 		return nil, err
 	}
 	if _, err := c.Write(b.Bytes()); err != nil {

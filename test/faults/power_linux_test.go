@@ -86,10 +86,11 @@ func (p *power) fail(t *testing.T) {
 // When the power fails, at any moment, everything that was promised is there, although all writes
 // and names that the server has not synced are lost.
 func TestPowerFails(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := newLoad(t)
 	l.gentle, l.waitaof = true, true
-	failures := amount(12, 150)
+	failures := amount(8, 150)
 	for range failures {
 		d := &disk{killAt: int64(1 + rand.IntN(200)), power: newPower(t, dir)}
 		server, ready := onDisk(t, d, "--dir", dir)

@@ -18,8 +18,10 @@ import (
 // A server that is suspended goes on where it was, with the time that has passed meanwhile, and then
 // loses nothing that it has promised. While it is suspended, no other server takes its folder.
 func TestSuspended(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := newLoad(t)
+	l.gentle = true
 	server := peer.Start(t, "--dir", dir)
 	ask(t, server, "CL.THROTTLE tokens 99 10 1 100") // ten come back each second
 	l.run(server)
@@ -52,8 +54,10 @@ func (l *load) verifyAfter(promised time.Duration, dir string, without string) {
 // A server that waits for the folder of another takes over when that ends, however it ends, with
 // everything that was promised.
 func TestTakesOver(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	l := newLoad(t)
+	l.gentle = true
 	server := peer.Start(t, "--dir", dir)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL, syscall.SIGTERM} {
 		port := peer.FreePort(t)
