@@ -61,6 +61,14 @@ func AppendGone(dst []byte, content uint64, key []byte) []byte {
 
 // AppendThrottle appends the entry of a throttle key.
 func AppendThrottle(dst []byte, content uint64, key []byte, tat int64) []byte {
+	if n, size := len(dst), len(key)+11; content < 0x80 && len(key) < 0x80 && size <= cap(dst)-n {
+		dst = dst[:n+size] // the usual case, by far
+		e := dst[n : n+size : n+size]
+		e[0], e[1], e[2] = byte(Throttle), byte(content), byte(len(key))
+		copy(e[3:], key)
+		binary.BigEndian.PutUint64(e[size-8:], uint64(tat))
+		return dst
+	}
 	return appendInstant(appendHead(dst, Throttle, content, key), tat)
 }
 

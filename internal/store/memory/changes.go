@@ -116,15 +116,27 @@ func (c *changes) bytes() (n int64) {
 // recordAt returns the record of a reference that may be out of date, or nil if no record is there.
 func (p *pages) recordAt(at ref) record {
 	n, unit := (uint32(at)-1)/unitsPerPage, (uint32(at)-1)%unitsPerPage
-	if int(n) >= len(p.list) || p.list[n].data == nil {
+	if int(n) >= len(p.list) {
 		return nil
 	}
-	class := uint32(p.list[n].class)
-	if class == 0 && unit != 0 || class != 0 && (unit%class != 0 || unit+class > unitsPerPage) {
+	pg := &p.list[n]
+	if len(pg.data) == 0 || slotStarts[pg.class][unit/64]>>(unit%64)&1 == 0 {
 		return nil
 	}
-	if r := record(p.list[n].data[unit*unitBytes:]); r.kind() != 0 {
+	if r := record(pg.data[unit*unitBytes:]); r.kind() != 0 {
 		return r
 	}
 	return nil
 }
+
+// slotStarts are, by class, the units of a page in which a slot begins, one bit per unit. A division
+// would take most of the time of recordAt.
+var slotStarts = func() (starts [maxClass + 1][unitsPerPage / 64]uint64) {
+	starts[0][0] = 1 // a page with one large record
+	for class := 1; class <= maxClass; class++ {
+		for unit := 0; unit+class <= unitsPerPage; unit += class {
+			starts[class][unit/64] |= 1 << (unit % 64)
+		}
+	}
+	return starts
+}()

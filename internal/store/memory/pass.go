@@ -213,7 +213,7 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 	defer s.unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	begin := len(t.pending)
+	begin, content := len(t.pending), s.changes.content.Load()
 	defer func() { t.visited += visited }()
 	for i, at := range refs[:min(len(refs), t.slice)] {
 		if i+prefetchRefs < len(refs) {
@@ -225,7 +225,12 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 			continue // it was removed, moved, or visited already
 		}
 		r.clearDirty()
-		if t.appendChange(s, r.key(), r); len(t.pending)-begin >= sliceBytes {
+		if tat := r.expires(); r.kind() == store.Throttle && tat > s.lastInstant { // the usual case
+			t.pending = entry.AppendThrottle(t.pending, content, r.key(), tat)
+		} else {
+			t.appendChange(s, r.key(), r)
+		}
+		if len(t.pending)-begin >= sliceBytes {
 			break
 		}
 	}
