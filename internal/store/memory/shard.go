@@ -283,7 +283,9 @@ func (s *shard) changed(r record, at ref, key []byte, event store.Event) {
 	if s.changes != nil {
 		s.changes.mark(s, r, at)
 	}
-	s.notify(key, event)
+	if all := s.listeners.all.Load(); all != nil && len(*all) > 0 {
+		s.notify(key, event)
+	}
 }
 
 func (s *shard) bytes() int64 {
