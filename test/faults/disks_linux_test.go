@@ -130,6 +130,7 @@ func (l *load) recoverFrom(o outage, dir string) {
 	l.end()
 	if reply := ask(l.t, server, "INFO persistence")[0]; field(reply, "journal_failing_since") != "0" {
 		assert.Regexp(l.t, o.says, field(reply, "journal_failure"))
+		assert.InDelta(l.t, time.Now().Unix(), number(field(reply, "journal_failing_since")), patience.Seconds())
 		l.refuses(server)
 	}
 	l.run(server)
