@@ -44,13 +44,12 @@ func exportFolder(dir string, create NewStore, log *slog.Logger, to *newFile) (e
 
 // folderDestination writes keys into a folder.
 type folderDestination struct {
-	folder   *persist.Folder
-	data     persist.Store
-	view     store.View
-	offset   int64 // from the store's clock to Unix time
-	expiring int   // keys until the clock is read again
-	report   *report
-	replace  bool
+	folder  *persist.Folder
+	data    persist.Store
+	view    store.View
+	offset  int64 // from the store's clock to Unix time
+	report  *report
+	replace bool
 }
 
 // openFolder opens a folder. now is the time, in Unix milliseconds.

@@ -198,7 +198,7 @@ func (p *savePoints) Check(text string) error {
 
 // parseRules returns Redis's error if the text is invalid.
 func parseRules(text string) (rules saveRules, err error) {
-	invalid := errors.New("Invalid save parameters")
+	invalid := errors.New("Invalid save parameters") //lint:ignore ST1005 it is Redis's text, which clients see
 	words := strings.Fields(text)
 	if len(words)%2 != 0 {
 		return nil, invalid
