@@ -106,10 +106,10 @@ func rewrite(t load.Target) error {
 	return waitFor(t, count, before+1)
 }
 
-// waitFor waits until a field of INFO persistence has a value.
+// waitFor waits until a field of INFO persistence has a value or, for one that counts, a larger one.
 func waitFor(t load.Target, field string, value float64) error {
 	for start := time.Now(); time.Since(start) < 5*time.Minute; time.Sleep(10 * time.Millisecond) {
-		if found, err := persistence(t, field); err != nil || found == value {
+		if found, err := persistence(t, field); err != nil || found == value || value > 0 && found > value {
 			return err
 		}
 	}

@@ -61,9 +61,9 @@ func folderOf(path string) (directory, error) {
 // checkLock locks a folder, if it has a lock file that is not locked. If it is locked, holder says by
 // which process.
 func checkLock(dir directory) (holder string, release func(), err error) {
-	lock, err := os.OpenFile(dir.path(lockName), os.O_RDWR, 0) // some file systems lock only such files
+	lock, err := openRegular(dir.path(lockName), os.O_RDWR) // some file systems lock only such files
 	if errors.Is(err, os.ErrPermission) {
-		lock, err = os.Open(dir.path(lockName))
+		lock, err = openRegular(dir.path(lockName), os.O_RDONLY)
 	}
 	if errors.Is(err, os.ErrNotExist) {
 		return "", func() {}, nil

@@ -122,12 +122,32 @@ func (d directory) sync() error {
 type osFile struct{ *os.File }
 
 func openFile(path string, flags int) (file, error) {
-	f, err := os.OpenFile(path, flags, fileMode)
+	f, err := openRegular(path, flags)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
 }
+
+// openRegular opens a file, but nothing else that has its name: what another user has put into the
+// folder must neither block the server nor lead it to another file.
+func openRegular(path string, flags int) (*os.File, error) {
+	f, err := os.OpenFile(path, flags|safely, fileMode)
+	if err != nil {
+		return nil, err
+	}
+	stat, err := f.Stat()
+	if err == nil && !stat.Mode().IsRegular() {
+		err = &os.PathError{Op: "open", Path: path, Err: errIrregular}
+	}
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+var errIrregular = errors.New("it is not a regular file")
 
 func (f osFile) Size() (int64, error) {
 	stat, err := f.Stat()

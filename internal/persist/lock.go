@@ -45,7 +45,7 @@ func (l *folderLock) hold() (again bool, err error) {
 }
 
 func (l *folderLock) lock() error {
-	file, err := os.OpenFile(l.dir.path(lockName), os.O_RDWR|os.O_CREATE, fileMode)
+	file, err := openRegular(l.dir.path(lockName), os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}

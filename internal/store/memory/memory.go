@@ -27,7 +27,7 @@ type Store struct {
 	lastOrder      int        // order of the database that was created last
 	lastContent    atomic.Uint64
 	lastVersion    atomic.Uint64
-	tracking       *tracking // nil unless changes are tracked
+	tracking       atomic.Pointer[tracking] // nil unless changes are tracked
 	listeners      listeners
 	pool           pool
 	flushed        flushedMemory
@@ -146,8 +146,8 @@ func (m *Store) newDatabase(n int) *database {
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}
-	if m.tracking != nil {
-		db.trackChanges(m.tracking)
+	if t := m.tracking.Load(); t != nil {
+		db.trackChanges(t)
 	}
 	return db
 }

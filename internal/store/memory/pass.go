@@ -66,13 +66,14 @@ type tracking struct {
 func (m *Store) TrackChanges() {
 	m.createMu.Lock() // a database that is created meanwhile must not be left out
 	defer m.createMu.Unlock()
-	m.tracking = &tracking{
+	t := &tracking{
 		versions: &m.lastVersion, passSizes: passSizes{entriesBytes, sliceRecords, minLogChanges, minLeaseChanges},
 	}
+	m.tracking.Store(t)
 	m.listeners.keep()
 	for n := range m.databases {
 		if db := m.database(n); db != nil {
-			db.trackChanges(m.tracking)
+			db.trackChanges(t)
 		}
 	}
 }
@@ -95,7 +96,7 @@ func (db *database) trackChanges(t *tracking) {
 // Pass holds the lock of one shard at a time, for up to some hundred keys, and calls write without a
 // lock. A chunk is valid until write returns.
 func (m *Store) Pass(write func(entries []byte) error) error {
-	t := m.tracking
+	t := m.tracking.Load()
 	t.passing.Lock()
 	defer t.passing.Unlock()
 	t.begin(write)

@@ -78,7 +78,7 @@ func newTrackingRig(t *testing.T, seed uint64) *trackingRig {
 	r := &trackingRig{T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: store.NewStillClock(1e18)}
 	r.store = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.store.TrackChanges()
-	r.store.tracking.passSizes = passSizes{chunk: 1, slice: 1, log: 70, leases: 20}
+	r.store.tracking.Load().passSizes = passSizes{chunk: 1, slice: 1, log: 70, leases: 20}
 	r.view = r.store.newView()
 	r.copy = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.loader = r.copy.Load()
@@ -305,7 +305,7 @@ func (r *trackingRig) pass(steps bool) {
 	r.chunks = nil
 	require.NoError(r, r.store.Pass(func(entries []byte) error {
 		r.chunks = append(r.chunks, append([]byte(nil), entries...))
-		if steps && r.store.tracking.active.Load() && r.random.IntN(4) == 0 {
+		if steps && r.store.tracking.Load().active.Load() && r.random.IntN(4) == 0 {
 			r.step()
 		}
 		return nil
@@ -446,9 +446,9 @@ func TestHalfStepsAreCaught(t *testing.T) {
 		r.model.forget()
 		require.NoError(t, r.store.Pass(func(entries []byte) error {
 			r.chunks = append(r.chunks, append([]byte(nil), entries...))
-			r.store.tracking.active.Store(false)
+			r.store.tracking.Load().active.Store(false)
 			r.step()
-			r.store.tracking.active.Store(true)
+			r.store.tracking.Load().active.Store(true)
 			return nil
 		}))
 		if r.wrong(r.load(r.chunks)) != "" {
@@ -545,7 +545,7 @@ func TestConcurrentPasses(t *testing.T) {
 	m := New(Options{SweepEvery: time.Millisecond})
 	defer func() { require.NoError(t, m.Close()) }()
 	m.TrackChanges()
-	m.tracking.passSizes = passSizes{chunk: 512, slice: 4, log: 1 << 20, leases: 1 << 20}
+	m.tracking.Load().passSizes = passSizes{chunk: 512, slice: 4, log: 1 << 20, leases: 1 << 20}
 	const writers, groups = 4, 40
 	var done atomic.Bool
 	var steps atomic.Int64
@@ -651,4 +651,33 @@ func TestAPassWithoutChangesWritesNothing(t *testing.T) {
 	require.NoError(t, r.store.Snapshot(func([]byte) error { return nil }))
 	r.pass(false)
 	require.NotEmpty(t, r.chunks, "the passes after a snapshot name the databases")
+}
+
+// A snapshot reads a page of large values in several parts, each of a bounded size.
+func TestASnapshotReadsLargeValuesInParts(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	for i := range 3000 {
+		r.write(fmt.Sprint("key:", i), strings.Repeat("v", 900)) // four in a page
+		r.write(fmt.Sprint("leases:", i), "v")
+	}
+	for i := range 100 {
+		for holder := range 30 {
+			request, err := lease.NewRequest(1000, 1e8, fmt.Appendf(nil, "%0*d", 1000, holder), 1)
+			require.NoError(t, err)
+			_, err = r.view.Acquire(context.Background(), fmt.Appendf(nil, "holders:%d", i), request, 1000)
+			require.NoError(t, err)
+		}
+	}
+	r.pass(false)
+	var chunks [][]byte
+	largest := 0
+	require.NoError(t, r.store.Snapshot(func(entries []byte) error {
+		chunks = append(chunks, slices.Clone(entries))
+		largest = max(largest, len(entries))
+		return nil
+	}))
+	require.Less(t, largest, entriesBytes+sliceBytes+40<<10)
+	r.pass(false)
+	require.Equal(t, contentsOf(t, r.store), r.load(slices.Concat(chunks, r.chunks)))
 }

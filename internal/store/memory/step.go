@@ -35,7 +35,7 @@ const stepBytes = 1 << 20
 
 // beginStep is called when a step has locked shards of several keys.
 func (v *view) beginStep(db *database, set *lockSet) {
-	t := v.memory.tracking
+	t := v.memory.tracking.Load()
 	if t == nil || !t.active.Load() {
 		return
 	}
@@ -54,7 +54,7 @@ func (v *view) endStep() {
 	if v.step == nil {
 		return
 	}
-	v.memory.tracking.writeStep(v.step)
+	v.memory.tracking.Load().writeStep(v.step)
 	for i := range v.step.locked {
 		v.step.locked[i].set.setStep(v.step.locked[i].db, nil)
 	}

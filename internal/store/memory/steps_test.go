@@ -42,7 +42,7 @@ func TestLargeStepsDuringAllRoundsOfAPass(t *testing.T) {
 	steps := 0
 	require.NoError(t, r.store.Pass(func(entries []byte) error {
 		r.chunks = append(r.chunks, append([]byte(nil), entries...))
-		if steps++; !r.store.tracking.active.Load() || steps > 100 {
+		if steps++; !r.store.tracking.Load().active.Load() || steps > 100 {
 			return nil
 		}
 		return r.writeLarge(keys, stepBytes/groupKeys+1)
