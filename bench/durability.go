@@ -93,17 +93,26 @@ func rewriteAgain(ctx context.Context, t load.Target) (stop func() error) {
 }
 
 // rewrite writes a snapshot and waits for its end. If the server is writing one already, it waits for
-// that.
+// that, or for the server to accept the call: it may refuse it for a moment after the end of another.
 func rewrite(t load.Target) error {
 	const count = "aof_rewrites"
 	before, err := persistence(t, count)
 	if err != nil {
 		return err
 	}
-	if _, err := load.Ask(t, "BGREWRITEAOF"); err != nil && !strings.Contains(err.Error(), "already in progress") {
-		return err
+	for {
+		_, err := load.Ask(t, "BGREWRITEAOF")
+		if err == nil {
+			return waitFor(t, count, before+1)
+		}
+		if !strings.Contains(err.Error(), "already in progress") {
+			return err
+		}
+		if now, err := persistence(t, count); err != nil || now > before {
+			return err
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
-	return waitFor(t, count, before+1)
 }
 
 // waitFor waits until a field of INFO persistence has a value or, for one that counts, a larger one.
