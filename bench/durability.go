@@ -92,27 +92,27 @@ func rewriteAgain(ctx context.Context, t load.Target) (stop func() error) {
 	}
 }
 
-// rewrite writes a snapshot and waits for its end. If the server is writing one already, it waits for
-// that, or for the server to accept the call: it may refuse it for a moment after the end of another.
+// rewrite writes a snapshot and waits for its end. If the server is writing another, it waits for that
+// first.
 func rewrite(t load.Target) error {
-	const count = "aof_rewrites"
-	before, err := persistence(t, count)
-	if err != nil {
-		return err
+	const begun, inProgress = "aof_rewrites", "aof_rewrite_in_progress"
+	before, err := persistence(t, begun)
+	for err == nil {
+		if _, err = load.Ask(t, "BGREWRITEAOF"); err == nil {
+			break
+		}
+		if strings.Contains(err.Error(), "already in progress") {
+			time.Sleep(10 * time.Millisecond)
+			before, err = persistence(t, begun)
+		}
 	}
-	for {
-		_, err := load.Ask(t, "BGREWRITEAOF")
-		if err == nil {
-			return waitFor(t, count, before+1)
-		}
-		if !strings.Contains(err.Error(), "already in progress") {
-			return err
-		}
-		if now, err := persistence(t, count); err != nil || now > before {
-			return err
-		}
-		time.Sleep(10 * time.Millisecond)
+	if err == nil {
+		err = waitFor(t, begun, before+1)
 	}
+	if err == nil {
+		err = waitFor(t, inProgress, 0)
+	}
+	return err
 }
 
 // waitFor waits until a field of INFO persistence has a value or, for one that counts, a larger one.
