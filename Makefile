@@ -40,6 +40,7 @@ test-race: test-servers ## run every test with the race detector
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
 	$(GOTEST) ./internal/store/memory ./internal/commands ./test/hostile
+	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 
 .PHONY: test-transports
 test-transports: test-servers ## run the tests that depend on the transport: with goroutines, over TLS, and with both

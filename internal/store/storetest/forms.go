@@ -154,9 +154,10 @@ func formsApart(r *rig) {
 			}
 			got, _ := r.readForm(to)
 			require.Equal(r, bytes, got, "%s of %d", kind, n)
-			before := r.state(to)
+			before, _ := r.readForm(to)
 			r.next(kind, from)
-			require.Equal(r, before, r.state(to))
+			after, _ := r.readForm(to)
+			require.Equal(r, before, after)
 		}
 	}
 }

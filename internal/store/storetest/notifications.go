@@ -255,8 +255,8 @@ func expiryWrittenOver(r *rig) {
 			r.view.Begin()
 			require.NoError(r, r.view.Write(ctx, other, value, store.Never))
 			begin()
+			h := r.listen() // before the clock is advanced, because the store may sweep at once
 			r.clock.Advance(time.Minute)
-			h := r.listen()
 			r.view.Begin()
 			require.NoError(r, write(r.view))
 			var of []store.Event
@@ -310,7 +310,6 @@ func expirySeen(r *rig) {
 		for _, within := range []bool{false, true} {
 			r.write("key", "value", r.clock.Now()+int64(time.Second))
 			r.write("lasting", "value", store.Never)
-			r.clock.Advance(time.Second)
 			var heard []store.Event
 			var by []int64
 			var mu sync.Mutex // the store may sweep on its own meanwhile
@@ -319,6 +318,7 @@ func expirySeen(r *rig) {
 				defer mu.Unlock()
 				heard, by = append(heard, event), append(by, caller)
 			})
+			r.clock.Advance(time.Second)
 			v := r.store.View()
 			v.SetCaller(7)
 			if within {
