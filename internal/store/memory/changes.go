@@ -39,6 +39,9 @@ func (r record) clearDirty() {
 // mark notes that a record was changed or created.
 func (c *changes) mark(s *shard, r record, at ref) {
 	if head := binary.LittleEndian.Uint32(r[atKind:]); head&dirtyBit == 0 {
+		if len(c.refs) == cap(c.refs) && c.isTooLong(s) { // a key that comes and goes is listed each time
+			c.lose(s)
+		}
 		binary.LittleEndian.PutUint32(r[atKind:], head|dirtyBit)
 		c.refs = append(c.refs, at)
 	}
@@ -54,7 +57,7 @@ func (c *changes) addName(s *shard, key []byte) {
 			c.names = map[string]struct{}{}
 		}
 		c.names[string(key)] = struct{}{}
-		if c.named += int64(len(key)); c.bytes() > maxChanges+8*int64(s.records) {
+		if c.named += int64(len(key)); c.isTooLong(s) {
 			c.lose(s)
 		}
 	}
@@ -62,6 +65,9 @@ func (c *changes) addName(s *shard, key []byte) {
 		c.step.names[changedName{s, string(key)}] = struct{}{}
 	}
 }
+
+// isTooLong reports whether the list takes more memory than it may.
+func (c *changes) isTooLong(s *shard) bool { return c.bytes() > maxChanges+8*int64(s.records) }
 
 // lose forgets what has changed. The next pass will fail.
 func (c *changes) lose(s *shard) {

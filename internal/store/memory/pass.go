@@ -279,7 +279,7 @@ func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, sc
 func (t *tracking) writeStep(p *step) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.active.Load() || t.number.Load() != p.pass {
+	if !t.active.Load() || t.number.Load() != p.pass || t.tooLarge {
 		return
 	}
 	begin := len(t.pending)
@@ -295,17 +295,17 @@ func (t *tracking) writeStep(p *step) {
 			return
 		}
 	}
-	if len(t.pending) > pendingBytes {
-		t.pending, t.tooLarge = t.pending[:0], true
-	}
 }
 
 // appendOf is appendChange for a key that a step has changed. If the step has changed too much, it
-// drops what it has appended since begin, and returns false.
+// drops what it has appended since begin, and returns false. It also does so if all steps together
+// have written too much; then the pass fails.
 func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
 	if t.whole || len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
-		t.appendChange(s, key, r)
-		return true
+		if t.appendChange(s, key, r); len(t.pending) > pendingBytes {
+			t.pending, t.tooLarge = nil, true
+		}
+		return !t.tooLarge
 	}
 	t.pending, t.again = t.pending[:begin], true
 	for c := range p.refs {

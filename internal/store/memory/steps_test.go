@@ -75,6 +75,48 @@ func TestAPassTooLarge(t *testing.T) {
 	require.Less(t, len(bytes.Join(r.chunks, nil)), stepBytes*2)
 }
 
+// A step may change values of any size in sum. It never writes all of them to a pass.
+func TestAStepLargerThanAPassMayBe(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	keys, most := groupRefs(), 0
+	require.NoError(t, r.writeLarge(keys, 1))
+	err := r.store.Pass(func([]byte) error {
+		tracking := r.store.tracking.Load()
+		if !tracking.active.Load() || tracking.tooLarge {
+			return nil
+		}
+		require.NoError(t, r.writeLarge(keys, pendingBytes/2))
+		most = max(most, cap(tracking.pending))
+		return nil
+	})
+	require.ErrorIs(t, err, ErrPassTooLarge)
+	require.Less(t, most, pendingBytes)
+	require.NoError(t, r.writeLarge(keys, 1))
+	r.pass(false)
+	require.NotEmpty(t, r.chunks)
+}
+
+// A key that comes and goes is listed each time, but not without bound.
+func TestChangesOfOneKeyAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newTrackingRig(t, 0)
+	s := &r.store.createDatabase(0).shards[r.store.hash([]byte("key")).shard]
+	for range maxChanges / 2 {
+		r.write("key", "v")
+		_, err := r.view.Delete(context.Background(), [][]byte{[]byte("key")})
+		require.NoError(t, err)
+		if s.changes.bytes() > 2*maxChanges {
+			break
+		}
+	}
+	require.LessOrEqual(t, s.changes.bytes(), int64(2*maxChanges))
+	require.ErrorIs(t, r.store.Pass(func([]byte) error { return nil }), ErrPassTooLarge)
+	r.write("key", "after")
+	r.pass(false)
+	require.NotEmpty(t, r.chunks)
+}
+
 // While there are no passes, because the disk does not answer, keys may come and go all the time.
 // What is listed of them is bounded; the next pass fails, and all is right after a snapshot.
 func TestChangesWithoutPassesAreBounded(t *testing.T) {
