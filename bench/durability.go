@@ -76,49 +76,62 @@ func (l duringSnapshots) latency(c contender) measurement {
 
 // rewriteAgain has snapshots written, one after the other, until stop is called, which waits for the
 // last.
-func rewriteAgain(ctx context.Context, t load.Target) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
+func rewriteAgain(parent context.Context, t load.Target) (stop func() error) {
+	ctx, cancel := context.WithCancel(parent)
 	ended := make(chan error)
 	go func() {
 		var err error
-		for err == nil && ctx.Err() == nil {
-			err = rewrite(t)
+		for err == nil {
+			err = rewrite(ctx, t)
+		}
+		if ctx.Err() != nil {
+			err = nil
 		}
 		ended <- err
 	}()
 	return func() error {
 		cancel()
-		return <-ended
+		if err := <-ended; err != nil {
+			return err
+		}
+		return waitFor(parent, t, "aof_rewrite_in_progress", 0)
 	}
 }
 
 // rewrite writes a snapshot and waits for its end. If the server is writing another, it waits for that
 // first.
-func rewrite(t load.Target) error {
+func rewrite(ctx context.Context, t load.Target) error {
 	const begun, inProgress = "aof_rewrites", "aof_rewrite_in_progress"
+	if err := waitFor(ctx, t, inProgress, 0); err != nil {
+		return err
+	}
 	before, err := persistence(t, begun)
-	for err == nil {
-		if _, err = load.Ask(t, "BGREWRITEAOF"); err == nil {
-			break
-		}
-		if strings.Contains(err.Error(), "already in progress") {
-			time.Sleep(10 * time.Millisecond)
-			before, err = persistence(t, begun)
-		}
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = waitFor(t, begun, before+1)
+	_, err = load.Ask(t, "BGREWRITEAOF")
+	if err != nil && strings.Contains(err.Error(), "already in progress") { // the server has begun one itself
+		return rewrite(ctx, t)
 	}
-	if err == nil {
-		err = waitFor(t, inProgress, 0)
+	if err != nil {
+		return err
 	}
-	return err
+	if err := waitFor(ctx, t, begun, before+1); err != nil {
+		return err
+	}
+	return waitFor(ctx, t, inProgress, 0)
 }
 
+// answersWithin is the longest wait for a field of INFO.
+const answersWithin = 2 * time.Minute
+
 // waitFor waits until a field of INFO persistence has a value or, for one that counts, a larger one.
-func waitFor(t load.Target, field string, value float64) error {
-	for start := time.Now(); time.Since(start) < 5*time.Minute; time.Sleep(10 * time.Millisecond) {
+func waitFor(ctx context.Context, t load.Target, field string, value float64) error {
+	for start := time.Now(); time.Since(start) < answersWithin; {
 		if found, err := persistence(t, field); err != nil || found == value || value > 0 && found > value {
+			return err
+		}
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
 			return err
 		}
 	}
@@ -172,7 +185,7 @@ func (d durability) large(ctx context.Context, b *bench, c contender, s *report.
 		return err
 	}
 	start := time.Now()
-	if err := rewrite(e.process.tcp); err != nil {
+	if err := rewrite(ctx, e.process.tcp); err != nil {
 		return err
 	}
 	s.Figures = append(s.Figures, seconds("a snapshot of "+inWords(d.many), start))
@@ -198,9 +211,8 @@ func (d durability) fast(ctx context.Context, b *bench, e *entrant, s *report.Sc
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for watch.Err() == nil {
+		for pause(watch, 200*time.Millisecond) == nil {
 			longest = max(longest, passMilliseconds(e.process.tcp))
-			time.Sleep(200 * time.Millisecond)
 		}
 	}()
 	start := time.Now()
@@ -235,7 +247,7 @@ func (d durability) restart(ctx context.Context, b *bench, c contender, e *entra
 		return err
 	}
 	defer again.stop()
-	if err := waitFor(again.tcp, "loading", 0); err != nil {
+	if err := waitFor(ctx, again.tcp, "loading", 0); err != nil {
 		return err
 	}
 	s.Figures = append(s.Figures, seconds("start until "+inWords(d.many)+" are loaded", start))

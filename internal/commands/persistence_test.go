@@ -175,7 +175,7 @@ func TestDiskFailing(t *testing.T) {
 	require.Equal(t, ":2\r\n+PONG\r\n", c.do(t, "INCR k\r\nPING"))
 	s.folder.change(func(st *persist.Status) { st.RDB.LastSaveFailed = true })
 	s.instance.Sample()
-	require.Equal(t, ":3\r\n", c.do(t, "INCR k"), "a file that nobody has asked for regularly")
+	require.Equal(t, ":3\r\n", c.do(t, "INCR k"), "no file is to be written regularly")
 	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET save '3600 1'"))
 	s.instance.Sample()
 	require.Regexp(t, "^-MISCONF ", c.do(t, "INCR k"))
