@@ -25,7 +25,8 @@ const (
 	ErrDatabase     Refusal = "ERR DB index is out of range"
 	ErrNotAFloat    Refusal = "ERR value is not a valid float"
 	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
-	errUnavailable  Refusal = "UNAVAILABLE the store does not answer; whether the command was carried out is not known"
+	errStoreDown    Refusal = "STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again"
+	errStoreUnsure  Refusal = "STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys"
 	ErrNoCluster    Refusal = "ERR This instance has cluster support disabled"
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
 	ErrClientName   Refusal = "ERR Client names cannot contain spaces, newlines or special characters."
@@ -77,18 +78,23 @@ func errUnknown(words [][]byte) error {
 
 // ErrorText returns the text of an error as the client reads it. Every error reply is made here.
 func ErrorText(err error) string {
-	var r Refusal
+	var refusal Refusal
+	var refused *store.RefusedError
 	switch {
-	case errors.As(err, &r):
-		return string(r)
+	case errors.As(err, &refusal):
+		return string(refusal)
 	case errors.Is(err, store.ErrWrongKind):
 		return string(ErrWrongType)
 	case errors.Is(err, store.ErrNotInteger):
 		return string(ErrNotAnInteger)
 	case errors.Is(err, store.ErrFull):
 		return string(errOutOfMemory)
+	case errors.Is(err, store.ErrDown):
+		return string(errStoreDown)
 	case errors.Is(err, store.ErrUnavailable):
-		return string(errUnavailable)
+		return string(errStoreUnsure)
+	case errors.As(err, &refused):
+		return refused.Reply
 	default:
 		return "ERR " + err.Error()
 	}

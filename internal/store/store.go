@@ -23,7 +23,8 @@ type Store interface {
 	Clock() Clock
 	// MayBlock reports whether calls of the views may block for longer than calls of other views hold
 	// locks, for example for a reply over a network. If it is false, calls ignore their context, and may
-	// be made on an event loop. If it is true, a call returns ErrUnavailable when its context is done.
+	// be made on an event loop. If it is true, a call returns ErrDown or ErrUnavailable when its context
+	// is done.
 	// The answer never changes.
 	MayBlock() bool
 	// Close stops the goroutines of the store.
@@ -197,10 +198,21 @@ var (
 	ErrNotInteger = errors.New("value is not an integer")
 	// ErrOverflow: the sum does not fit in an int64.
 	ErrOverflow = errors.New("increment or decrement would overflow")
-	// ErrUnavailable: the store did not answer, so it is not known whether anything was changed. A
-	// store that never blocks never returns it.
+	// ErrDown: the store cannot be reached in time, and was not asked. A store that never blocks never
+	// returns it.
+	ErrDown = errors.New("the store cannot be reached")
+	// ErrUnavailable: the store was asked and did not answer, so it is not known whether anything was
+	// changed. A store that never blocks never returns it.
 	ErrUnavailable = errors.New("the store does not answer")
 )
+
+// RefusedError is the error of a call that the server behind a store has refused, for example
+// because its memory is full. Nothing was changed.
+type RefusedError struct {
+	Reply string // the server's error reply, which begins with its class, such as OOM or NOPERM
+}
+
+func (e *RefusedError) Error() string { return e.Reply }
 
 // Part returns the bytes of a value from start to end, both included. Negative positions count from
 // the end of the value, as in Redis.
