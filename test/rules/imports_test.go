@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/entry",
 		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
+	"internal/store/remote/combine": {},
 	"internal/store/storetest": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
