@@ -38,7 +38,18 @@ type IdleTracker interface {
 	Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error)
 }
 
-// Abilities is a set of the optional interfaces.
+// Suspender is implemented by views whose calls wait, for example for a reply over a network. It lets
+// a session begin other calls while one waits.
+type Suspender interface {
+	// SetWait sets the function by which calls of the view wait until done is closed. The caller may
+	// make calls of other views in it, but none of this view. It must not return before done is
+	// closed, which happens at the latest when the context of the call is done. The function also
+	// applies to the view that WithoutGrowth returns. If it is nil, which is the default, calls block
+	// their goroutine.
+	SetWait(wait func(done <-chan struct{}))
+}
+
+// Abilities is a set of the optional interfaces that rows of commands may need.
 type Abilities uint8
 
 const (

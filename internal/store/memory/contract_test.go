@@ -61,3 +61,13 @@ func TestMemoryKeepsTheContractDuringPasses(t *testing.T) {
 		return m
 	})
 }
+
+// The same for the wrapper that makes a store wait.
+func TestWaitingStoreKeepsTheContract(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
+		w := storetest.NewWaiting(memory.New(memory.Options{Clock: clock, SweepEvery: -1})).Run(1)
+		t.Cleanup(func() { require.NoError(t, w.Close()) })
+		return w
+	})
+}
