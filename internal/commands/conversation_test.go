@@ -41,7 +41,7 @@ func TestConversationsOnStoreThatRunsTwice(t *testing.T) {
 }
 
 // All conversations pass on a store whose calls wait.
-func TestConversationsOnStoreThatWaits(t *testing.T) {
+func TestConversationsOnWaitingStore(t *testing.T) {
 	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
 		s, _ := newWaitingServer(t)
 		return s
