@@ -9,46 +9,47 @@ import (
 	"cellserver/internal/window"
 )
 
-// The changes of a log or of leases follow an entry with their whole state, or other changes: the
-// one that gave the key the version From. Versions are numbers that a store uses once, and are not
-// 0. They are, with all numbers as in the form (package form),
+// A delta applies to one version of a key's state, From, and results in another, To. A version is
+// the result of an entry with the whole state, or of an earlier delta. A store uses each version
+// once; 0 means that a state has no version. A delta whose version From was not loaded is not
+// applied. With numbers encoded as in the form (package form), a delta is
 //
 //	l  version from, version to, count dropped, count kept, instant end, instant until, count of
-//	   entries; of each the count of what was taken, and its instant
-//	h  version from, version to, count of holders; of each the count of permits, or 0 if it has none,
-//	   the instant of the end, the length of the holder's name as a count, and the name
+//	   entries; for each, the count of the quantity, and its instant
+//	h  version from, version to, count of holders; for each, the count of permits, or 0 if its lease
+//	   has ended, the instant of the end, the length of the holder's name as a count, and the name
 
-// LogChange is how the entries of a log differ from an earlier version of it: the oldest Dropped
-// are gone; of the rest the oldest Kept are still there; and Added follow, whose running totals begin
-// with 0.
-type LogChange struct {
+// LogChanges is the content of a LogDelta. The new version has the entries of version From without
+// the Dropped oldest ones, of the others only the Kept oldest ones, and then Added, the running
+// totals of which begin with 0.
+type LogChanges struct {
 	From, To      uint64
 	Dropped, Kept int
-	End, Until    int64
+	End, Until    int64 // ns on the store's clock, as in window.Log
 	Added         []window.Entry
 }
 
-// HoldersChange says which leases differ from an earlier version of them. A lease without a
-// quantity is gone.
-type HoldersChange struct {
+// LeaseChanges is the content of a LeaseDelta: the leases that differ from version From. A lease
+// with a quantity of 0 has ended.
+type LeaseChanges struct {
 	From, To uint64
 	Leases   []lease.Lease
 }
 
-// MissingError means that the last changes of keys follow states that were not loaded. The files
-// that contain them are damaged, or were removed.
+// MissingError means that the last entries of some keys are deltas of states that were not loaded.
+// The files that contain these states are damaged, or were removed.
 type MissingError struct {
-	Keys int    // how many
-	Key  string // one of them
+	Keys int    // number of these keys
+	Key  string // the first of them, in ascending order
 }
 
 func (e *MissingError) Error() string {
-	return fmt.Sprintf("the last changes of %d keys follow states that are missing, such as those of key %.100q", e.Keys, e.Key)
+	return fmt.Sprintf("the last changes of %d keys, such as %.100q, apply to states that are missing", e.Keys, e.Key)
 }
 
-// AppendLog appends the entry of a changed log.
-func AppendLog(dst []byte, content uint64, key []byte, c *LogChange) []byte {
-	dst = append(appendHead(dst, Log, content, key), 0, 0, 0, 0)
+// AppendLogDelta appends the entry of a changed log.
+func AppendLogDelta(dst []byte, generation uint64, key []byte, c *LogChanges) []byte {
+	dst = append(appendHead(dst, LogDelta, generation, key), 0, 0, 0, 0)
 	begin := len(dst)
 	dst = binary.BigEndian.AppendUint64(dst, c.From)
 	dst = binary.BigEndian.AppendUint64(dst, c.To)
@@ -65,9 +66,9 @@ func AppendLog(dst []byte, content uint64, key []byte, c *LogChange) []byte {
 	return setLength(dst, begin)
 }
 
-// AppendHolders appends the entry of changed leases.
-func AppendHolders(dst []byte, content uint64, key []byte, c *HoldersChange) []byte {
-	dst = append(appendHead(dst, Holders, content, key), 0, 0, 0, 0)
+// AppendLeaseDelta appends the entry of changed leases.
+func AppendLeaseDelta(dst []byte, generation uint64, key []byte, c *LeaseChanges) []byte {
+	dst = append(appendHead(dst, LeaseDelta, generation, key), 0, 0, 0, 0)
 	begin := len(dst)
 	dst = binary.BigEndian.AppendUint64(dst, c.From)
 	dst = binary.BigEndian.AppendUint64(dst, c.To)
@@ -80,8 +81,8 @@ func AppendHolders(dst []byte, content uint64, key []byte, c *HoldersChange) []b
 	return setLength(dst, begin)
 }
 
-// ReadLog decodes the Bytes of an entry of kind Log.
-func ReadLog(p []byte) (c LogChange, err error) {
+// ReadLogDelta decodes the Bytes of an entry of kind LogDelta.
+func ReadLogDelta(p []byte) (c LogChanges, err error) {
 	r := Reader{chunk: p}
 	c.From, c.To = uint64(r.number()), uint64(r.number())
 	c.Dropped, c.Kept = r.size(), r.size()
@@ -95,8 +96,8 @@ func ReadLog(p []byte) (c LogChange, err error) {
 	return c, r.err
 }
 
-// ReadHolders decodes the Bytes of an entry of kind Holders.
-func ReadHolders(p []byte) (c HoldersChange, err error) {
+// ReadLeaseDelta decodes the Bytes of an entry of kind LeaseDelta.
+func ReadLeaseDelta(p []byte) (c LeaseChanges, err error) {
 	r := Reader{chunk: p}
 	c.From, c.To = uint64(r.number()), uint64(r.number())
 	for n := r.size(); n > 0 && r.err == nil; n-- {
@@ -120,6 +121,6 @@ func (r *Reader) size() int {
 
 func (r *Reader) expectEnd() {
 	if r.at < len(r.chunk) {
-		r.fail("more follows the changes")
+		r.fail("more bytes follow the delta")
 	}
 }

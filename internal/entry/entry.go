@@ -1,18 +1,20 @@
-// Package entry encodes the changes of keys, of which a journal and a snapshot consist.
+// Package entry encodes the content of keys as entries, of which journals and snapshots consist.
 //
-// An entry holds the whole content of a key at some instant, so that of several entries for a key
-// only the last counts. The exceptions are long logs and many leases, of which an entry may hold
-// what has changed since an earlier one. It names the key's database by a content number, which a store gives to the
-// content of a database when it is created, and again whenever the database is emptied; no number
-// is used twice. An entry of its own says which content each database has. Therefore SWAPDB and
-// FLUSHDB change one entry, however many keys there are.
+// An entry holds the whole content of a key at some instant, so only the last of several entries
+// for a key counts. There is one exception: for a long log, or a key with many leases, an entry may
+// hold a delta, which is the difference from an earlier entry.
+//
+// An entry names the generation of the key's database instead of its number. A store gives a
+// database a new generation when it creates the database and whenever it empties it, and uses no
+// generation twice. The entry Databases maps the numbers of databases to generations. SWAPDB and
+// FLUSHDB therefore change one entry, however many keys there are.
 //
 // An entry is
 //
-//	kind      1 byte
-//	content   count
-//	key       count of bytes, and the bytes
-//	state     as the kind says
+//	kind         1 byte
+//	generation   count
+//	key          count of bytes, and the bytes
+//	state        depends on the kind
 //
 // where a count is an unsigned number in groups of 7 bits, the lowest first (encoding/binary's
 // Uvarint), and the state is
@@ -22,15 +24,15 @@
 //	i  integer                            8 bytes, its expiry; 8 bytes, the integer
 //	b  bytes                              8 bytes, its expiry; 4 bytes, their number; the bytes
 //	f  limiter of another kind            4 bytes, the length of its form; the form (package form)
-//	l  changes of a sliding log           4 bytes, their length; the changes (delta.go)
-//	h  changes of leases                  4 bytes, their length; the changes (delta.go)
+//	l  delta of a sliding log             4 bytes, its length; the delta (delta.go)
+//	h  delta of leases                    4 bytes, its length; the delta (delta.go)
 //
-// with all numbers big-endian. The entry that maps databases to contents has no key:
+// with all numbers big-endian. The entry of the databases has no key:
 //
-//	d  databases   count of databases; of each, a count: its content, or 0 if it was never written to
+//	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to
 //
-// Instants are nanoseconds on the clock of the store. Entries have no checksum; that is left to the
-// files that contain them.
+// Instants are nanoseconds on the clock of the store. Entries have no checksum: the frames of
+// package journal, which contain them, do.
 package entry
 
 import (
@@ -44,50 +46,50 @@ import (
 type Kind byte
 
 const (
-	Gone      Kind = 'g' // the key does not exist
-	Throttle  Kind = 't'
-	Integer   Kind = 'i'
-	Bytes     Kind = 'b'
-	Limiter   Kind = 'f' // of a kind other than Throttle
-	Log       Kind = 'l' // changes of a sliding log
-	Holders   Kind = 'h' // changes of leases
-	Databases Kind = 'd'
+	Gone       Kind = 'g' // the key does not exist
+	Throttle   Kind = 't'
+	Integer    Kind = 'i'
+	Bytes      Kind = 'b'
+	Limiter    Kind = 'f' // of a kind other than Throttle
+	LogDelta   Kind = 'l' // changes of a sliding log
+	LeaseDelta Kind = 'h' // changes of leases
+	Databases  Kind = 'd'
 )
 
 // AppendGone appends the entry of a key that does not exist.
-func AppendGone(dst []byte, content uint64, key []byte) []byte {
-	return appendHead(dst, Gone, content, key)
+func AppendGone(dst []byte, generation uint64, key []byte) []byte {
+	return appendHead(dst, Gone, generation, key)
 }
 
 // AppendThrottle appends the entry of a throttle key.
-func AppendThrottle(dst []byte, content uint64, key []byte, tat int64) []byte {
-	if n, size := len(dst), len(key)+11; content < 0x80 && len(key) < 0x80 && size <= cap(dst)-n {
+func AppendThrottle(dst []byte, generation uint64, key []byte, tat int64) []byte {
+	if n, size := len(dst), len(key)+11; generation < 0x80 && len(key) < 0x80 && size <= cap(dst)-n {
 		dst = dst[:n+size] // the usual case, by far
 		e := dst[n : n+size : n+size]
-		e[0], e[1], e[2] = byte(Throttle), byte(content), byte(len(key))
+		e[0], e[1], e[2] = byte(Throttle), byte(generation), byte(len(key))
 		copy(e[3:], key)
 		binary.BigEndian.PutUint64(e[size-8:], uint64(tat))
 		return dst
 	}
-	return appendInstant(appendHead(dst, Throttle, content, key), tat)
+	return appendInstant(appendHead(dst, Throttle, generation, key), tat)
 }
 
 // AppendInteger appends the entry of an integer.
-func AppendInteger(dst []byte, content uint64, key []byte, expires, n int64) []byte {
-	dst = appendInstant(appendHead(dst, Integer, content, key), expires)
+func AppendInteger(dst []byte, generation uint64, key []byte, expires, n int64) []byte {
+	dst = appendInstant(appendHead(dst, Integer, generation, key), expires)
 	return binary.BigEndian.AppendUint64(dst, uint64(n))
 }
 
 // AppendBytes appends the entry of any other value.
-func AppendBytes(dst []byte, content uint64, key []byte, expires int64, value []byte) []byte {
-	dst = appendInstant(appendHead(dst, Bytes, content, key), expires)
+func AppendBytes(dst []byte, generation uint64, key []byte, expires int64, value []byte) []byte {
+	dst = appendInstant(appendHead(dst, Bytes, generation, key), expires)
 	dst = binary.BigEndian.AppendUint32(dst, uint32(len(value)))
 	return append(dst, value...)
 }
 
 // AppendLimiter appends the entry of a limiter of another kind than Throttle.
-func AppendLimiter(dst []byte, content uint64, key []byte, state *form.State) []byte {
-	dst = append(appendHead(dst, Limiter, content, key), 0, 0, 0, 0)
+func AppendLimiter(dst []byte, generation uint64, key []byte, state *form.State) []byte {
+	dst = append(appendHead(dst, Limiter, generation, key), 0, 0, 0, 0)
 	begin := len(dst)
 	return setLength(form.Append(dst, state), begin)
 }
@@ -98,20 +100,20 @@ func setLength(dst []byte, begin int) []byte {
 	return dst
 }
 
-// AppendDatabases appends the entry that says which content each database has.
-func AppendDatabases(dst []byte, contents []uint64) []byte {
-	dst = binary.AppendUvarint(append(dst, byte(Databases)), uint64(len(contents)))
-	for _, content := range contents {
-		dst = binary.AppendUvarint(dst, content)
+// AppendDatabases appends the entry that maps the number of each database to its generation.
+func AppendDatabases(dst []byte, generations []uint64) []byte {
+	dst = binary.AppendUvarint(append(dst, byte(Databases)), uint64(len(generations)))
+	for _, generation := range generations {
+		dst = binary.AppendUvarint(dst, generation)
 	}
 	return dst
 }
 
-func appendHead(dst []byte, kind Kind, content uint64, key []byte) []byte {
-	if content < 0x80 && len(key) < 0x80 { // the usual case, which is faster
-		return append(append(dst, byte(kind), byte(content), byte(len(key))), key...)
+func appendHead(dst []byte, kind Kind, generation uint64, key []byte) []byte {
+	if generation < 0x80 && len(key) < 0x80 { // the usual case, which is faster
+		return append(append(dst, byte(kind), byte(generation), byte(len(key))), key...)
 	}
-	dst = binary.AppendUvarint(append(dst, byte(kind)), content)
+	dst = binary.AppendUvarint(append(dst, byte(kind)), generation)
 	dst = binary.AppendUvarint(dst, uint64(len(key)))
 	return append(dst, key...)
 }
@@ -122,13 +124,13 @@ func appendInstant(dst []byte, at int64) []byte {
 
 // Entry is a decoded entry. The kind determines which fields are used.
 type Entry struct {
-	Kind     Kind
-	Content  uint64
-	Key      []byte
-	Expires  int64    // of a Throttle, its TAT; of an Integer or Bytes
-	Integer  int64    // of an Integer
-	Bytes    []byte   // of Bytes, the value; of a Limiter, its form; of Log and Holders, the changes
-	Contents []uint64 // of Databases
+	Kind        Kind
+	Generation  uint64
+	Key         []byte
+	Expires     int64    // ns on the store's clock: of a Throttle, its TAT; of an Integer or Bytes
+	Integer     int64    // of an Integer
+	Bytes       []byte   // of Bytes, the value; of a Limiter, its form; of a delta, its content
+	Generations []uint64 // of Databases
 }
 
 // Error describes where entries are invalid, and why.
@@ -159,14 +161,14 @@ func (r *Reader) Next() bool {
 	if r.err != nil || r.at == len(r.chunk) {
 		return false
 	}
-	r.Entry = Entry{Kind: Kind(r.chunk[r.at]), Contents: r.Contents[:0]}
+	r.Entry = Entry{Kind: Kind(r.chunk[r.at]), Generations: r.Generations[:0]}
 	r.at++
 	if r.Kind == Databases {
-		r.readContents()
+		r.readGenerations()
 		return r.err == nil
 	}
-	if r.Content = r.count(); r.Content == 0 {
-		r.fail("a key has no content")
+	if r.Generation = r.count(); r.Generation == 0 {
+		r.fail("a key has no generation")
 	}
 	r.Key = r.bytes(r.count())
 	switch r.Kind {
@@ -179,7 +181,7 @@ func (r *Reader) Next() bool {
 	case Bytes:
 		r.Expires = r.number()
 		r.Bytes = r.bytes(r.length())
-	case Limiter, Log, Holders:
+	case Limiter, LogDelta, LeaseDelta:
 		r.Bytes = r.bytes(r.length())
 	default:
 		r.fail(fmt.Sprintf("no entry is of the kind %q", byte(r.Kind)))
@@ -193,13 +195,13 @@ func (r *Reader) Err() error { return r.err }
 // maxDatabases is the largest number of databases of a server.
 const maxDatabases = 1 << 14
 
-func (r *Reader) readContents() {
+func (r *Reader) readGenerations() {
 	n := r.count()
 	if n > maxDatabases {
 		r.fail("there are too many databases")
 	}
 	for ; n > 0 && r.err == nil; n-- {
-		r.Contents = append(r.Contents, r.count())
+		r.Generations = append(r.Generations, r.count())
 	}
 }
 

@@ -21,17 +21,17 @@ func chunk() []byte {
 	dst = AppendInteger(dst, 1, []byte("n"), math.MaxInt64, -2)
 	dst = AppendBytes(dst, 1, nil, 8, []byte("value"))
 	dst = AppendLimiter(dst, 1, []byte("f"), &fixed)
-	dst = AppendLog(dst, 1, []byte("l"), &logChange)
-	dst = AppendHolders(dst, 1, []byte("h"), &holdersChange)
+	dst = AppendLogDelta(dst, 1, []byte("l"), &logChange)
+	dst = AppendLeaseDelta(dst, 1, []byte("h"), &holdersChange)
 	return AppendDatabases(dst, []uint64{300, 0, 1})
 }
 
 var (
-	logChange = LogChange{
+	logChange = LogChanges{
 		From: 1, To: 2, Dropped: 3, Kept: 4, End: 5, Until: 6,
 		Added: []window.Entry{{At: 7, Total: 2}, {At: 8, Total: 5}},
 	}
-	holdersChange = HoldersChange{
+	holdersChange = LeaseChanges{
 		From: 1, To: 2, Leases: []lease.Lease{{Holder: "gone"}, {Holder: "b", Quantity: 200, End: 9}},
 	}
 )
@@ -42,22 +42,22 @@ func TestEntriesAreDecoded(t *testing.T) {
 		require.True(t, r.Next(), r.Err())
 		return r.Entry
 	}
-	require.Equal(t, Entry{Kind: Gone, Content: 1, Key: []byte("gone")}, next())
-	require.Equal(t, Entry{Kind: Throttle, Content: 300, Key: []byte("tat"), Expires: 7}, next())
-	require.Equal(t, Entry{Kind: Integer, Content: 1, Key: []byte("n"), Expires: math.MaxInt64, Integer: -2}, next())
-	require.Equal(t, Entry{Kind: Bytes, Content: 1, Key: []byte{}, Expires: 8, Bytes: []byte("value")}, next())
-	require.Equal(t, Entry{Kind: Limiter, Content: 1, Key: []byte("f"), Bytes: form.Append(nil, &fixed)}, next())
+	require.Equal(t, Entry{Kind: Gone, Generation: 1, Key: []byte("gone")}, next())
+	require.Equal(t, Entry{Kind: Throttle, Generation: 300, Key: []byte("tat"), Expires: 7}, next())
+	require.Equal(t, Entry{Kind: Integer, Generation: 1, Key: []byte("n"), Expires: math.MaxInt64, Integer: -2}, next())
+	require.Equal(t, Entry{Kind: Bytes, Generation: 1, Key: []byte{}, Expires: 8, Bytes: []byte("value")}, next())
+	require.Equal(t, Entry{Kind: Limiter, Generation: 1, Key: []byte("f"), Bytes: form.Append(nil, &fixed)}, next())
 	l := next()
-	require.Equal(t, Log, l.Kind)
-	gotLog, err := ReadLog(l.Bytes)
+	require.Equal(t, LogDelta, l.Kind)
+	gotLog, err := ReadLogDelta(l.Bytes)
 	require.NoError(t, err)
 	require.Equal(t, logChange, gotLog)
 	h := next()
-	require.Equal(t, Holders, h.Kind)
-	gotHolders, err := ReadHolders(h.Bytes)
+	require.Equal(t, LeaseDelta, h.Kind)
+	gotHolders, err := ReadLeaseDelta(h.Bytes)
 	require.NoError(t, err)
 	require.Equal(t, holdersChange, gotHolders)
-	require.Equal(t, Entry{Kind: Databases, Contents: []uint64{300, 0, 1}}, next())
+	require.Equal(t, Entry{Kind: Databases, Generations: []uint64{300, 0, 1}}, next())
 	require.False(t, r.Next())
 	require.NoError(t, r.Err())
 }
@@ -96,16 +96,16 @@ func TestCutChangesAreAnError(t *testing.T) {
 	for r.Next() {
 		for length := range r.Bytes {
 			switch r.Kind {
-			case Log:
-				_, err := ReadLog(r.Bytes[:length])
+			case LogDelta:
+				_, err := ReadLogDelta(r.Bytes[:length])
 				require.Error(t, err)
-			case Holders:
-				_, err := ReadHolders(r.Bytes[:length])
+			case LeaseDelta:
+				_, err := ReadLeaseDelta(r.Bytes[:length])
 				require.Error(t, err)
 			}
 		}
 	}
-	_, err := ReadLog(append(AppendLog(nil, 1, nil, &logChange)[7:], 0))
+	_, err := ReadLogDelta(append(AppendLogDelta(nil, 1, nil, &logChange)[7:], 0))
 	require.Error(t, err, "more follows")
 }
 
@@ -117,21 +117,21 @@ func FuzzEntries(f *testing.F) {
 			var again []byte
 			switch r.Kind {
 			case Gone:
-				again = AppendGone(nil, r.Content, r.Key)
+				again = AppendGone(nil, r.Generation, r.Key)
 			case Throttle:
-				again = AppendThrottle(nil, r.Content, r.Key, r.Expires)
+				again = AppendThrottle(nil, r.Generation, r.Key, r.Expires)
 			case Integer:
-				again = AppendInteger(nil, r.Content, r.Key, r.Expires, r.Integer)
+				again = AppendInteger(nil, r.Generation, r.Key, r.Expires, r.Integer)
 			case Bytes:
-				again = AppendBytes(nil, r.Content, r.Key, r.Expires, r.Bytes)
-			case Log:
-				_, _ = ReadLog(r.Bytes)
+				again = AppendBytes(nil, r.Generation, r.Key, r.Expires, r.Bytes)
+			case LogDelta:
+				_, _ = ReadLogDelta(r.Bytes)
 				continue
-			case Holders:
-				_, _ = ReadHolders(r.Bytes)
+			case LeaseDelta:
+				_, _ = ReadLeaseDelta(r.Bytes)
 				continue
 			case Databases:
-				again = AppendDatabases(nil, r.Contents)
+				again = AppendDatabases(nil, r.Generations)
 			default:
 				continue
 			}

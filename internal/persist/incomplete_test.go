@@ -30,7 +30,7 @@ func TestStartWithoutWhatIsMissing(t *testing.T) {
 	require.NoError(t, Check(&bytes.Buffer{}, dir, true))
 	_, err = openStore(t, dir, Options{})
 	require.ErrorAs(t, err, &fault)
-	require.ErrorContains(t, err, `of 1 keys follow states that are missing, such as those of key "long log"`)
+	require.ErrorContains(t, err, `of 1 keys, such as "long log", apply to states that are missing`)
 
 	f, err := openStore(t, dir, Options{StartWithFault: true})
 	require.NoError(t, err)
@@ -60,8 +60,8 @@ func openStore(t *testing.T, dir string, o Options) (*Folder, error) {
 	return f, f.Run(data)
 }
 
-// damageLongLog returns a folder with a snapshot and a segment. The segment begins with changes of a
-// long log, and the pass with all of it is damaged.
+// damageLongLog returns a folder with a snapshot and a segment. The segment begins with a delta of
+// a long log, and the pass with all of it is damaged.
 func damageLongLog(t *testing.T) (dir string) {
 	dir = t.TempDir()
 	f, err := Open(ctx, dir, Options{})

@@ -5,29 +5,33 @@ import (
 	"sync/atomic"
 )
 
-// The store tells an owner that keeps it on a disk what has changed since the owner last asked
-// (pass.go). A record that changes gets a mark, and the shard keeps a list of the marked ones, so a
-// key that changes often is listed once. A record that is removed, or moved to another slot, is
-// listed by the name of its key.
+// A store that is kept on a disk lists its changed keys, so that a pass (pass.go) writes them
+// without visiting the others. The first change of a record after a pass sets the dirty bit in the
+// record, and appends a reference to it, of 4 bytes, to the list of its shard. A key that changes
+// often is therefore listed once. A record that is removed, or moved to another slot, is listed by
+// the name of its key.
 //
-// A reference in the list may be out of date: its slot may be free, or belong to another record.
-// That is found out when the list is read, so nothing is searched when a record is removed.
+// A reference in the list may be out of date: its slot may be free, or hold another record. The
+// pass finds this out when it reads the list (recordAt, and the dirty bit), so that removing a
+// record need not search the list.
 
-// changes is the list of a shard.
+// changes lists the changed keys of a shard. The shard's lock protects it.
 type changes struct {
-	refs    []ref
-	names   map[string]struct{} // keys that must be looked up
-	named   int64               // bytes of the names
-	step    *step               // the step on several keys that has locked the shard; see step
-	content *atomic.Uint64      // of the shard's database
-	lost    *atomic.Bool        // set if changes were forgotten: the next pass must fail
+	refs       []ref
+	names      map[string]struct{} // keys that must be looked up
+	nameBytes  int64               // total length of the names
+	step       *step               // the step on several keys that has locked the shard; nil for others
+	generation *atomic.Uint64      // of the shard's database
+	overflowed *atomic.Bool        // tracking.overflowed
 }
 
-// maxChanges is the size up to which a shard lists changes, in addition to what its records need.
-// While a disk does not answer there are no passes, and keys may come and go all the time.
+// maxChanges is the number of bytes that the list of a shard may take, in addition to 8 for each of
+// its records. The bound is reached if there are no passes, because the disk does not answer, while
+// keys are created and removed all the time.
 const maxChanges = 1 << 20
 
-// dirtyBit is the mark, in the four bytes of a record that start with its kind.
+// dirtyBit is set in a record that has changed since the last pass. It is in the 4 bytes that begin
+// with the record's kind.
 const dirtyBit = 1 << 8
 
 func (r record) dirty() bool { return binary.LittleEndian.Uint32(r[atKind:])&dirtyBit != 0 }
@@ -36,11 +40,12 @@ func (r record) clearDirty() {
 	binary.LittleEndian.PutUint32(r[atKind:], binary.LittleEndian.Uint32(r[atKind:])&^dirtyBit)
 }
 
-// mark notes that a record was changed or created.
+// mark lists a record that was changed or created.
 func (c *changes) mark(s *shard, r record, at ref) {
 	if head := binary.LittleEndian.Uint32(r[atKind:]); head&dirtyBit == 0 {
-		if len(c.refs) == cap(c.refs) && c.isTooLong(s) { // a key that comes and goes is listed each time
-			c.lose(s)
+		// A key that is created and removed repeatedly is listed each time, so refs needs a bound.
+		if len(c.refs) == cap(c.refs) && c.isTooLong(s) {
+			c.overflow(s)
 		}
 		binary.LittleEndian.PutUint32(r[atKind:], head|dirtyBit)
 		c.refs = append(c.refs, at)
@@ -50,15 +55,15 @@ func (c *changes) mark(s *shard, r record, at ref) {
 	}
 }
 
-// addName notes that a key must be looked up.
+// addName lists a key that must be looked up.
 func (c *changes) addName(s *shard, key []byte) {
 	if _, found := c.names[string(key)]; !found {
 		if c.names == nil {
 			c.names = map[string]struct{}{}
 		}
 		c.names[string(key)] = struct{}{}
-		if c.named += int64(len(key)); c.isTooLong(s) {
-			c.lose(s)
+		if c.nameBytes += int64(len(key)); c.isTooLong(s) {
+			c.overflow(s)
 		}
 	}
 	if c.step != nil {
@@ -66,11 +71,13 @@ func (c *changes) addName(s *shard, key []byte) {
 	}
 }
 
-// isTooLong reports whether the list takes more memory than it may.
+// isTooLong reports whether the list takes more memory than maxChanges allows.
 func (c *changes) isTooLong(s *shard) bool { return c.bytes() > maxChanges+8*int64(s.records) }
 
-// lose forgets what has changed. The next pass will fail.
-func (c *changes) lose(s *shard) {
+// overflow discards the list. The changes cannot be recovered, so the next pass fails with
+// ErrPassTooLarge, and its caller must write a snapshot. No record may stay dirty without being
+// listed: it would never be listed again.
+func (c *changes) overflow(s *shard) {
 	for _, at := range c.refs {
 		if r := s.pages.recordAt(at); r != nil {
 			r.clearDirty()
@@ -82,15 +89,15 @@ func (c *changes) lose(s *shard) {
 			r.clearDirty()
 		}
 	}
-	c.refs, c.names, c.named = nil, nil, 0
-	c.lost.Store(true)
+	c.refs, c.names, c.nameBytes = nil, nil, 0
+	c.overflowed.Store(true)
 }
 
-// noteRemoval must be called before a record is removed. Nothing is noted of a record that has
-// expired, because what was last written about its key has the same expiry, unless that is out of
-// date, or may be changes of a state that a snapshot will not contain.
+// noteRemoval must be called before a record is removed. An expired record need not be listed,
+// because the last entry of its key has the same expiry. There are two exceptions: the record has
+// changed since that entry, or the entry may be a delta (see hasBaseline).
 func (s *shard) noteRemoval(r record) {
-	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant || s.isVersioned(r)) {
+	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant || s.hasBaseline(r)) {
 		s.changes.addName(s, r.key())
 	}
 }
@@ -102,24 +109,25 @@ func (s *shard) noteMove(r record) {
 	}
 }
 
-// forgetChanges is called when the shard is emptied. A database that is emptied gets another
-// content, about which nothing has been written.
+// forgetChanges is called when the shard is emptied. The database then gets another generation, of
+// which no entries have been written.
 func (s *shard) forgetChanges() {
 	if s.changes != nil {
-		s.changes.refs, s.changes.names, s.changes.named = nil, nil, 0
+		s.changes.refs, s.changes.names, s.changes.nameBytes = nil, nil, 0
 	}
 }
 
-// bytes returns roughly how much memory the list takes.
+// bytes estimates the memory that the list takes.
 func (c *changes) bytes() (n int64) {
 	if c == nil {
 		return 0
 	}
-	const perName = 48 // of the map, without the bytes of the name
-	return int64(cap(c.refs))*4 + int64(len(c.names))*perName + c.named
+	const perName = 48 // bytes of the map for each name, without the name
+	return int64(cap(c.refs))*4 + int64(len(c.names))*perName + c.nameBytes
 }
 
-// recordAt returns the record of a reference that may be out of date, or nil if no record is there.
+// recordAt returns the record at a reference that may be out of date, or nil if there is none. A
+// page may have been given to records of another size, so recordAt checks that a slot begins there.
 func (p *pages) recordAt(at ref) record {
 	n, unit := (uint32(at)-1)/unitsPerPage, (uint32(at)-1)%unitsPerPage
 	if int(n) >= len(p.list) {
@@ -135,8 +143,8 @@ func (p *pages) recordAt(at ref) record {
 	return nil
 }
 
-// slotStarts are, by class, the units of a page in which a slot begins, one bit per unit. A division
-// would take most of the time of recordAt.
+// slotStarts has, for each class, one bit per unit of a page, which is set if a slot begins in that
+// unit. A division would take most of the time of recordAt.
 var slotStarts = func() (starts [maxClass + 1][unitsPerPage / 64]uint64) {
 	starts[0][0] = 1 // a page with one large record
 	for class := 1; class <= maxClass; class++ {

@@ -8,28 +8,32 @@ import (
 	"cellserver/internal/window"
 )
 
-// A log may have a hundred thousand entries, and a key ten thousand leases. Of those a pass writes
-// what has changed since the last one, and everything only if it was not written before. What was
-// written has a version, and changes name the version that they follow: when they are loaded after
-// something else, such as a snapshot that was made meanwhile, they are skipped. A snapshot therefore
-// makes the next pass write everything, so that nothing is missing in the end.
+// A log may have a hundred thousand entries, and a key ten thousand leases. A pass therefore writes
+// only how a long log, or many leases, differ from the state that was written last, their baseline:
+// a delta (package entry). Each written state has a version, and a delta names the version of its
+// baseline.
+//
+// A load skips a delta if the key does not have that version. This happens to passes that were
+// written during a snapshot: the snapshot may have a later state of the key. It is correct because
+// Snapshot forgets the baseline of each key that it writes, and the next pass, without which the
+// snapshot is not valid, contains the whole state.
 
-// The least number of entries or leases of which only changes are written. So many are in a slab,
-// here and when they are loaded.
+// The minimum number of entries or leases for a delta. So many do not fit in a record, neither in
+// this store nor in one that loads them, and only a state in a slab has a baseline.
 const (
-	minLogChanges   = 4 << 10 / entryBytes
-	minLeaseChanges = 128
+	minLogDelta   = 4 << 10 / entryBytes // 4 KiB of entries
+	minLeaseDelta = 128
 )
 
-// writtenLog is what was last written about a log.
-type writtenLog struct {
-	version uint64 // 0 if nothing was, or if everything must be written
-	dropped int    // how many of the entries that were there have been removed since, from the oldest
-	kept    int    // how many are still there: the oldest of the log
+// logBaseline is the baseline of a log, and what has become of its entries since.
+type logBaseline struct {
+	version uint64 // 0 if there is no baseline: the next pass must write all entries
+	dropped int    // number of its oldest entries that have been removed
+	kept    int    // number of its entries that remain: they are the oldest of the log
 }
 
-// edit notes that a log of count entries is edited.
-func (w *writtenLog) edit(e window.Edit, count int) {
+// edit records an edit of a log that had count entries before it.
+func (w *logBaseline) edit(e window.Edit, count int) {
 	if w.version == 0 {
 		return
 	}
@@ -38,85 +42,88 @@ func (w *writtenLog) edit(e window.Edit, count int) {
 	w.kept = min(w.kept-dropped, count-e.Drop-e.Cut)
 }
 
-// writtenLeases is what was last written about the leases of a key.
-type writtenLeases struct {
-	version uint64
-	changed map[string]struct{} // the holders whose leases have changed since
+// leaseBaseline is the baseline of the leases of a key, and which of them have changed since.
+type leaseBaseline struct {
+	version uint64              // 0 if there is no baseline: the next pass must write all leases
+	changed map[string]struct{} // the holders of changed leases
 }
 
-// change notes that the lease of a holder has changed, one of many.
-func (w *writtenLeases) change(holder []byte, many int) {
+// change records that the lease of a holder has changed. count is the number of leases of the key:
+// if more than a quarter of them have changed, a delta is not worthwhile.
+func (w *leaseBaseline) change(holder []byte, count int) {
 	if w.version == 0 {
 		return
 	}
 	if w.changed == nil {
 		w.changed = map[string]struct{}{}
 	}
-	if w.changed[string(holder)] = struct{}{}; len(w.changed) > many/4 {
-		*w = writtenLeases{}
+	if w.changed[string(holder)] = struct{}{}; len(w.changed) > count/4 {
+		*w = leaseBaseline{}
 	}
 }
 
-// isVersioned reports whether the changes of a record's state may have been written without the
-// state that they follow. A snapshot replaces the passes with that state, and leaves out what has
-// expired. If the changes are in a later pass, they must then be followed by an entry that says that
-// the key is gone: otherwise it seems that its state was lost.
-func (s *shard) isVersioned(r record) bool {
+// hasBaseline reports whether the last entry of a record may be a delta. If so, an entry must say
+// that the key is gone even if it has expired: a snapshot replaces the passes that contain the
+// baseline, and leaves out expired keys. A load that found only the delta would report that the
+// baseline is missing.
+func (s *shard) hasBaseline(r record) bool {
 	switch {
 	case r.isInline():
 		return false
 	case r.kind() == store.SlidingLog:
-		return s.logs.at(r.stateWord()).written.version != 0
+		return s.logs.at(r.stateWord()).baseline.version != 0
 	case r.kind() == store.Lease:
-		return s.leases.at(r.stateWord()).written.version != 0
+		return s.leases.at(r.stateWord()).baseline.version != 0
 	}
 	return false
 }
 
-// forgetWritten makes the next pass write the whole state of a record. It returns false if the
-// record is of a kind of which everything is written anyway.
-func (s *shard) forgetWritten(r record) bool {
+// forgetBaseline makes the next pass that visits a record write its whole state. It returns false
+// if the record has no baseline, because passes always write its whole state.
+func (s *shard) forgetBaseline(r record) bool {
 	switch {
 	case r.isInline():
 		return false
 	case r.kind() == store.SlidingLog:
-		s.logs.at(r.stateWord()).written = writtenLog{}
+		s.logs.at(r.stateWord()).baseline = logBaseline{}
 	case r.kind() == store.Lease:
-		s.leases.at(r.stateWord()).written = writtenLeases{}
+		s.leases.at(r.stateWord()).baseline = leaseBaseline{}
 	default:
 		return false
 	}
 	return true
 }
 
-// appendChange appends the entry of a key to a pass: what has changed since the last pass, or all of
-// it. The record may be nil.
+// appendChange appends the entry of a key to a pass: a delta, or its whole state. The record is nil
+// if the key does not exist. The caller holds the lock of the shard, and then t.mu.
 func (t *tracking) appendChange(s *shard, key []byte, r record) {
-	content := s.changes.content.Load()
+	generation := s.changes.generation.Load()
 	if r == nil || r.expires() <= s.lastInstant {
-		t.pending = entry.AppendGone(t.pending, content, key)
+		t.pending = entry.AppendGone(t.pending, generation, key)
 		return
 	}
 	switch kind := r.kind(); {
 	case kind == store.SlidingLog && !r.isInline():
-		t.appendLog(s, content, key, r)
+		t.appendLogChange(s, generation, key, r)
 	case kind == store.Lease && !r.isInline():
-		t.appendLeases(s, content, key, r)
+		t.appendLeaseChange(s, generation, key, r)
 	default:
-		t.pending = s.appendEntry(t.pending, content, key, r, &t.state)
+		t.pending = s.appendEntry(t.pending, generation, key, r, &t.state)
 	}
 }
 
-func (t *tracking) appendLog(s *shard, content uint64, key []byte, r record) {
+// appendLogChange appends the entry of a log in a slab, and makes its current state the baseline.
+// It is a delta if at most a quarter of the entries are new.
+func (t *tracking) appendLogChange(s *shard, generation uint64, key []byte, r record) {
 	log := s.logs.at(r.stateWord())
-	from := log.written
-	log.written = writtenLog{kept: log.count}
-	if log.count >= t.log {
-		log.written.version = t.versions.Add(1)
+	from := log.baseline
+	log.baseline = logBaseline{kept: log.count}
+	if log.count >= t.minLogDelta {
+		log.baseline.version = t.versions.Add(1)
 	}
-	if added := log.count - from.kept; from.version != 0 && log.written.version != 0 && added <= log.count/4 {
-		c := entry.LogChange{
-			From: from.version, To: log.written.version, Dropped: from.dropped, Kept: from.kept,
+	if added := log.count - from.kept; from.version != 0 && log.baseline.version != 0 && added <= log.count/4 {
+		c := entry.LogChanges{
+			From: from.version, To: log.baseline.version, Dropped: from.dropped, Kept: from.kept,
 			End: r.expires(), Until: r.logState().Until, Added: make([]window.Entry, added),
 		}
 		base := r.logState().Base
@@ -127,23 +134,25 @@ func (t *tracking) appendLog(s *shard, content uint64, key []byte, r record) {
 			c.Added[i] = log.At(from.kept + i)
 			c.Added[i].Total -= base
 		}
-		t.pending = entry.AppendLog(t.pending, content, key, &c)
+		t.pending = entry.AppendLogDelta(t.pending, generation, key, &c)
 		return
 	}
 	s.state(r, s.lastInstant, &t.state)
-	t.state.Version = log.written.version
-	t.pending = entry.AppendLimiter(t.pending, content, key, &t.state)
+	t.state.Version = log.baseline.version
+	t.pending = entry.AppendLimiter(t.pending, generation, key, &t.state)
 }
 
-func (t *tracking) appendLeases(s *shard, content uint64, key []byte, r record) {
+// appendLeaseChange appends the entry of leases in a slab, and makes their current state the
+// baseline.
+func (t *tracking) appendLeaseChange(s *shard, generation uint64, key []byte, r record) {
 	held := s.leases.at(r.stateWord())
-	from := held.written
-	held.written = writtenLeases{}
-	if held.Len() >= t.leases {
-		held.written.version = t.versions.Add(1)
+	from := held.baseline
+	held.baseline = leaseBaseline{}
+	if held.Len() >= t.minLeaseDelta {
+		held.baseline.version = t.versions.Add(1)
 	}
-	if from.version != 0 && held.written.version != 0 {
-		c := entry.HoldersChange{From: from.version, To: held.written.version}
+	if from.version != 0 && held.baseline.version != 0 {
+		c := entry.LeaseChanges{From: from.version, To: held.baseline.version}
 		for holder := range from.changed {
 			l, found := held.Find([]byte(holder))
 			if !found {
@@ -151,32 +160,34 @@ func (t *tracking) appendLeases(s *shard, content uint64, key []byte, r record) 
 			}
 			c.Leases = append(c.Leases, l)
 		}
-		t.pending = entry.AppendHolders(t.pending, content, key, &c)
+		t.pending = entry.AppendLeaseDelta(t.pending, generation, key, &c)
 		return
 	}
 	s.state(r, s.lastInstant, &t.state)
-	t.state.Version = held.written.version
-	t.pending = entry.AppendLimiter(t.pending, content, key, &t.state)
+	t.state.Version = held.baseline.version
+	t.pending = entry.AppendLimiter(t.pending, generation, key, &t.state)
 }
 
-// setWritten notes the version of a state that was loaded, and may be followed by changes.
-func (s *shard) setWritten(r record, state *form.State) {
+// setBaseline makes a state that was loaded the baseline of later deltas.
+func (s *shard) setBaseline(r record, state *form.State) {
 	switch {
 	case r.isInline():
 	case state.Kind == form.SlidingLog:
-		s.logs.at(r.stateWord()).written = writtenLog{version: state.Version, kept: len(state.Entries)}
+		s.logs.at(r.stateWord()).baseline = logBaseline{version: state.Version, kept: len(state.Entries)}
 	case state.Kind == form.Lease:
-		s.leases.at(r.stateWord()).written = writtenLeases{version: state.Version}
+		s.leases.at(r.stateWord()).baseline = leaseBaseline{version: state.Version}
 	}
 }
 
-// applyLog applies changes of a log. It returns false if they do not follow what the key holds.
-func (s *shard) applyLog(at *keySlot, c *entry.LogChange) bool {
+// applyLogDelta applies a delta of a log. It returns false if the key does not hold the state that
+// the delta is based on.
+func (s *shard) applyLogDelta(at *keySlot, c *entry.LogChanges) bool {
 	if at.record == nil || at.record.kind() != store.SlidingLog || at.record.isInline() {
 		return false
 	}
 	log := s.logs.at(at.record.stateWord())
-	if log.written.version != c.From || c.Dropped > log.count || c.Kept > log.count-c.Dropped || c.Kept+len(c.Added) == 0 {
+	if log.baseline.version != c.From || c.Dropped > log.count || c.Kept > log.count-c.Dropped ||
+		c.Kept+len(c.Added) == 0 {
 		return false
 	}
 	s.logs.bytes -= log.bytes()
@@ -194,26 +205,27 @@ func (s *shard) applyLog(at *keySlot, c *entry.LogChange) bool {
 		log.count++
 		*log.at(log.count - 1) = window.Entry{At: e.At, Total: base + e.Total}
 	}
-	log.written = writtenLog{version: c.To, kept: log.count}
+	log.baseline = logBaseline{version: c.To, kept: log.count}
 	s.logs.bytes += log.bytes()
 	at.record.setField(1, c.Until)
 	at.record.setExpires(c.End)
 	return true
 }
 
-// applyLeases applies changes of leases. It returns false if they do not follow what the key holds.
-func (s *shard) applyLeases(at *keySlot, c *entry.HoldersChange) bool {
+// applyLeaseDelta applies a delta of leases. It returns false if the key does not hold the state
+// that the delta is based on.
+func (s *shard) applyLeaseDelta(at *keySlot, c *entry.LeaseChanges) bool {
 	if at.record == nil || at.record.kind() != store.Lease || at.record.isInline() {
 		return false
 	}
 	held := s.leases.at(at.record.stateWord())
-	if held.written.version != c.From {
+	if held.baseline.version != c.From {
 		return false
 	}
 	for _, l := range c.Leases {
 		held.Set(l)
 	}
-	held.written = writtenLeases{version: c.To}
+	held.baseline = leaseBaseline{version: c.To}
 	held.updateBytes(&s.leases)
 	at.record.setExpires(held.Expires())
 	return true

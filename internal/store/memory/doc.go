@@ -50,13 +50,16 @@
 //
 // # Passes
 //
-// An owner that keeps the store on a disk calls TrackChanges, and then Pass again and again
-// (pass.go). A record that changes is marked, and listed in its shard (changes.go); a pass goes
-// through these lists, one shard after the other, and writes what the keys hold by then (package
-// entry). A step on several keys must be in a pass as a whole: if it begins during one, it writes
-// its keys to that pass itself (step.go). A snapshot (snapshot.go) visits all pages while everything
-// else goes on; the passes meanwhile complete it. Steps that track no changes pay nothing: they ask
-// one question, whether there is a listener, which covers both.
+// A store that is kept on a disk (package persist) lists the records that change in their shards
+// (changes.go). Once a second, a pass takes these lists, one shard after the other, and writes the
+// current state of each record as an entry (pass.go, package entry), or of large states how they
+// have changed (delta.go). A step on several keys must be in one pass as a whole: if it begins
+// during a pass, it writes its keys to that pass itself (step.go). A snapshot (snapshot.go) writes
+// the records of all pages while steps continue, so it is valid only with the passes that were
+// written meanwhile. A load (load.go) applies both.
+//
+// If changes are not tracked, this costs nothing: a step tests whether there are listeners anyway,
+// and the same test shows whether changes are tracked.
 //
 // # Expiry
 //

@@ -34,7 +34,7 @@ func (v *view) flush() {
 	for i := range db.shards {
 		db.shards[i].detach(&v.memory.flushed)
 	}
-	db.content.Store(v.memory.lastContent.Add(1))
+	db.generation.Store(v.memory.lastGeneration.Add(1))
 	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }
 

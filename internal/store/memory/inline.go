@@ -251,7 +251,7 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool, holder 
 	}
 	expires := table.Expires()
 	if many {
-		held.written.change(holder, held.Len())
+		held.baseline.change(holder, held.Len())
 	}
 	if !many {
 		if err := s.storeLeases(at); err != nil {

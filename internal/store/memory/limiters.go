@@ -187,8 +187,8 @@ func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quanti
 // keyLeases holds the leases of one key that are in a slab.
 type keyLeases struct {
 	lease.Leases
-	counted int64 // bytes included in the slab's sum
-	written writtenLeases
+	counted  int64 // bytes included in the slab's sum
+	baseline leaseBaseline
 }
 
 func (l *keyLeases) clone() *keyLeases { return &keyLeases{Leases: *l.Leases.Clone()} }

@@ -13,7 +13,7 @@ import (
 type listeners struct {
 	mu  sync.Mutex // for replacing the list
 	all atomic.Pointer[[]*store.Listener]
-	// always keeps the list, even if it is empty, so that any returns true.
+	// always makes any return true, even without listeners, because changes are tracked.
 	always bool
 }
 
@@ -31,8 +31,8 @@ func (l *listeners) notifyAll(database int, key []byte, event store.Event, calle
 	}
 }
 
-// any reports whether anything must be done about a change: whether there are listeners, or changes
-// are tracked. A step on a known key asks this one question for both.
+// any reports whether there are listeners, or changes are tracked. A step on a known key makes only
+// this one test for both.
 func (l *listeners) any() bool { return l.all.Load() != nil }
 
 // replace replaces the list with a changed copy.
@@ -50,7 +50,7 @@ func (l *listeners) replace(change func(list []*store.Listener) []*store.Listene
 	l.all.Store(&list)
 }
 
-// keep makes any return true from now on.
+// keep sets always.
 func (l *listeners) keep() {
 	l.replace(func(list []*store.Listener) []*store.Listener {
 		l.always = true

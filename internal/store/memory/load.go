@@ -11,33 +11,36 @@ import (
 
 // Loader fills an empty store with the entries of a snapshot and of passes.
 type Loader struct {
-	store    *Store
-	now      int64 // keys that have expired by then are left out
-	mu       sync.Mutex
-	contents map[uint64]*database
-	mapping  []uint64 // the content of each database, as the last pass says
-	largest  uint64   // content
-	// skipped are the keys whose last changes did not follow what was loaded before.
-	skipped map[skippedKey]struct{}
-	silent  listeners // of the databases until they are complete: clients must not be told of changes
+	store *Store
+	now   int64 // keys that have expired by this instant are not loaded
+
+	mu             sync.Mutex // protects the next three fields
+	databases      map[uint64]*database
+	generations    []uint64 // the generation of each database, in the last entry of the databases
+	lastGeneration uint64   // the largest one
+
+	// skipped has the keys with a last delta that could not be applied. It needs no lock: only
+	// passes have deltas, and one goroutine loads them.
+	skipped     map[skippedKey]struct{}
+	noListeners listeners // used by the databases until they are complete: a load notifies no client
 }
 
 type skippedKey struct {
-	content uint64
-	key     string
+	generation uint64
+	key        string
 }
 
-// Load returns a loader. The store must be empty, and must not be written to until Done has returned.
-// No listener is notified of what is loaded.
+// Load returns a loader. The store must be empty, and must not be written to until Done has
+// returned. No listener is notified of what is loaded.
 func (m *Store) Load() *Loader {
 	return &Loader{
-		store: m, now: m.clock.Now(), contents: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
+		store: m, now: m.clock.Now(), databases: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
 	}
 }
 
 // Apply applies a chunk of Snapshot or Pass. Chunks of one snapshot can be applied by several
-// goroutines at once. After them, chunks of passes must be applied in order, by one. The error is
-// one of packages entry and form, or store.ErrFull.
+// goroutines at once. After them, one goroutine must apply the chunks of passes, in order. The
+// error is one of packages entry and form, or store.ErrFull.
 func (l *Loader) Apply(chunk []byte) error {
 	a := applier{loader: l}
 	r := entry.NewReader(chunk)
@@ -49,17 +52,17 @@ func (l *Loader) Apply(chunk []byte) error {
 	return r.Err()
 }
 
-// Done completes the load. If the error is an entry.MissingError, it may be called again: then the
-// keys hold what could be loaded of them.
+// Done completes the load. It returns an entry.MissingError if deltas could not be applied. Called
+// again, it then completes the load without them.
 func (l *Loader) Done() error {
 	m := l.store
-	if len(l.mapping) > len(m.databases) {
-		for n, content := range l.mapping[len(m.databases):] {
-			if db := l.contents[content]; db != nil && !db.empty() {
+	if len(l.generations) > len(m.databases) {
+		for n, generation := range l.generations[len(m.databases):] {
+			if db := l.databases[generation]; db != nil && !db.empty() {
 				return fmt.Errorf("database %d has keys, and there are only %d databases", len(m.databases)+n, len(m.databases))
 			}
 		}
-		l.mapping = l.mapping[:len(m.databases)]
+		l.generations = l.generations[:len(m.databases)]
 	}
 	if err := l.missing(); err != nil {
 		return err
@@ -68,11 +71,11 @@ func (l *Loader) Done() error {
 	return nil
 }
 
-// missing returns an error, once, if the last changes of keys were skipped.
+// missing returns an error, once, if the last deltas of keys were skipped.
 func (l *Loader) missing() error {
 	e := &entry.MissingError{}
 	for k := range l.skipped {
-		if l.contents[k.content] == nil {
+		if l.databases[k.generation] == nil {
 			continue
 		}
 		if e.Keys++; e.Keys == 1 || k.key < e.Key {
@@ -86,17 +89,17 @@ func (l *Loader) missing() error {
 	return e
 }
 
-// publish gives the store the databases that were loaded. There may be others: a transaction that
-// only watches keys creates their databases.
+// publish gives the store the databases that were loaded. They replace others: during the load, a
+// transaction creates the databases of the keys that its client watches, and they are empty.
 func (l *Loader) publish() {
 	m := l.store
 	m.createMu.Lock()
 	defer m.createMu.Unlock()
-	m.lastContent.Store(l.largest)
+	m.lastGeneration.Store(l.lastGeneration)
 	for n := range m.databases {
 		var db *database
-		if n < len(l.mapping) {
-			db = l.contents[l.mapping[n]]
+		if n < len(l.generations) {
+			db = l.databases[l.generations[n]]
 		}
 		db.renumber(n)
 		db.setListeners(&m.listeners)
@@ -123,74 +126,75 @@ func (db *database) empty() bool {
 	return true
 }
 
-// keep drops the contents that are in no database any more.
-func (l *Loader) keep(mapping []uint64) {
+// setGenerations applies the entry of the databases. It frees the generations that no database has
+// any more, because their database was emptied.
+func (l *Loader) setGenerations(generations []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mapping = append(l.mapping[:0], mapping...)
+	l.generations = append(l.generations[:0], generations...)
 	kept := map[uint64]*database{}
-	for _, content := range mapping {
-		l.largest = max(l.largest, content)
-		if db := l.contents[content]; db != nil {
-			kept[content] = db
+	for _, generation := range generations {
+		l.lastGeneration = max(l.lastGeneration, generation)
+		if db := l.databases[generation]; db != nil {
+			kept[generation] = db
 		}
 	}
-	for content, db := range l.contents {
-		if kept[content] == nil {
+	for generation, db := range l.databases {
+		if kept[generation] == nil {
 			for i := range db.shards {
 				db.shards[i].detach(&l.store.flushed)
 			}
 		}
 	}
-	l.contents = kept
+	l.databases = kept
 	l.store.flushed.release(&l.store.pool)
 }
 
-// database returns the database that will hold a content.
-func (l *Loader) database(content uint64) *database {
+// database returns the database of a generation, and creates it if necessary.
+func (l *Loader) database(generation uint64) *database {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	db := l.contents[content]
+	db := l.databases[generation]
 	if db == nil {
 		l.store.createMu.Lock()
 		db = l.store.newDatabase(0)
 		l.store.createMu.Unlock()
-		db.setListeners(&l.silent)
-		db.content.Store(content)
-		l.contents[content] = db
-		l.largest = max(l.largest, content)
+		db.setListeners(&l.noListeners)
+		db.generation.Store(generation)
+		l.databases[generation] = db
+		l.lastGeneration = max(l.lastGeneration, generation)
 	}
 	return db
 }
 
 // applier applies the entries of one chunk.
 type applier struct {
-	loader  *Loader
-	db      *database // of the last entry
-	content uint64
-	state   form.State
+	loader     *Loader
+	db         *database // that of the last entry
+	generation uint64    // of db
+	state      form.State
 }
 
 func (a *applier) apply(e *entry.Entry) error {
 	if e.Kind == entry.Databases {
-		a.loader.keep(e.Contents)
+		a.loader.setGenerations(e.Generations)
 		a.db = nil
 		return nil
 	}
-	if a.db == nil || a.content != e.Content {
-		a.db, a.content = a.loader.database(e.Content), e.Content
+	if a.db == nil || a.generation != e.Generation {
+		a.db, a.generation = a.loader.database(e.Generation), e.Generation
 	}
-	if e.Kind == entry.Log || e.Kind == entry.Holders {
-		return a.applyChanges(e)
+	if e.Kind == entry.LogDelta || e.Kind == entry.LeaseDelta {
+		return a.applyDelta(e)
 	}
-	a.loader.unskip(e)
+	a.loader.clearSkipped(e)
 	expires := e.Expires
 	if e.Kind == entry.Limiter {
 		if err := a.state.Read(e.Bytes, 0); err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)
 		}
 		if expires = a.state.Expires(); a.state.Version != 0 {
-			expires = store.Never // changes may follow, even if it has expired
+			expires = store.Never // it may have expired, and a delta may extend it
 		}
 	}
 	s, at := a.lock(e.Key)
@@ -228,47 +232,47 @@ func (a *applier) write(s *shard, at *keySlot, e *entry.Entry) error {
 	err := s.restore(at, &a.state)
 	if err == nil {
 		a.loader.raiseVersion(a.state.Version)
-		s.setWritten(at.record, &a.state)
+		s.setBaseline(at.record, &a.state)
 	}
 	return err
 }
 
-// applyChanges applies changes of a log or of leases. If they do not follow what the key holds, the
-// whole state must come later.
-func (a *applier) applyChanges(e *entry.Entry) error {
+// applyDelta applies a delta of a log or of leases. If it cannot be applied, the key is skipped
+// until an entry with its whole state follows; see delta.go.
+func (a *applier) applyDelta(e *entry.Entry) error {
 	s, at := a.lock(e.Key)
 	defer s.unlock()
 	var applied bool
 	var to uint64
-	if e.Kind == entry.Log {
-		c, err := entry.ReadLog(e.Bytes)
+	if e.Kind == entry.LogDelta {
+		c, err := entry.ReadLogDelta(e.Bytes)
 		if err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)
 		}
-		applied, to = s.applyLog(at, &c), c.To
+		applied, to = s.applyLogDelta(at, &c), c.To
 	} else {
-		c, err := entry.ReadHolders(e.Bytes)
+		c, err := entry.ReadLeaseDelta(e.Bytes)
 		if err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)
 		}
-		applied, to = s.applyLeases(at, &c), c.To
+		applied, to = s.applyLeaseDelta(at, &c), c.To
 	}
 	a.loader.raiseVersion(to)
 	if !applied {
-		a.loader.skipped[skippedKey{e.Content, string(e.Key)}] = struct{}{}
+		a.loader.skipped[skippedKey{e.Generation, string(e.Key)}] = struct{}{}
 	}
 	return nil
 }
 
-// unskip is called for an entry with the whole content of a key. Changes are loaded by one
-// goroutine, after the entries that several may load.
-func (l *Loader) unskip(e *entry.Entry) {
+// clearSkipped is called for an entry with the whole state of a key. During a snapshot, when
+// several goroutines call it, no key has been skipped.
+func (l *Loader) clearSkipped(e *entry.Entry) {
 	if len(l.skipped) > 0 {
-		delete(l.skipped, skippedKey{e.Content, string(e.Key)})
+		delete(l.skipped, skippedKey{e.Generation, string(e.Key)})
 	}
 }
 
-// raiseVersion makes the versions that the store will use larger than a loaded one.
+// raiseVersion makes the store continue after a loaded version, so that it uses none twice.
 func (l *Loader) raiseVersion(version uint64) {
 	for last := &l.store.lastVersion; ; {
 		known := last.Load()

@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// A client may subscribe to changes, or watch a key, before the keys are loaded. Loading is no
-// change.
+// A client may subscribe to changes, or watch a key, before the keys are loaded. A load does not
+// count as a change.
 func TestALoadNotifiesNoListener(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -38,8 +38,8 @@ func TestALoadNotifiesNoListener(t *testing.T) {
 	require.ElementsMatch(t, []string{"log:0", "leases:0"}, notified)
 }
 
-// EXEC may be called while keys are loaded, and locks the keys that its client watches. So there
-// may be a database before the end of the load, which is none of those that are loaded.
+// EXEC may be called while keys are loaded, and locks the keys that its client watches. This
+// creates a database that is none of those that are loaded.
 func TestATransactionDuringALoad(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -59,8 +59,8 @@ func TestATransactionDuringALoad(t *testing.T) {
 	for n := range 4 {
 		v.Select(n)
 		require.NoError(t, v.Write(context.Background(), []byte("new"), store.Value{}, store.Never))
-		content := more.database(n).content.Load()
-		require.NotContains(t, seen, content, "databases %d and %d have one content", n, seen[content])
-		seen[content] = n
+		g := more.database(n).generation.Load()
+		require.NotContains(t, seen, g, "databases %d and %d have the same generation", n, seen[g])
+		seen[g] = n
 	}
 }

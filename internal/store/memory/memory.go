@@ -23,9 +23,9 @@ type Store struct {
 	clock          store.Clock
 	seed           maphash.Seed
 	databases      []atomic.Pointer[database]
-	createMu       sync.Mutex // held while a database is created, or databases are swapped
+	createMu       sync.Mutex // held while a database is created, and by transactions on all keys
 	lastOrder      int        // order of the database that was created last
-	lastContent    atomic.Uint64
+	lastGeneration atomic.Uint64
 	lastVersion    atomic.Uint64
 	tracking       atomic.Pointer[tracking] // nil unless changes are tracked
 	listeners      listeners
@@ -52,9 +52,10 @@ const shards = 256
 type database struct {
 	shards [shards]shard // the first field, so that each shard starts on a cache line
 	order  int           // databases are locked in this order; their numbers may change
-	// content identifies the content in what Pass and Snapshot write: it changes when the database is
-	// emptied, while all shards are locked, and stays when databases are swapped.
-	content atomic.Uint64
+	// generation identifies the database in the entries of Pass and Snapshot (package entry). It
+	// changes when the database is emptied, while all shards are locked, and does not change when
+	// databases are swapped.
+	generation atomic.Uint64
 }
 
 // Options configure a store. The zero value stands for 16 databases and the machine's clock.
@@ -139,7 +140,7 @@ func (m *Store) createDatabase(n int) *database {
 func (m *Store) newDatabase(n int) *database {
 	m.lastOrder++
 	db := &database{order: m.lastOrder}
-	db.content.Store(m.lastContent.Add(1))
+	db.generation.Store(m.lastGeneration.Add(1))
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.seed, s.database, s.listeners = m.seed, int32(n), &m.listeners

@@ -12,62 +12,61 @@ import (
 	"cellserver/internal/store"
 )
 
-// ErrPassTooLarge is the error of a pass during which other steps wrote too much, or before which
-// too many keys came and went.
+// ErrPassTooLarge is the error of Pass if a bound on memory was exceeded: pendingBytes during the
+// pass, or maxChanges before it.
 var ErrPassTooLarge = errors.New("too much changed during the pass, or since the one before")
 
 const (
 	entriesBytes = 256 << 10 // approximate size of a chunk
-	pendingBytes = 64 << 20  // what steps may write to a pass before its owner has written it
-	maxRounds    = 4         // how often a pass visits the shards at most because of large steps
-	sliceRecords = 512       // records that are visited in one hold of a lock
-	yieldRecords = 2048      // records that are visited before steps that wait for the processor come first
-	prefetchRefs = 12        // records that are loaded into the cache ahead of the visit
-	sliceBytes   = 64 << 10  // size of the entries that are written in one hold of a lock, without the last
+	pendingBytes = 64 << 20  // bound on the entries that steps may append faster than they are written
+	maxRounds    = 4         // visits of all shards after which steps of any size write to the pass
+	sliceRecords = 512       // most records that are visited before the shard is unlocked
+	yieldRecords = 2048      // records that are visited before the goroutine yields the processor
+	prefetchRefs = 12        // distance, in records, between prefetching and visiting
+	sliceBytes   = 64 << 10  // size of entries, without the last, at which the shard is unlocked
 )
 
-// passSizes are sizes that tests change.
+// passSizes are constants that tests change.
 type passSizes struct {
-	chunk  int // size at which a chunk is passed on
-	slice  int // records that are visited in one hold of a lock
-	log    int // entries of a log of which only changes are written, at least
-	leases int // leases of which only changes are written, at least
+	chunk         int // size, in bytes, at which a chunk is passed to write
+	slice         int // most records that are visited before the shard is unlocked
+	minLogDelta   int // minimum number of entries of a log for a delta
+	minLeaseDelta int // minimum number of leases of a key for a delta
 }
 
-// tracking is what the passes of a store have in common. It exists if the store tracks changes.
+// tracking is the state of the passes of a store. It exists if the store tracks changes.
 type tracking struct {
 	passing sync.Mutex // held during a pass
 	passSizes
-	active atomic.Bool
-	lost   atomic.Bool   // changes were forgotten, because there was no pass for a long time
-	number atomic.Uint64 // of the pass that is under way, or was the last one
-	// versions is the last version of a log or of leases that was written; see delta.go.
-	versions *atomic.Uint64
+	active     atomic.Bool    // a pass is in progress: steps on several keys write to it
+	overflowed atomic.Bool    // a shard has discarded its list of changes: the next pass must fail
+	number     atomic.Uint64  // of the pass in progress, or else of the last one
+	versions   *atomic.Uint64 // the last version of a log or of leases that was used; see delta.go
 
-	// Locked after the locks of shards.
-	mu       sync.Mutex
-	pending  []byte // entries to be passed on, in the order in which they were made
-	again    bool   // the pass must visit all shards once more
-	whole    bool   // steps of any size write to the pass
-	tooLarge bool
-	written  bool       // a chunk of this pass has been passed on
-	contents []uint64   // what was last written about the databases; nil if that must be repeated
-	state    form.State // scratch memory
+	// mu is locked after the locks of shards. It protects the fields up to state.
+	mu          sync.Mutex
+	pending     []byte     // entries that have not been passed to write, in order
+	repeat      bool       // the pass must visit all shards once more
+	noStepLimit bool       // steps of any size write to the pass
+	tooLarge    bool       // the pass must fail with ErrPassTooLarge
+	written     bool       // a chunk of this pass has been passed to write
+	generations []uint64   // those in the last entry of the databases; nil if the next pass must write one
+	state       form.State // scratch memory
 
-	// Of the goroutine that makes the pass.
+	// The remaining fields are used only by the goroutine that makes the pass.
 	write   func(entries []byte) error
-	err     error
-	spare   []byte // for the next chunk
+	err     error  // the first error of write, or ErrPassTooLarge
+	spare   []byte // memory for the next chunk
 	visited int    // records since the goroutine last yielded
 }
 
-// TrackChanges makes the store note which keys change from now on, for Pass. It must be called
-// before the first step, after Load if there is one.
+// TrackChanges makes the store record which keys change, for Pass. It must be called before the
+// first step, and after a load if there is one.
 func (m *Store) TrackChanges() {
 	m.createMu.Lock() // a database that is created meanwhile must not be left out
 	defer m.createMu.Unlock()
 	t := &tracking{
-		versions: &m.lastVersion, passSizes: passSizes{entriesBytes, sliceRecords, minLogChanges, minLeaseChanges},
+		versions: &m.lastVersion, passSizes: passSizes{entriesBytes, sliceRecords, minLogDelta, minLeaseDelta},
 	}
 	m.tracking.Store(t)
 	m.listeners.keep()
@@ -81,20 +80,22 @@ func (m *Store) TrackChanges() {
 func (db *database) trackChanges(t *tracking) {
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.lock() // clients may look at keys, such as those that they watch
-		s.changes = &changes{content: &db.content, lost: &t.lost}
+		s.lock() // during a load, transactions may look up the keys that their clients watch
+		s.changes = &changes{generation: &db.generation, overflowed: &t.overflowed}
 		s.unlock()
 	}
 }
 
-// Pass calls write with what the keys hold that have changed since the previous pass, or since
-// TrackChanges, in chunks of whole entries (package entry). A step on several keys is in one pass as
-// a whole. What changes during the pass may be in it or in the next one. If nothing has changed,
-// Pass does not call write, unless it is the first after Snapshot. If Pass returns an error, of write
-// or ErrPassTooLarge, what the pass contained will not be part of later passes.
+// Pass writes the entries (package entry) of all keys that have changed since the previous pass
+// began, or since TrackChanges. It calls write with chunks of whole entries, each of which is valid
+// until write returns. All changes of one step are in the same pass; those of a step during the
+// pass are in this one or in the next. If nothing has changed, Pass does not call write, except in
+// the first pass after a Snapshot.
 //
-// Pass holds the lock of one shard at a time, for up to some hundred keys, and calls write without a
-// lock. A chunk is valid until write returns.
+// If Pass returns an error, which is that of write or ErrPassTooLarge, later passes do not repeat
+// what this one contained.
+//
+// Pass locks one shard at a time, for at most a few hundred records, and none while it calls write.
 func (m *Store) Pass(write func(entries []byte) error) error {
 	t := m.tracking.Load()
 	t.passing.Lock()
@@ -111,49 +112,48 @@ func (m *Store) Pass(write func(entries []byte) error) error {
 		}
 	}
 	if t.drain(1); t.err != nil {
-		t.forgetContents()
+		t.forgetGenerations()
 	}
 	return t.err
 }
 
-// begin begins a pass. Steps that lock several keys from now on write to it.
+// begin begins a pass. From now on, steps on several keys write to it.
 func (t *tracking) begin(write func([]byte) error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.write, t.err = write, nil
-	t.again, t.whole, t.tooLarge, t.written = false, false, false, false
+	t.repeat, t.noStepLimit, t.tooLarge, t.written = false, false, false, false
 	t.number.Add(1)
 	t.active.Store(true)
 }
 
-// end ends a pass, unless it must visit the shards once more. It waits for transactions on all keys,
-// which may be between the swap of two databases and a step on their keys. In the last round, steps
-// of any size write to the pass: otherwise clients that make large steps all the time would keep it
-// from ending.
+// end ends a pass, unless it must visit the shards once more. Transactions on all keys hold
+// createMu; by locking it, end waits for them: one of them may have swapped two databases, and
+// change their keys next, and both belong in the same pass.
 func (t *tracking) end(m *Store, round int) (done bool) {
 	m.createMu.Lock()
 	defer m.createMu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.again {
-		t.again, t.whole = false, round >= maxRounds
+	if t.repeat {
+		t.repeat, t.noStepLimit = false, round >= maxRounds
 		return false
 	}
-	t.tooLarge = t.lost.Swap(false) || t.tooLarge
+	t.tooLarge = t.overflowed.Swap(false) || t.tooLarge
 	t.active.Store(false)
-	contents := m.contents()
-	if t.written || len(t.pending) > 0 || !slices.Equal(contents, t.contents) {
-		t.pending = entry.AppendDatabases(t.pending, contents)
-		t.contents = contents
+	generations := m.generations()
+	if t.written || len(t.pending) > 0 || !slices.Equal(generations, t.generations) {
+		t.pending = entry.AppendDatabases(t.pending, generations)
+		t.generations = generations
 	}
 	return true
 }
 
-// forgetContents makes the next pass write the contents of the databases, even if nothing changes.
-func (t *tracking) forgetContents() {
+// forgetGenerations makes the next pass write the entry of the databases, even if nothing changes.
+func (t *tracking) forgetGenerations() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.contents = nil
+	t.generations = nil
 }
 
 // allDatabases returns the databases that exist.
@@ -168,19 +168,21 @@ func (m *Store) allDatabases() (list []*database) {
 	return list
 }
 
-// contents returns the content of each database. It is called with createMu held.
-func (m *Store) contents() []uint64 {
+// generations returns the generation of each database, by number; 0 for one that was never written
+// to. The caller holds createMu.
+func (m *Store) generations() []uint64 {
 	list := make([]uint64, len(m.databases))
 	for n := range list {
 		if db := m.database(n); db != nil {
-			list[n] = db.content.Load()
+			list[n] = db.generation.Load()
 		}
 	}
 	return list
 }
 
-// visit writes what has changed in a shard. The names come last, so that a record that is removed
-// or moved before its reference is visited is among them.
+// visit writes the changed keys of a shard. It takes the list of names after it has visited the
+// references: a record that is removed or moved before its reference is visited is then in that
+// list.
 func (t *tracking) visit(s *shard) {
 	s.lock()
 	refs := s.changes.refs
@@ -192,7 +194,7 @@ func (t *tracking) visit(s *shard) {
 	}
 	s.lock()
 	names := s.changes.names
-	s.changes.names, s.changes.named = nil, 0
+	s.changes.names, s.changes.nameBytes = nil, 0
 	s.unlock()
 	visited, slice := 0, make([]string, 0, min(len(names), t.slice))
 	for name := range names {
@@ -208,13 +210,14 @@ func (t *tracking) visit(s *shard) {
 	}
 }
 
-// visitRefs visits the first of some records, and returns how many it has visited.
+// visitRefs visits records until it has visited t.slice of them, or made sliceBytes of entries. It
+// returns how many it has visited, at least one.
 func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 	s.lock()
 	defer s.unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	begin, content := len(t.pending), s.changes.content.Load()
+	begin, generation := len(t.pending), s.changes.generation.Load()
 	defer func() { t.visited += visited }()
 	for i, at := range refs[:min(len(refs), t.slice)] {
 		if i+prefetchRefs < len(refs) {
@@ -223,11 +226,11 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 		visited++
 		r := s.pages.recordAt(at)
 		if r == nil || !r.dirty() {
-			continue // it was removed, moved, or visited already
+			continue // it was removed or moved, or has been visited
 		}
 		r.clearDirty()
 		if tat := r.expires(); r.kind() == store.Throttle && tat > s.lastInstant { // the usual case
-			t.pending = entry.AppendThrottle(t.pending, content, r.key(), tat)
+			t.pending = entry.AppendThrottle(t.pending, generation, r.key(), tat)
 		} else {
 			t.appendChange(s, r.key(), r)
 		}
@@ -260,22 +263,23 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 	return visited
 }
 
-// appendEntry appends the entry of a live key with its whole content.
-func (s *shard) appendEntry(dst []byte, content uint64, key []byte, r record, scratch *form.State) []byte {
+// appendEntry appends the entry of a live key, with its whole state.
+func (s *shard) appendEntry(dst []byte, generation uint64, key []byte, r record, scratch *form.State) []byte {
 	switch r.kind() {
 	case store.Throttle:
-		return entry.AppendThrottle(dst, content, key, r.expires())
+		return entry.AppendThrottle(dst, generation, key, r.expires())
 	case store.Integer:
-		return entry.AppendInteger(dst, content, key, r.expires(), r.field(0))
+		return entry.AppendInteger(dst, generation, key, r.expires(), r.field(0))
 	case store.Bytes:
-		return entry.AppendBytes(dst, content, key, r.expires(), r.bytes())
+		return entry.AppendBytes(dst, generation, key, r.expires(), r.bytes())
 	}
 	s.state(r, s.lastInstant, scratch)
-	return entry.AppendLimiter(dst, content, key, scratch)
+	return entry.AppendLimiter(dst, generation, key, scratch)
 }
 
-// writeStep writes to the pass what the keys hold that a step has changed, unless that pass has
-// ended: then all of them will be in the next one.
+// writeStep appends the keys that a step has changed to the pass during which it began. If that
+// pass has ended, the next one will find all of them. The keys stay dirty, and are written again
+// when their shard is visited.
 func (t *tracking) writeStep(p *step) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -284,44 +288,46 @@ func (t *tracking) writeStep(p *step) {
 	}
 	begin := len(t.pending)
 	for c := range p.refs {
-		if r := c.shard.pages.recordAt(c.at); r != nil && r.dirty() && !t.appendOf(p, begin, c.shard, r.key(), r) {
+		if r := c.shard.pages.recordAt(c.at); r != nil && r.dirty() && !t.appendOfStep(p, begin, c.shard, r.key(), r) {
 			return
 		}
 	}
 	for c := range p.names {
 		key := []byte(c.key)
 		r, _ := c.shard.find(c.shard.hash(key), key)
-		if !t.appendOf(p, begin, c.shard, key, r) {
+		if !t.appendOfStep(p, begin, c.shard, key, r) {
 			return
 		}
 	}
 }
 
-// appendOf is appendChange for a key that a step has changed. If the step has changed too much, it
-// drops what it has appended since begin, and returns false. It also does so if all steps together
-// have written too much; then the pass fails.
-func (t *tracking) appendOf(p *step, begin int, s *shard, key []byte, r record) bool {
-	if t.whole || len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
+// appendOfStep is appendChange for a key that a step has changed. It returns false if the step need
+// not append any more keys, for one of two reasons: its entries exceed stepBytes, so they are
+// removed from begin on, and the pass visits all shards once more; or all pending entries exceed
+// pendingBytes, so the pass fails.
+func (t *tracking) appendOfStep(p *step, begin int, s *shard, key []byte, r record) bool {
+	if t.noStepLimit || len(t.pending)-begin+len(key)+s.stateBytes(r) <= stepBytes {
 		if t.appendChange(s, key, r); len(t.pending) > pendingBytes {
 			t.pending, t.tooLarge = nil, true
 		}
 		return !t.tooLarge
 	}
-	t.pending, t.again = t.pending[:begin], true
+	t.pending, t.repeat = t.pending[:begin], true // without deltas, on which later ones must not be based
 	for c := range p.refs {
 		if r := c.shard.pages.recordAt(c.at); r != nil {
-			c.shard.forgetWritten(r)
+			c.shard.forgetBaseline(r)
 		}
 	}
 	return false
 }
 
-// drain passes on the pending entries if they are at least so many bytes. After an error it drops
-// them: the pass goes on nevertheless, so that no record keeps a mark without being listed.
-func (t *tracking) drain(least int) {
+// drain calls write with the pending entries if there are at least minBytes of them. After an error
+// it discards them. The pass continues nevertheless: the lists of the shards have been taken, so a
+// record that is not visited would stay dirty without being listed, and never be written again.
+func (t *tracking) drain(minBytes int) {
 	t.mu.Lock()
 	chunk := t.pending
-	if len(chunk) >= least {
+	if len(chunk) >= minBytes {
 		t.pending, t.written = t.spare[:0], true
 	}
 	if t.tooLarge && t.err == nil {
@@ -332,7 +338,7 @@ func (t *tracking) drain(least int) {
 		t.visited = 0
 		runtime.Gosched()
 	}
-	if len(chunk) < least {
+	if len(chunk) < minBytes {
 		return
 	}
 	if t.err == nil {

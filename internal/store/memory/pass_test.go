@@ -23,18 +23,19 @@ import (
 	"cellserver/internal/window"
 )
 
-// The tests below make steps, and passes meanwhile, and load what the passes wrote into another
-// store. They compare that with what the keys held during the last pass.
+// The tests below make steps, and passes meanwhile, and load the passes into another store. They
+// compare its keys with those of the model during the last pass.
 
-// content is what a database holds in the model.
+// content has the values of a database, by key.
 type content map[string]string
 
-// model is what the store should hold.
+// model has the expected content of the store.
 type model struct {
 	databases [3]*modelContent
 }
 
-// modelContent is a content with its states since the last pass began.
+// modelContent is the expected content of a database, now and after each step since the last pass
+// began.
 type modelContent struct {
 	now    content
 	states []content
@@ -62,9 +63,9 @@ type trackingRig struct {
 	view    *view
 	model   model
 	version int
-	large   bool // most steps are on keys with long logs or many leases
-	chunks  [][]byte
-	copy    *Store // into which the chunks are loaded
+	large   bool     // most steps are on keys with long logs or many leases
+	chunks  [][]byte // of the last pass
+	copy    *Store   // into which they are loaded
 	loader  *Loader
 }
 
@@ -78,7 +79,7 @@ func newTrackingRig(t *testing.T, seed uint64) *trackingRig {
 	r := &trackingRig{T: t, random: rand.New(rand.NewPCG(seed, 0)), clock: store.NewStillClock(1e18)}
 	r.store = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.store.TrackChanges()
-	r.store.tracking.Load().passSizes = passSizes{chunk: 1, slice: 1, log: 70, leases: 20}
+	r.store.tracking.Load().passSizes = passSizes{chunk: 1, slice: 1, minLogDelta: 70, minLeaseDelta: 20}
 	r.view = r.store.newView()
 	r.copy = New(Options{Databases: 3, Clock: r.clock, SweepEvery: -1})
 	r.loader = r.copy.Load()
@@ -239,7 +240,7 @@ func (r *trackingRig) changeLeases(db *modelContent, key string) {
 	}
 }
 
-// read returns what a key holds.
+// read returns the value of a key, or the form of its limiter.
 func read(t *testing.T, v *view, key string) string {
 	value, e, err := v.Read(context.Background(), []byte(key), nil)
 	require.NoError(t, err)
@@ -299,7 +300,7 @@ func (r *trackingRig) replaceDatabase(n int) {
 	r.model.databases[n], r.model.databases[2] = r.model.databases[2], r.model.databases[n]
 }
 
-// pass makes a pass, and steps meanwhile, and compares what was written until now.
+// pass makes a pass, and if steps is set, random steps while it is written.
 func (r *trackingRig) pass(steps bool) {
 	r.model.forget()
 	r.chunks = nil
@@ -312,7 +313,7 @@ func (r *trackingRig) pass(steps bool) {
 	}))
 }
 
-// load returns what a store holds into which these chunks are loaded, after those of earlier calls.
+// load loads chunks, after those of earlier calls, and returns the content of the store then.
 func (r *trackingRig) load(chunks [][]byte) [3]content {
 	for _, chunk := range chunks {
 		require.NoError(r, r.loader.Apply(chunk))
@@ -339,7 +340,8 @@ func contentsOf(t *testing.T, m *Store) (all [3]content) {
 	return all
 }
 
-// wrong returns what is not as it was at any moment of the pass: a key, or the group.
+// wrong returns a key, or the group, with loaded values that it had at no moment of the pass; "" if
+// there is none.
 func (r *trackingRig) wrong(loaded [3]content) string {
 	for n, got := range loaded {
 		states := r.model.databases[n].states
@@ -405,7 +407,8 @@ func TestPassesContainWholeSteps(t *testing.T) {
 	}
 }
 
-// A snapshot, with the passes from before it until after it, is the content of the store.
+// A snapshot, together with the passes from one before it to one after it, is the content of the
+// store.
 func TestSnapshotsAreCompletedByPasses(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {
@@ -434,7 +437,7 @@ func TestSnapshotsAreCompletedByPasses(t *testing.T) {
 	}
 }
 
-// A store that does not let steps write to a pass is caught.
+// The tests find a store in which steps do not write to a pass.
 func TestHalfStepsAreCaught(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(100) {
@@ -455,7 +458,7 @@ func TestHalfStepsAreCaught(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("no half step was noticed")
+	t.Fatal("no pass with half a step was found")
 }
 
 // A step that changes much makes the pass visit the shards again.
@@ -485,7 +488,7 @@ func TestALargeStepDuringAPass(t *testing.T) {
 	require.Equal(t, contentsOf(t, r.store), r.load(r.chunks))
 }
 
-// Every kind of key is written and loaded, and expired ones are not.
+// Keys of every kind are written and loaded. Expired keys are not.
 func TestEveryKindIsLoaded(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -516,7 +519,7 @@ func TestEveryKindIsLoaded(t *testing.T) {
 	}
 }
 
-// An expiry that was brought forward must be written although the key is gone.
+// If a key expires earlier than its last entry says, the pass must write that it is gone.
 func TestAnExpiryBroughtForwardIsWritten(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -538,14 +541,15 @@ func TestAnExpiryBroughtForwardIsWritten(t *testing.T) {
 	require.Empty(t, r.load(r.chunks)[0])
 }
 
-// Passes run concurrently with the steps of several goroutines, each on groups of keys that always hold the
-// same. After each pass, so does what was written.
+// Passes run concurrently with the steps of several goroutines, each of which sets the keys of a
+// group to the same value. After each pass, the keys of a group have the same value in what was
+// written.
 func TestConcurrentPasses(t *testing.T) {
 	t.Parallel()
 	m := New(Options{SweepEvery: time.Millisecond})
 	defer func() { require.NoError(t, m.Close()) }()
 	m.TrackChanges()
-	m.tracking.Load().passSizes = passSizes{chunk: 512, slice: 4, log: 1 << 20, leases: 1 << 20}
+	m.tracking.Load().passSizes = passSizes{chunk: 512, slice: 4, minLogDelta: 1 << 20, minLeaseDelta: 1 << 20}
 	const writers, groups = 4, 40
 	var done atomic.Bool
 	var steps atomic.Int64
@@ -578,7 +582,7 @@ func TestConcurrentPasses(t *testing.T) {
 	require.Equal(t, contentsOf(t, m), contentsOf(t, loaded))
 }
 
-// writePair writes the same to two keys of different databases in one step.
+// writePair sets two keys in different databases to the same value, or deletes both, in one step.
 func writePair(t *testing.T, v *view, writer, group int, version int64) {
 	key := fmt.Appendf(nil, "pair:%d:%d", writer, group)
 	keys := []store.KeyRef{{Database: 0, Key: key}, {Database: 1, Key: append(key[:len(key):len(key)], 'x')}}
@@ -606,7 +610,7 @@ func requirePairs(t *testing.T, m *Store, writers, groups int) {
 	}
 }
 
-// Changes of a log may follow a state that would have expired without them.
+// A delta of a log may extend a state that would have expired without it.
 func TestChangesFollowAnExpiredLog(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)

@@ -6,14 +6,14 @@ import (
 	"cellserver/internal/form"
 )
 
-// Snapshot calls write with what all keys hold, in chunks of whole entries (package entry). Keys are
-// visited one after the other, while others change, so the entries are of different instants, and a
-// key may be in it twice or not at all if it changed meanwhile. They become the content of the store
-// at one instant by applying, in addition, all passes from one that began before Snapshot to one
-// that began after it.
+// Snapshot writes the entries (package entry) of all keys. It calls write with chunks of whole
+// entries, each of which is valid until write returns. Keys change while others are visited, so the
+// entries are of different instants, and a key that changes meanwhile may be written twice or not
+// at all. Together with all passes, from one that began before Snapshot to one that began after it
+// returned, they are the content of the store at one instant.
 //
-// Snapshot holds the lock of one shard at a time, for the records of one page or fewer, and calls
-// write without a lock. A chunk is valid until write returns. It takes no memory but that of a chunk.
+// Snapshot locks one shard at a time, for the records of one page at most, and none while it calls
+// write. It needs memory for one chunk.
 func (m *Store) Snapshot(write func(entries []byte) error) error {
 	w := snapshotWriter{write: write}
 	for _, db := range m.allDatabases() {
@@ -26,7 +26,7 @@ func (m *Store) Snapshot(write func(entries []byte) error) error {
 		}
 	}
 	err := w.drain(1)
-	m.tracking.Load().forgetContents()
+	m.tracking.Load().forgetGenerations()
 	return err
 }
 
@@ -36,15 +36,14 @@ type snapshotWriter struct {
 	write func([]byte) error
 	page  int // the next page of the shard
 	from  ref // the first record of that page that has not been visited
-	pages int // visited since the goroutine last yielded
+	pages int // pages visited since the goroutine last yielded
 }
 
-// yieldPages is the number of pages that are visited before steps that wait for the processor come
-// first.
+// yieldPages is the number of pages that are visited before the goroutine yields the processor.
 const yieldPages = 32
 
-// visit appends the entries of the next records of a shard: those of a page, unless they are large.
-// It returns false if there are no more.
+// visit appends the entries of the next records of a shard: those of one page, or fewer if they
+// make more than sliceBytes. It returns false if there are no more.
 func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	if w.pages++; w.pages == yieldPages {
 		w.pages = 0
@@ -55,14 +54,14 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	if w.page >= len(s.pages.list) {
 		return false
 	}
-	content, begin, next := db.content.Load(), len(w.chunk), ref(0)
+	generation, begin, next := db.generation.Load(), len(w.chunk), ref(0)
 	s.pages.each(w.page, func(at ref, r record) {
 		switch {
 		case at < w.from || next != 0:
 		case len(w.chunk)-begin >= sliceBytes:
 			next = at
 		default:
-			w.append(s, content, at, r)
+			w.append(s, generation, at, r)
 		}
 	})
 	if w.from = next; next == 0 {
@@ -71,21 +70,25 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	return true
 }
 
-func (w *snapshotWriter) append(s *shard, content uint64, at ref, r record) {
+// append appends the entry of a record, if it has not expired. A log or leases that have a baseline
+// are marked, so that the next pass writes their whole state, or that the key is gone: the snapshot
+// may replace the passes that contain the baseline, but not later deltas that are based on it.
+func (w *snapshotWriter) append(s *shard, generation uint64, at ref, r record) {
 	if r.expires() <= s.lastInstant {
-		if s.isVersioned(r) {
+		if s.hasBaseline(r) {
 			s.changes.mark(s, r, at)
 		}
 		return
 	}
-	w.chunk = s.appendEntry(w.chunk, content, r.key(), r, &w.state)
-	if s.forgetWritten(r) {
+	w.chunk = s.appendEntry(w.chunk, generation, r.key(), r, &w.state)
+	if s.forgetBaseline(r) {
 		s.changes.mark(s, r, at)
 	}
 }
 
-func (w *snapshotWriter) drain(least int) error {
-	if len(w.chunk) < least {
+// drain calls write with the chunk if it has at least minBytes.
+func (w *snapshotWriter) drain(minBytes int) error {
+	if len(w.chunk) < minBytes {
 		return nil
 	}
 	err := w.write(w.chunk)

@@ -1,20 +1,22 @@
 package memory
 
-// A step on several keys must be in one pass as a whole. A pass visits one shard after the other; so
-// a step that begins during a pass, and changes a key that has been visited and one that has not,
-// would be in it by half. Therefore such a step writes to the pass, before it unlocks its keys, what
-// all the keys that it changed hold. Of several entries for a key the last counts, and entries are
-// written while the key is locked, so a later visit replaces what the step wrote, not the reverse.
+// All changes of a step on several keys must be in the same pass, because a crash may leave one
+// pass without the next. A pass visits one shard after the other. A step during the pass that
+// changes one key in a shard that has been visited, and another in a shard that has not, would be
+// in the pass by half. Such a step therefore appends the entries of all keys that it has changed to
+// the pass before it unlocks them. The pass may visit these keys later and write them again. That
+// is harmless: an entry is made while its key is locked, so the entries of a key are in the order
+// of its changes, and the last one counts.
 //
-// A step that locked its keys before the pass began needs nothing of that: none of its shards is
-// visited before it ends.
+// A step that locked its keys before the pass began need not do so: the pass cannot visit any of
+// its shards before the step has ended.
 
-// step is a step on several keys that was begun during a pass.
+// step is a step on several keys that has locked them during a pass.
 type step struct {
-	pass   uint64
+	pass   uint64 // number of that pass
 	locked []lockedDatabase
-	refs   map[changedRef]struct{}
-	names  map[changedName]struct{}
+	refs   map[changedRef]struct{}  // records that the step has changed
+	names  map[changedName]struct{} // keys that the step has changed, and that must be looked up
 }
 
 type changedRef struct {
@@ -27,13 +29,13 @@ type changedName struct {
 	key   string
 }
 
-// stepBytes is the size up to which a step writes to the pass what its keys hold, so that it holds
-// its locks for at most a fraction of a millisecond longer. After a larger step, the pass visits all
-// shards once more, and so contains all of it. If there is such a step each time, the limit is
-// lifted.
+// stepBytes bounds the entries that a step writes to the pass, so that it holds its locks for at
+// most a fraction of a millisecond longer. If the entries of a step are larger, it writes none, and
+// the pass visits all shards once more and finds all its changes. In its last round the bound is
+// lifted: clients that make large steps all the time would otherwise keep the pass from ending.
 const stepBytes = 1 << 20
 
-// beginStep is called when a step has locked shards of several keys.
+// beginStep is called when a step has locked the shards of several keys.
 func (v *view) beginStep(db *database, set *lockSet) {
 	t := v.memory.tracking.Load()
 	if t == nil || !t.active.Load() {
@@ -48,8 +50,8 @@ func (v *view) beginStep(db *database, set *lockSet) {
 	set.setStep(db, v.step)
 }
 
-// endStep is called before the step unlocks its shards. It writes to the pass what the step has
-// changed.
+// endStep is called before the step unlocks its shards. It writes the keys that the step has
+// changed to the pass.
 func (v *view) endStep() {
 	if v.step == nil {
 		return

@@ -12,7 +12,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// writeLarge writes all keys of a group in one step, each with a value of so many bytes.
+// writeLarge writes all keys of a group in one step, each with a value of the given size in bytes.
 func (r *trackingRig) writeLarge(keys []store.KeyRef, size int) error {
 	r.version++
 	large := string(bytes.Repeat([]byte{byte('a' + r.version%26)}, size))
@@ -56,7 +56,7 @@ func TestLargeStepsDuringAllRoundsOfAPass(t *testing.T) {
 	}
 }
 
-// What steps write to a pass while its owner writes a chunk is bounded.
+// The entries that steps add to a pass are bounded, if its write function takes long.
 func TestAPassTooLarge(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -75,7 +75,7 @@ func TestAPassTooLarge(t *testing.T) {
 	require.Less(t, len(bytes.Join(r.chunks, nil)), stepBytes*2)
 }
 
-// A step may change values of any size in sum. It never writes all of them to a pass.
+// A step may change values of any total size. It does not write all of them to a pass.
 func TestAStepLargerThanAPassMayBe(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -97,7 +97,7 @@ func TestAStepLargerThanAPassMayBe(t *testing.T) {
 	require.NotEmpty(t, r.chunks)
 }
 
-// A key that comes and goes is listed each time, but not without bound.
+// A key that is created and removed repeatedly is listed each time. The list is bounded.
 func TestChangesOfOneKeyAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
@@ -117,8 +117,9 @@ func TestChangesOfOneKeyAreBounded(t *testing.T) {
 	require.NotEmpty(t, r.chunks)
 }
 
-// While there are no passes, because the disk does not answer, keys may come and go all the time.
-// What is listed of them is bounded; the next pass fails, and all is right after a snapshot.
+// There are no passes while the disk does not answer. The lists of changed keys are bounded even if
+// keys are created and removed all that time. The next pass then fails, and a snapshot and later
+// passes have the content of the store again.
 func TestChangesWithoutPassesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)

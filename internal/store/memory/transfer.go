@@ -109,13 +109,13 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 	case l.log != nil:
 		n, log := s.logs.add()
 		*log = *l.log
-		log.written = writtenLog{}
+		log.baseline = logBaseline{}
 		s.logs.bytes += log.bytes()
 		at.record.setStateWord(n)
 	case l.leases != nil:
 		n, held := s.leases.add()
 		*held = *l.leases
-		held.counted, held.written = 0, writtenLeases{}
+		held.counted, held.baseline = 0, leaseBaseline{}
 		held.updateBytes(&s.leases)
 		at.record.setStateWord(n)
 	}

@@ -15,8 +15,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// A log, or leases, may expire after a pass with its changes, and before a snapshot reads its key.
-// The state that the changes follow is then in no file. That is not a fault.
+// A log, or leases, may expire after a pass with a delta, and before a snapshot reads its key. The
+// baseline of the delta is then in no file. That is not a fault.
 func TestChangesThatExpireBeforeASnapshot(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"log", "leases"} {

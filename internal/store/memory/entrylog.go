@@ -8,18 +8,18 @@ import (
 	"cellserver/internal/window"
 )
 
-// entryLog holds the entries of a sliding window log, 16 bytes each: they are removed at both ends
-// and added at the newer. A short log is a ring, which is reallocated when it is full or much too
-// large; a long one is in chunks, so that no call moves more than maxRing entries, whatever the
-// limit is. At most a quarter of the memory is slack, plus a few entries. It implements
-// window.Entries.
+// entryLog holds the entries of a sliding window log, 16 bytes each. Entries are removed at both
+// ends, and added at the end of the newest. A short log is a ring, which is reallocated when it is
+// full or much too large. A long one is in chunks, so that no call moves more than maxRing entries,
+// whatever the limit is. At most a quarter of the memory is unused, plus a few entries. It
+// implements window.Entries.
 type entryLog struct {
 	ring   []window.Entry   // every element can be used; nil if the entries are in chunks
 	chunks [][]window.Entry // each of chunkEntries entries
 	head   int              // index of the oldest entry, in the ring or in the first chunk
 	count  int
 
-	written writtenLog
+	baseline logBaseline // see delta.go
 }
 
 const (
@@ -60,7 +60,7 @@ func (l *entryLog) clone() *entryLog {
 
 // apply makes the edit that a step returned.
 func (l *entryLog) apply(e window.Edit) {
-	l.written.edit(e, l.count)
+	l.baseline.edit(e, l.count)
 	l.drop(e.Drop)
 	l.count -= e.Cut
 	if e.Push {
@@ -119,10 +119,10 @@ func (l *entryLog) toRing(size int) {
 	for i := range l.count {
 		ring[i] = l.At(i)
 	}
-	*l = entryLog{ring: ring, count: l.count, written: l.written}
+	*l = entryLog{ring: ring, count: l.count, baseline: l.baseline}
 }
 
-// fill sets the entries of an empty log.
+// fill adds entries to an empty log.
 func (l *entryLog) fill(entries []window.Entry) {
 	l.resize(len(entries))
 	l.count = len(entries)
@@ -133,7 +133,7 @@ func (l *entryLog) fill(entries []window.Entry) {
 
 func (l *entryLog) toChunks() {
 	was := *l
-	*l = entryLog{chunks: [][]window.Entry{}, count: was.count, written: was.written}
+	*l = entryLog{chunks: [][]window.Entry{}, count: was.count, baseline: was.baseline}
 	l.resizeChunks(was.count)
 	for i := range was.count {
 		*l.at(i) = was.At(i)

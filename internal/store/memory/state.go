@@ -10,9 +10,9 @@ import (
 	"cellserver/internal/window"
 )
 
-// The whole state of a limiter leaves a record, and comes back, as a form.State. Bytes are encoded
-// and decoded without the shard's lock. The lock is held for a copy of the state, and longest for
-// that of a log.
+// The state of a limiter is copied from a record to a form.State, and back. The shard is locked
+// only for this copy, which takes longest for a log. Forms are encoded and decoded without the
+// lock.
 
 // ReadForm appends the form of a limiter's state to dst.
 func (v *view) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte, store.Entry, error) {
@@ -37,10 +37,10 @@ func (v *view) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte, stor
 	return dst, e, nil
 }
 
-// maxStateBuffer is the largest number of entries or leases for which a view keeps a buffer.
+// maxStateBuffer is the capacity, in entries and leases, up to which a view keeps its buffer.
 const maxStateBuffer = 64
 
-// readState copies the state of a key, if it holds a limiter, and unlocks its shard.
+// readState copies the state of a key if it holds a limiter, and unlocks the shard.
 func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) store.Entry {
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
@@ -56,7 +56,8 @@ func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) stor
 	return e
 }
 
-// WriteForm makes a key hold a state.
+// WriteForm sets the state of a key, in place of what it holds. A state that has expired removes
+// the key.
 func (v *view) WriteForm(_ context.Context, key []byte, state *form.State) error {
 	large := newLargeState(key, state)
 	h := v.hash(key)
@@ -76,8 +77,9 @@ func (s *shard) writeState(h keyHash, key []byte, now int64, state *form.State, 
 	return s.restoreLarge(&at, state, large)
 }
 
-// state copies the state of a live record of a limiter. Leases that have ended are left out. The
-// entries of a log that are out of view stay, because a later call may have a longer period.
+// state copies the state of a live record of a limiter. It omits leases that have ended. It does
+// not omit entries of a log that are older than its period, because a later call may have a longer
+// one.
 func (s *shard) state(r record, now int64, into *form.State) {
 	*into = form.State{Entries: into.Entries[:0], Leases: into.Leases[:0]}
 	switch r.kind() {
@@ -132,12 +134,13 @@ func newLargeState(key []byte, state *form.State) *largeState {
 	return &largeState{leases: &keyLeases{Leases: *lease.Of(state.Leases)}}
 }
 
-// inlineStateBytes returns how many bytes a state takes after the value of its record, at least.
+// inlineStateBytes returns the minimum number of bytes that a state takes after the value of its
+// record.
 func inlineStateBytes(state *form.State) int {
 	return len(state.Entries)*entryBytes + lease.FewBytes(state.Leases)
 }
 
-// restore makes a key hold a state that has not expired, in place of what it holds.
+// restore sets the state of a key, in place of what it holds. The state must not have expired.
 func (s *shard) restore(at *keySlot, state *form.State) error {
 	return s.restoreLarge(at, state, newLargeState(at.key, state))
 }
@@ -146,14 +149,14 @@ func (s *shard) restore(at *keySlot, state *form.State) error {
 // not use it.
 func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
 	kind := store.KindOf(state.Kind)
-	bytes, most := inlineStateBytes(state), inlineCapacity(at.key, kind)
+	bytes, capacity := inlineStateBytes(state), inlineCapacity(at.key, kind)
 	switch {
-	case bytes > most && s.noGrowth:
+	case bytes > capacity && s.noGrowth:
 		return store.ErrFull
-	case bytes > most:
+	case bytes > capacity:
 		bytes = 0
-	case kind == store.SlidingLog && !s.noGrowth: // as storeRing
-		bytes = min(bytes/entryBytes*3/2, most/entryBytes) * entryBytes
+	case kind == store.SlidingLog && !s.noGrowth: // with free entries, as storeRing does
+		bytes = min(bytes/entryBytes*3/2, capacity/entryBytes) * entryBytes
 	}
 	if err := s.replace(at, kind, bytes); err != nil {
 		return err
@@ -166,7 +169,7 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 	return nil
 }
 
-// setState writes a state to a new record, with inline state of so many bytes.
+// setState writes a state to a new record that has the given number of bytes for inline state.
 func (s *shard) setState(r record, state *form.State, bytes int) {
 	switch state.Kind {
 	case form.Fixed:
@@ -206,8 +209,9 @@ func (s *shard) attachLarge(r record, large *largeState) {
 	r.setStateWord(n)
 }
 
-// replace gives a key a record of a kind with so many bytes after its value, in place of the one it
-// has. The record's fields are not set. If the error is ErrFull, nothing has changed.
+// replace gives a key a record of a kind, with the given number of bytes after its value, in place
+// of the one it has. It does not set the fields of the record. If the error is ErrFull, nothing has
+// changed.
 func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) error {
 	if at.record == nil {
 		at.created = true
