@@ -109,6 +109,8 @@ type limiterState struct {
 	Requests  []store.LimitRequest // of CL.ALL
 	Limited   int64                // number of limited decisions that are not yet added to the counters
 	Sampling  topk.Sampling        // of decisions, for CL.TOP
+	// WithoutStore is set if the decision was not made by the store, because it fails.
+	WithoutStore bool
 }
 
 // transactionState is set while EXEC makes calls.

@@ -45,7 +45,8 @@ func (f *families) commands() []*command.Command {
 func (f *families) info() []command.InfoPart {
 	return slices.Concat(
 		f.admin.OwnInfo(), []command.InfoPart{f.connection.Info()}, f.tracking.Info(), f.channels.Info(),
-		[]command.InfoPart{f.transactions.Info(), f.accounts.Info(), f.limiters.Info(), f.persistence.Info()},
+		[]command.InfoPart{f.transactions.Info(), f.accounts.Info()}, f.limiters.Info(),
+		[]command.InfoPart{f.persistence.Info()},
 	)
 }
 

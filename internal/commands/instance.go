@@ -27,7 +27,10 @@ type Folder = persistence.Folder
 
 // Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
-	Store    store.Store
+	Store store.Store
+	// NewLocal returns an empty store in memory that decides while Store fails, with --store-fails
+	// local. It is needed if Store may block.
+	NewLocal func() store.Store
 	Folder   Folder    // in which the keys of the store outlive a restart; nil if they do not
 	Version  string    // of cellserver
 	Settings *Settings // the defaults if nil
@@ -82,7 +85,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 	}
 	in.Clock, in.Databases = c.Store.Clock(), c.Store.Databases()
 	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds
-	memory.Begin(c.Store)
+	memory.Begin(c.Store, &f.limiters.Fallback)
 	f.connect(&c, in)
 	var err error
 	if in.Table, err = command.NewTable(f.commands(), store.AbilitiesOf(c.Store)); err != nil {
@@ -102,6 +105,9 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
+	if c.Store.MayBlock() {
+		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
+	}
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients
 	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks

@@ -1,8 +1,13 @@
 package commands
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,21 +18,23 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// failingStore is a store in memory whose calls return an error while one is planned.
+// failingStore is a store in memory that behaves as one over a network: its calls may block, and return
+// an error while one is planned.
 type failingStore struct {
 	*memstore.Store
 	fails *error
 }
 
-func newFailingStore() failingStore {
-	return failingStore{memstore.New(memstore.Options{SweepEvery: -1}), new(error)}
-}
-
+func (s failingStore) MayBlock() bool   { return true }
 func (s failingStore) View() store.View { return failingView{s.Store.View().(fullView), s.fails} }
 
 type failingView struct {
 	fullView
 	fails *error
+}
+
+func (v failingView) WithoutGrowth() store.View {
+	return failingView{v.fullView.WithoutGrowth().(fullView), v.fails}
 }
 
 func (v failingView) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
@@ -75,6 +82,32 @@ func (v failingView) Atomically(ctx context.Context, keys []store.KeyRef, all bo
 	return v.fullView.Atomically(ctx, keys, all, steps)
 }
 
+// failingServer is a server over a failingStore.
+type failingServer struct {
+	*testServer
+	fails *error          // what the calls of the store return
+	local *memstore.Store // the store of --store-fails local that was made last
+	log   bytes.Buffer
+}
+
+func newFailingServer(t *testing.T, policy string) *failingServer {
+	clock := store.NewStillClock(clockStart)
+	f := &failingServer{fails: new(error)}
+	data := failingStore{memstore.New(memstore.Options{Clock: clock, SweepEvery: -1}), f.fails}
+	t.Cleanup(func() { data.Close() })
+	settings := NewSettings()
+	settings.Limiter.StoreFails = policy
+	in, families, err := newInstance(Config{Store: data, Settings: settings,
+		NewLocal: func() store.Store {
+			f.local = memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})
+			return f.local
+		},
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
+	require.NoError(t, err)
+	f.testServer = &testServer{clock: clock, instance: in, families: families}
+	return f
+}
+
 // The replies for the errors of a store.
 const (
 	storeDown   = "-STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again\r\n"
@@ -83,9 +116,7 @@ const (
 
 // The first word of an error tells a client whether it may send the call again.
 func TestErrorsOfStore(t *testing.T) {
-	failing := newFailingStore()
-	s, err := newServerOver(t, failing, func(*Settings) {})
-	require.NoError(t, err)
+	s := newFailingServer(t, "error")
 	c := s.dial()
 	for _, of := range []struct {
 		err  error
@@ -98,12 +129,168 @@ func TestErrorsOfStore(t *testing.T) {
 	} {
 		for _, call := range []string{"CL.THROTTLE k 1 1 1", "CL.FIXED k 1 1", "CL.ALL 1 FIXED k 1 1 1",
 			"CL.ACQUIRE k 1 1 holder", "INCR n"} {
-			*failing.fails = of.err
+			*s.fails = of.err
 			require.Equal(t, of.want, c.do(t, call), call)
-			*failing.fails = nil
+			*s.fails = nil
 			require.Equal(t, "+PONG\r\n", c.do(t, "PING"))
 		}
 	}
 	require.Contains(t, c.do(t, "INFO errorstats"),
 		"errorstat_MISCONF:count=5\r\nerrorstat_STOREDOWN:count=5\r\nerrorstat_STOREUNSURE:count=5\r\n")
+	require.Contains(t, c.do(t, "INFO store"), "store_decisions_errors:6\r\n", "three kinds, two errors of the store")
+}
+
+// integers returns a reply of integers as text.
+func integers(values ...int) string {
+	text := fmt.Sprintf("*%d\r\n", len(values))
+	for _, v := range values {
+		text += fmt.Sprintf(":%d\r\n", v)
+	}
+	return text
+}
+
+// policyReplies are the replies of --store-fails allow and deny.
+var policyReplies = []struct{ call, allow, deny string }{
+	{"CL.THROTTLE k 4 1 60", integers(0, 5, 0, -1, 0), integers(1, 5, 0, 1, 1)},
+	{"CL.THROTTLE k 4 1 60 3 UPTO", integers(0, 5, 0, -1, 0, 3), integers(1, 5, 0, 1, 1, 0)},
+	{"CL.THROTTLE k 4 1 60 -3 UPTO", integers(0, 5, 0, -1, 0, 0), integers(1, 5, 0, 1, 1, 0)},
+	{"CL.THROTTLE k 4 1 60 2 PEEK", integers(0, 5, 0, -1, 0), integers(1, 5, 0, 1, 1)},
+	{"CL.THROTTLE k 4 1 60 9 FORCE MS", integers(0, 5, 0, -1, 0), integers(1, 5, 0, 1000, 1000)},
+	{"CL.THROTTLE k -1 1 60", integers(1, 0, 0, -1, 0), integers(1, 0, 0, -1, 0)},
+	{"CL.FIXED k 7 60", integers(0, 7, 0, -1, 0), integers(1, 7, 0, 1, 1)},
+	{"CL.FIXED k 0 60", integers(1, 0, 0, -1, 0), integers(1, 0, 0, -1, 0)},
+	{"CL.SLIDING k 7 60 2 UPTO", integers(0, 7, 0, -1, 0, 2), integers(1, 7, 0, 1, 1, 0)},
+	{"CL.SLIDINGLOG k 7 60", integers(0, 7, 0, -1, 0), integers(1, 7, 0, 1, 1)},
+	{"GCRA k 4 1 60 TOKENS 2", integers(0, 5, 0, -1, 0), integers(1, 5, 0, 1, 1)},
+	{"CL.ALL 2 THROTTLE k 4 1 60 1 FIXED l 7 60 1", "*4\r\n:0\r\n:-1\r\n" + integers(0, 5, 0, -1, 0) + integers(0, 7, 0, -1, 0),
+		"*4\r\n:1\r\n:1\r\n" + integers(1, 5, 0, 1, 1) + integers(1, 7, 0, 1, 1)},
+	{"CL.ALL 2 FIXED k 7 60 1 FIXED l 0 60 1", "*4\r\n:1\r\n:-1\r\n" + integers(0, 7, 0, -1, 0) + integers(1, 0, 0, -1, 0),
+		"*4\r\n:1\r\n:-1\r\n" + integers(1, 7, 0, 1, 1) + integers(1, 0, 0, -1, 0)},
+}
+
+// Decisions are answered by the policy, whether or not the store may have counted the call. A limit of
+// 0 blocks its key in any case.
+func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
+	for _, policy := range []string{"allow", "deny"} {
+		s := newFailingServer(t, policy)
+		c := s.dial()
+		for _, err := range []error{store.ErrDown, store.ErrUnavailable} {
+			*s.fails = err
+			for _, of := range policyReplies {
+				want := of.allow
+				if policy == "deny" {
+					want = of.deny
+				}
+				require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+			}
+		}
+		field := map[string]string{"allow": "allowed", "deny": "limited"}[policy]
+		require.Contains(t, c.do(t, "INFO store"),
+			fmt.Sprintf("store_fails:%s\r\nstore_failing:1\r\nstore_decisions_errors:0\r\n", policy))
+		require.Contains(t, c.do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, 2*len(policyReplies)))
+	}
+}
+
+// Whatever the policy, leases, values, transactions and the refusals of the server behind the store are
+// errors.
+func TestErrorsWhateverThePolicy(t *testing.T) {
+	for _, policy := range []string{"error", "allow", "deny", "local"} {
+		s := newFailingServer(t, policy)
+		c := s.dial()
+		*s.fails = store.ErrDown
+		require.Equal(t, storeDown, c.do(t, "CL.ACQUIRE k 1 1 holder"))
+		require.Equal(t, storeDown, c.do(t, "INCR n"))
+		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
+		*s.fails = &store.RefusedError{Reply: "OOM no memory"}
+		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.FIXED k 1 60"))
+		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.ALL 1 FIXED k 1 60 1"))
+		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+		require.Nil(t, s.local)
+	}
+}
+
+// With --store-fails local, decisions are made in memory, and a key that the store decides about again is
+// forgotten there.
+func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
+	s := newFailingServer(t, "local")
+	c := s.dial()
+	fixed := func(key string, remaining int) {
+		t.Helper()
+		require.Equal(t, integers(0, 3, remaining, -1, 600), c.do(t, "CL.FIXED "+key+" 3 600"))
+	}
+	fixed("k", 2)
+	*s.fails = store.ErrDown
+	fixed("k", 2) // it does not know the call before
+	fixed("k", 1)
+	fixed("l", 2)
+	require.Equal(t, "*3\r\n:0\r\n:-1\r\n"+integers(0, 3, 0, -1, 600), c.do(t, "CL.ALL 1 FIXED k 3 600 1"))
+	require.Equal(t, integers(1, 3, 0, 600, 600), c.do(t, "CL.FIXED k 3 600"))
+	c.do(t, "SELECT 1")
+	fixed("k", 2) // another database
+	c.do(t, "SELECT 0")
+	require.Contains(t, c.do(t, "INFO store"), "store_decisions_local:6\r\n")
+
+	*s.fails = nil
+	fixed("k", 1) // the store's own count
+	*s.fails = store.ErrDown
+	fixed("k", 2) // forgotten
+	fixed("l", 1) // the store has not decided about it
+	require.NotNil(t, s.local)
+	before := s.local
+
+	*s.fails = nil
+	require.NoError(t, s.Advance(time.Minute))
+	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED other 3 600"))
+	*s.fails = store.ErrDown
+	fixed("l", 2)
+	require.NotSame(t, before, s.local, "after a minute without failures, the whole store is forgotten")
+}
+
+// While memory is full, the local store adds no keys.
+func TestLocalDecisionsWhileMemoryIsFull(t *testing.T) {
+	s := newFailingServer(t, "local")
+	c := s.dial()
+	*s.fails = store.ErrDown
+	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED k 3 600"))
+	require.Positive(t, s.families.limiters.Fallback.OffHeapBytes())
+	c.do(t, "CONFIG SET maxmemory 1")
+	require.Equal(t, integers(0, 3, 1, -1, 600), c.do(t, "CL.FIXED k 3 600"))
+	require.Contains(t, c.do(t, "CL.FIXED new 3 600"), "-OOM ")
+	require.Contains(t, c.do(t, "CL.ALL 1 FIXED new 3 600 1"), "-OOM ")
+	c.do(t, "CONFIG SET oom-decision limit")
+	require.Equal(t, integers(1, 3, 0, 1, 0), c.do(t, "CL.FIXED new 3 600"))
+	require.Equal(t, "*3\r\n:1\r\n:1\r\n"+integers(1, 3, 0, 1, 0), c.do(t, "CL.ALL 1 FIXED new 3 600 1"))
+}
+
+// The log has a line when decisions begin to fail, and one when they have been made for some time.
+func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
+	s := newFailingServer(t, "allow")
+	c := s.dial()
+	decide := func(err error) {
+		*s.fails = err
+		for range 3 {
+			require.Equal(t, ":0\r\n", c.do(t, "CL.FIXED k 100 600")[4:8])
+		}
+	}
+	for range 2 {
+		decide(nil)
+		decide(store.ErrDown)
+		decide(nil)
+		decide(store.ErrUnavailable)
+		require.Contains(t, c.do(t, "INFO store"), "store_failing:1\r\n")
+		require.NoError(t, s.Advance(10*time.Second))
+		decide(nil)
+		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+	}
+	const begins, ends = "the store does not make decisions", "the store makes decisions again"
+	lines := s.log.String()
+	require.Equal(t, 2, strings.Count(lines, begins), lines)
+	require.Equal(t, 2, strings.Count(lines, ends), lines)
+	require.Contains(t, s.log.String(), `store-fails=allow error="the store cannot be reached"`)
+}
+
+// A server over a store that cannot fail has no section Store.
+func TestNoStoreSectionInMemory(t *testing.T) {
+	c := newServer(t).dial()
+	require.NotContains(t, c.do(t, "INFO everything"), "# Store")
 }

@@ -33,12 +33,21 @@ type Bound struct {
 // offHeapStore is a store that keeps keys outside of Go's heap.
 type offHeapStore interface{ OffHeapBytes() int64 }
 
-// Begin sets the functions that measure the process and its store, and measures Startup.
-func (b *Bound) Begin(store any) {
-	b.OffHeap, b.Heap, b.Collect = func() int64 { return 0 }, heapBytes, runtime.GC
-	if s, ok := store.(offHeapStore); ok {
-		b.OffHeap = s.OffHeapBytes
+// Begin sets the functions that measure the process and its stores, and measures Startup.
+func (b *Bound) Begin(stores ...any) {
+	var outside []offHeapStore
+	for _, s := range stores {
+		if s, ok := s.(offHeapStore); ok {
+			outside = append(outside, s)
+		}
 	}
+	b.OffHeap = func() (bytes int64) {
+		for _, s := range outside {
+			bytes += s.OffHeapBytes()
+		}
+		return bytes
+	}
+	b.Heap, b.Collect = heapBytes, runtime.GC
 	b.Startup, b.Available = b.Used(), client.AvailableMemory()
 }
 

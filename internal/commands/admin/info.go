@@ -27,7 +27,7 @@ func (a *Admin) info() *command.Command {
 			countCalls(c)
 			var out command.InfoText
 			for _, s := range sections {
-				if !s.isWanted(wanted) {
+				if !s.isWanted(wanted) || s.mayBeMissing && !a.hasPart(s.name) {
 					continue
 				}
 				if out.Len() > 0 {
@@ -48,8 +48,13 @@ func (a *Admin) info() *command.Command {
 
 // section is a section of INFO. It leaves out the fields of Redis that have no meaning here.
 type section struct {
-	name      string
-	onRequest bool // shown only if it is named, or all sections are requested
+	name         string
+	onRequest    bool // shown only if it is named, or all sections are requested
+	mayBeMissing bool // left out if no family has a part of it
+}
+
+func (a *Admin) hasPart(section string) bool {
+	return slices.ContainsFunc(a.Info, func(p command.InfoPart) bool { return p.Section == section })
 }
 
 func (s section) isWanted(names [][]byte) bool {
@@ -67,7 +72,7 @@ var sections = []section{
 	{name: "Server"}, {name: "Clients"}, {name: "Memory"}, {name: "Persistence"}, {name: "Stats"},
 	{name: "Replication"}, {name: "CPU"}, {name: "Modules"}, {name: "Commandstats", onRequest: true},
 	{name: "Errorstats"}, {name: "Latencystats", onRequest: true}, {name: "Cluster"}, {name: "Cell"},
-	{name: "Keyspace"},
+	{name: "Store", mayBeMissing: true}, {name: "Keyspace"},
 }
 
 // OwnInfo returns the parts of INFO that the family writes itself.

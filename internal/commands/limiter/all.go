@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"errors"
 	"hash/maphash"
 
 	"cellserver/internal/command"
@@ -40,13 +41,8 @@ are its present state.`,
 				return command.Refusal("ERR CL.ALL takes a key once")
 			}
 			decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
-			if l.limitsFull(err) && decisions != nil {
-				err = nil
-				for i := range decisions {
-					if d := &decisions[i]; d.Limited {
-						*d = limitedForMemory(takes[i].Rule.Size())
-					}
-				}
+			if err != nil {
+				decisions, err = l.decideAllOnError(c, err, decisions, takes, peek)
 			}
 			if err != nil {
 				return err
@@ -58,6 +54,24 @@ are its present state.`,
 			return nil
 		},
 	}
+}
+
+// decideAllOnError is decideOnError for the limiters of CL.ALL. The decisions are those that the store
+// has returned with the error.
+func (l *Family) decideAllOnError(c *command.Call, err error, decisions []quota.Decision, takes []store.LimitRequest,
+	peek bool) ([]quota.Decision, error) {
+	if !errors.Is(err, store.ErrFull) {
+		decisions, err = l.Fallback.decideAll(c, err, takes, peek)
+	}
+	if !l.limitsFull(err) || decisions == nil {
+		return decisions, err
+	}
+	for i := range decisions {
+		if d := &decisions[i]; d.Limited {
+			*d = limitedForMemory(takes[i].Rule.Size())
+		}
+	}
+	return decisions, nil
 }
 
 // allPeeks reports whether PEEK follows the limiters.

@@ -8,9 +8,11 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Info returns the part of INFO about decisions: how often each command has allowed a call, and limited
-// one.
-func (l *Family) Info() command.InfoPart {
+// Info returns the parts of INFO about decisions: how often each command has allowed a call, and limited
+// one, and how often the store has failed to decide.
+func (l *Family) Info() []command.InfoPart { return append(l.Fallback.info(), infoDecisions()) }
+
+func infoDecisions() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(c *command.Call, out *command.InfoText) {
 		c.Server.EachCalled(func(row *command.Command, calls *stats.Calls) {
 			if row.Traits&command.Decides == 0 {

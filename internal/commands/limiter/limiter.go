@@ -21,15 +21,23 @@ type Family struct {
 	maxHolders    int          // maximum number of holders per key
 	limitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
 	Top           topk.Counter // for CL.TOP
+	// Fallback answers decisions while the store fails. Its Log is nil if the store cannot fail.
+	Fallback Fallback
 }
 
 // Commands returns the rows of the family, in reading order.
 func (l *Family) Commands() []*command.Command {
-	return []*command.Command{
+	rows := []*command.Command{
 		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(),
 		l.gcra(),
 		l.inspect(), l.topKeys(),
 	}
+	for _, row := range rows {
+		if row.Traits&command.Decides != 0 && l.Fallback.Log != nil {
+			row.Run = l.Fallback.watch(row.Run)
+		}
+	}
+	return rows
 }
 
 // The arguments that follow the limit in several commands.
@@ -63,6 +71,18 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 		return
 	}
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
+}
+
+// decideOnError handles an error of the store. If the store fails, --store-fails decides. If memory is
+// full, --oom-decision does: see limitIfFull. Any other error is returned.
+func (l *Family) decideOnError(c *command.Call, err error, key []byte, quantity int64, mode quota.Mode, ms bool) error {
+	d, err := l.Fallback.decide(c, err, store.LimitRequest{Key: key, Rule: c.Rule, Quantity: quantity}, mode)
+	if err != nil {
+		return l.limitIfFull(c, err, key, c.Rule.Size(), mode, ms)
+	}
+	l.countDecision(c, key, d.Limited)
+	writeDecision(c, &d, mode, ms)
+	return nil
 }
 
 // limitIfFull handles an error of the store. If memory is full and --oom-decision is limit, the

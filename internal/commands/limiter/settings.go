@@ -7,11 +7,12 @@ type Settings struct {
 	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
 	MaxHolders  int    // maximum number of holders per key
 	OOMDecision string // the reply if there is no memory for a new key: error or limit
+	StoreFails  string // the reply if the store does not make a decision: error, allow, deny or local
 }
 
 // NewSettings returns the defaults.
 func NewSettings() Settings {
-	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, OOMDecision: "error"}
+	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, OOMDecision: "error", StoreFails: "error"}
 }
 
 // Options describes the settings.
@@ -30,5 +31,6 @@ func (s *Settings) Options() []*option.Option {
 // Effects applies the settings, and returns the effects of those that may change at run time.
 func (l *Family) Effects(s *Settings) []option.Effect {
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
+	l.Fallback.setPolicy(s.StoreFails)
 	return []option.Effect{option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}
 }

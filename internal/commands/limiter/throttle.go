@@ -1,6 +1,9 @@
 package limiter
 
-import "cellserver/internal/command"
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
 
 func (l *Family) throttle() *command.Command {
 	return &command.Command{
@@ -28,7 +31,8 @@ func (l *Family) decide(c *command.Call) error {
 	quantity, mode, ms := b[4].N, modes[b[5].N], b[6].N != 0
 	o, err := c.View.Throttle(c.Context, key, *limit, quantity, mode)
 	if err != nil {
-		return l.limitIfFull(c, err, key, limit.Size(), mode, ms)
+		c.Rule = store.Rule{Kind: store.Throttle, Throttle: *limit}
+		return l.decideOnError(c, err, key, quantity, mode, ms)
 	}
 	d := limit.Decision(o)
 	l.countDecision(c, key, d.Limited)

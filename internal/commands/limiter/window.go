@@ -58,7 +58,7 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
 		if err != nil {
-			return l.limitIfFull(c, err, key, c.Rule.Size(), mode, ms)
+			return l.decideOnError(c, err, key, quantity, mode, ms)
 		}
 		l.countDecision(c, key, d.Limited)
 		writeDecision(c, &d, mode, ms)

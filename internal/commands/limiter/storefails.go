@@ -1,0 +1,205 @@
+package limiter
+
+import (
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// Fallback answers decisions that a store over a network could not make, as --store-fails says. It
+// answers only decisions about a quantity: leases, and all calls of a transaction, get the error.
+type Fallback struct {
+	// NewLocal returns an empty store in the memory of this process.
+	NewLocal func() store.Store
+	Log      *slog.Logger
+
+	policy      atomic.Uint32
+	answers     [len(policies)]atomic.Int64 // number of decisions that the store did not make, by policy
+	failing     atomic.Bool                 // the store has failed lately
+	lastFailure atomic.Int64                // instant, nanoseconds on the store's clock
+
+	// local makes the decisions of the policy local; nil while it has made none. mu guards its view.
+	local atomic.Pointer[localStore]
+	mu    sync.Mutex
+}
+
+// localStore is a store in memory, with the one view that all calls use.
+type localStore struct {
+	store.Store
+	view store.View
+}
+
+// policies are the values of --store-fails. The constants below are their indexes.
+var policies = [...]string{"error", "allow", "deny", "local"}
+
+const (
+	replyError = iota
+	replyAllowed
+	replyLimited
+	decideLocally
+)
+
+// An outage is over when no decision has failed for recoveredAfter: of several servers behind a
+// store, one may fail while others answer. Keys of the local store are forgotten one by one when the
+// store decides about them, and all together after forgetAfter without a failure.
+const (
+	recoveredAfter = 10 * time.Second
+	forgetAfter    = time.Minute
+)
+
+// setPolicy sets the policy to one of policies.
+func (f *Fallback) setPolicy(name string) { f.policy.Store(uint32(slices.Index(policies[:], name))) }
+
+// watch returns the Run of a row that also notices that the store makes decisions again. Rows over a
+// store that cannot fail do without it.
+func (f *Fallback) watch(run func(c *command.Call) error) func(c *command.Call) error {
+	return func(c *command.Call) error {
+		c.WithoutStore = false
+		err := run(c)
+		if err == nil && !c.WithoutStore && !c.InTransaction {
+			f.decided(c)
+		}
+		return err
+	}
+}
+
+// decided is called after a decision of the store.
+func (f *Fallback) decided(c *command.Call) {
+	quiet := time.Duration(c.View.Now() - f.lastFailure.Load())
+	if local := f.local.Load(); local != nil {
+		f.forget(c, local, quiet >= forgetAfter)
+	}
+	if f.failing.Load() && quiet >= recoveredAfter && f.failing.CompareAndSwap(true, false) {
+		f.Log.Info("the store makes decisions again")
+	}
+}
+
+// forget removes the keys of a call from the local store, or all keys with that store.
+func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if all {
+		if f.local.CompareAndSwap(local, nil) {
+			_ = local.Close() // a store in memory has nothing to report
+		}
+		return
+	}
+	keys, _ := c.Row.KeysOf(nil, c.Words)
+	local.view.Select(c.View.Selected())
+	_, _ = local.view.Delete(c.Context, keys) // it never fails in memory
+}
+
+// policyFor returns the policy for a decision that the store has not made because of err, and
+// counts it. The policy is replyError if the error is to be returned.
+func (f *Fallback) policyFor(c *command.Call, err error) int {
+	if f.Log == nil || c.InTransaction || !errors.Is(err, store.ErrDown) && !errors.Is(err, store.ErrUnavailable) {
+		return replyError
+	}
+	policy := int(f.policy.Load())
+	f.answers[policy].Add(1)
+	f.lastFailure.Store(c.View.Now())
+	if f.failing.CompareAndSwap(false, true) {
+		f.Log.Warn("the store does not make decisions: they are answered as --store-fails says",
+			"store-fails", policies[policy], "error", err)
+	}
+	c.WithoutStore = true
+	return policy
+}
+
+// decide answers a decision that the store has not made because of err, or returns an error.
+func (f *Fallback) decide(c *command.Call, err error, t store.LimitRequest, mode quota.Mode) (quota.Decision, error) {
+	switch policy := f.policyFor(c, err); policy {
+	case replyError:
+		return quota.Decision{}, err
+	case decideLocally:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.localView(c).Take(c.Context, t.Key, &t.Rule, t.Quantity, mode)
+	default:
+		return fixedDecision(policy, &t, mode), nil
+	}
+}
+
+// decideAll is decide for the limiters of CL.ALL.
+func (f *Fallback) decideAll(c *command.Call, err error, takes []store.LimitRequest,
+	peek bool) (decisions []quota.Decision, _ error) {
+	switch policy := f.policyFor(c, err); policy {
+	case replyError:
+		return nil, err
+	case decideLocally:
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		decisions, _, err := f.localView(c).TakeAll(c.Context, takes, peek)
+		return slices.Clone(decisions), err // they are valid until the next TakeAll
+	default:
+		for i := range takes {
+			decisions = append(decisions, fixedDecision(policy, &takes[i], quota.Take))
+		}
+		return decisions, nil
+	}
+}
+
+// localView returns the view of the local store for a call. f.mu must be locked.
+func (f *Fallback) localView(c *command.Call) store.View {
+	local := f.local.Load()
+	if local == nil {
+		data := f.NewLocal()
+		local = &localStore{data, data.View()}
+		f.local.Store(local)
+	}
+	local.view.Begin()
+	local.view.Select(c.View.Selected())
+	if c.Server.Hooks.Has(command.Full) {
+		return local.view.WithoutGrowth()
+	}
+	return local.view
+}
+
+// fixedDecision returns the decision of the policies allow and deny. A limit that blocks its key
+// blocks it even if the store fails.
+func fixedDecision(policy int, t *store.LimitRequest, mode quota.Mode) quota.Decision {
+	switch {
+	case t.Rule.Blocks(t.Quantity, mode):
+		return quota.Blocked()
+	case policy == replyLimited:
+		return quota.Decision{Limited: true, Limit: t.Rule.Size(), RetryAfter: int64(time.Second),
+			ResetAfter: int64(time.Second)}
+	}
+	return quota.Decision{Limit: t.Rule.Size(), RetryAfter: quota.Never, Taken: max(t.Quantity, 0)}
+}
+
+// OffHeapBytes returns the memory of the local store outside of Go's heap.
+func (f *Fallback) OffHeapBytes() int64 {
+	if local := f.local.Load(); local != nil {
+		if m, ok := local.Store.(interface{ OffHeapBytes() int64 }); ok {
+			return m.OffHeapBytes()
+		}
+	}
+	return 0
+}
+
+// info returns the part of INFO about decisions that the store did not make, since the server started.
+// There is none if the store cannot fail.
+func (f *Fallback) info() []command.InfoPart {
+	if f.Log == nil {
+		return nil
+	}
+	return []command.InfoPart{{Section: "Store", Write: func(_ *command.Call, out *command.InfoText) {
+		failing := 0
+		if f.failing.Load() {
+			failing = 1
+		}
+		out.Add("store_fails", policies[f.policy.Load()])
+		out.Add("store_failing", failing)
+		for i, field := range [len(policies)]string{"errors", "allowed", "limited", "local"} {
+			out.Add("store_decisions_"+field, f.answers[i].Load())
+		}
+	}}}
+}
