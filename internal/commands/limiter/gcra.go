@@ -8,7 +8,6 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/resp"
-	"cellserver/internal/store"
 )
 
 // gcra is GCRA, the command that Redis built but withheld from 8.8, after client libraries had added it.
@@ -39,8 +38,7 @@ func (l *Family) gcra() *command.Command {
 			}
 			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 			if err != nil {
-				c.Rule = store.Rule{Kind: store.Throttle, Throttle: limit}
-				return l.decideOnError(c, err, key, count, quota.Take, false)
+				return l.throttleOnError(c, err, key, limit, count, quota.Take, false)
 			}
 			d := limit.Decision(o)
 			l.countDecision(c, key, d.Limited)

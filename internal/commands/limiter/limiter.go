@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"cellserver/internal/command"
+	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/topk"
@@ -83,6 +84,13 @@ func (l *Family) decideOnError(c *command.Call, err error, key []byte, quantity 
 	l.countDecision(c, key, d.Limited)
 	writeDecision(c, &d, mode, ms)
 	return nil
+}
+
+// throttleOnError is decideOnError for a limit of GCRA.
+func (l *Family) throttleOnError(c *command.Call, err error, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode, ms bool) error {
+	c.Rule = store.Rule{Kind: store.Throttle, Throttle: limit}
+	return l.decideOnError(c, err, key, quantity, mode, ms)
 }
 
 // limitIfFull handles an error of the store. If memory is full and --oom-decision is limit, the
