@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/entry",
 		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
-	"internal/store/remote/combine": {},
+	"internal/store/remote/combine": {"internal/store"},
 	"internal/store/storetest": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
@@ -125,7 +125,7 @@ var layers = [][]string{
 	{"internal/gcra", "internal/window", "internal/lease"},
 	{"internal/form"},
 	{"internal/store"},
-	{"internal/store/memory", "internal/client", "internal/persist"},
+	{"internal/store/memory", "internal/store/remote/combine", "internal/client", "internal/persist"},
 	{"internal/maxmemory"},
 	{"internal/command"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",

@@ -1,9 +1,183 @@
 // Package combine is the core of the remote store: it makes atomic steps on keys that a backend
 // such as Redis or Valkey holds, by compare and set. It computes the new value of a key here, and
 // sets it only if the key still holds what it was computed from. Steps that arrive while a key is
-// being written wait, and the next write applies all of them.
+// being written wait, and the next write applies all of them: a hot key costs one command for each
+// round trip, whatever the number of callers.
 //
-// The machine is pure, like the limiters' algorithms: it is told the time, the steps and the
-// replies, and says what to send. It has no goroutine, no clock and no socket, so a simulation can
-// run many of them on a virtual network.
+// A Machine is pure, like the limiters' algorithms: it is told the time, the steps and the replies,
+// and says what to send. It has no goroutine, no clock and no socket, so a simulation can run many
+// of them on a virtual network.
+//
+// Each key with steps has a queue. The steps that are decided together, by one request, are a
+// flight; a key is in at most one flight at a time. The flight reads the key if its value is not
+// known, computes, and writes. If the write is a conflict, the flight computes again from the value
+// that the reply carries. A step that changes nothing must not be judged by a value that may be
+// wrong, so a flight that changes nothing ends with a read instead of a write.
+//
+// Flights that are ready to be sent wait in the lane of their primary and database for a connection
+// that is idle, and all that are ready then share a pipeline.
 package combine
+
+import "math/rand/v2"
+
+// The bounds of a machine.
+const (
+	maxWaitingPerKey = 10_000  // steps
+	maxWaiting       = 100_000 // steps
+	maxCombined      = 2048    // steps of a flight
+	maxFlightKeys    = 64      // keys of a flight, unless a single step has more
+	maxPipeline      = 1024    // requests of a batch
+)
+
+// Config is what a machine is made with.
+type Config struct {
+	Topology Topology
+	// Self identifies this process among those that share the backend. It is random and not zero.
+	Self uint64
+	// Known is how many keys are remembered at most, and KnownBytes how many bytes of keys and values.
+	Known, KnownBytes int
+	// Connections is how many connections to a primary and database are used at once.
+	Connections int
+	// Timeout is the time, in nanoseconds, after which a batch without reply is held against its
+	// primary.
+	Timeout int64
+}
+
+// Machine is the core of the remote store. It is not safe for concurrent use. Its methods take the
+// monotonic time of the process, in nanoseconds, which is positive and never goes backwards.
+//
+// After each call of Submit, Finish and Advance, Next is to be called until it returns nil.
+type Machine struct {
+	config   Config
+	now      int64
+	sequence uint64 // of the last step
+	queues   map[keyID]*queue
+	known    knownValues
+	wheel    wheel
+	timers   timers
+	lanes    map[laneID]*lane
+	order    []*lane // all lanes, in the order in which they were first used
+	active   []*lane // those that Next looks at
+	breakers map[Primary]*breaker
+	random   *rand.PCG
+	air      air
+	counters Counters
+
+	freeFlights []*flight
+	freeQueues  []*queue
+	freeBatches []*Batch
+	scratch     scratch
+	onBreaker   func(p Primary, open bool)
+}
+
+// scratch is memory for one call of Step.Run.
+type scratch struct {
+	values  []Value
+	changes []Change
+	places  []int
+}
+
+// New returns a machine that has nothing to do.
+func New(config Config) *Machine {
+	return &Machine{
+		config:   config,
+		queues:   map[keyID]*queue{},
+		known:    newKnownValues(config.Known, config.KnownBytes),
+		lanes:    map[laneID]*lane{},
+		breakers: map[Primary]*breaker{},
+		random:   rand.NewPCG(config.Self, 0),
+		air:      air{next: Never},
+	}
+}
+
+// OnBreaker sets a function that is called when the circuit breaker of a primary opens or closes.
+// It must neither block nor call the machine.
+func (m *Machine) OnBreaker(f func(p Primary, open bool)) { m.onBreaker = f }
+
+// Submit adds a step. The step belongs to the machine until its Done is called, which may happen
+// before Submit returns.
+func (m *Machine) Submit(now int64, s *Step) {
+	m.now = max(m.now, now)
+	m.sequence++
+	s.state = stepState{sequence: m.sequence, place: queued}
+	m.counters.Steps++
+	m.counters.Waiting++
+	if m.counters.Waiting > maxWaiting || s.Deadline != 0 && s.Deadline <= m.now {
+		m.end(s, nil, ErrDown)
+		return
+	}
+	p := s.Primary
+	if len(s.Keys) > 0 {
+		p = m.config.Topology.Primary(s.Keys[0])
+	}
+	if m.isOpen(p) || !m.enqueue(s) {
+		m.end(s, nil, ErrDown)
+		return
+	}
+	if s.Deadline != 0 {
+		m.wheel.add(s)
+	}
+	if len(s.Keys) == 0 {
+		m.launchAlone(s)
+	}
+}
+
+// Advance tells the machine the time. It is to be called at the time that Wake returns.
+func (m *Machine) Advance(now int64) {
+	m.now = max(m.now, now)
+	for due, ok := m.timers.pop(m.now); ok; due, ok = m.timers.pop(m.now) {
+		switch {
+		case due.queue != nil:
+			m.rested(due.queue)
+		case due.flight != nil:
+			m.resume(due.flight)
+		case due.lane != nil:
+			m.retry(due.lane)
+		case due.broken != nil:
+			m.tryAgain(due.broken)
+		}
+	}
+	m.wheel.expire(m.now, m.late)
+	m.judgeSlow()
+}
+
+// Wake returns when Advance has to be called next, Never if it does not have to be.
+func (m *Machine) Wake() int64 { return min(m.timers.next(), m.wheel.next(), m.air.next) }
+
+// end ends a step. All that refers to the step may still do so: it is skipped.
+func (m *Machine) end(s *Step, reply any, err error) {
+	s.state.place = ended
+	m.wheel.remove(s)
+	m.counters.Waiting--
+	switch err {
+	case ErrUnavailable:
+		m.counters.Unsure++
+	case ErrDown:
+		m.counters.Down++
+	}
+	s.Done(reply, err)
+}
+
+// late ends a step whose deadline has passed.
+func (m *Machine) late(s *Step) {
+	if s.state.place == queued {
+		m.end(s, nil, ErrDown)
+		m.leaveQueues(s)
+		return
+	}
+	f := s.state.flight
+	err := ErrDown
+	if f.isChanging(s) {
+		err = ErrUnavailable
+	}
+	m.end(s, nil, err)
+	m.leaveFlight(f)
+}
+
+// jitter returns a random number below n.
+func (m *Machine) jitter(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return int64(m.random.Uint64() % uint64(n))
+}

@@ -3,6 +3,8 @@ package combine
 import (
 	"errors"
 	"math"
+
+	"cellserver/internal/store"
 )
 
 // Never is the expiry of a key that does not expire.
@@ -94,26 +96,21 @@ type Step struct {
 	state stepState
 }
 
-// stepState is what the machine knows of a step.
-type stepState struct{}
-
 // The errors with which a step may end, apart from those of Run.
 var (
 	// ErrUnavailable: a change was sent and there was no reply, so it is not known whether anything
 	// was changed.
-	ErrUnavailable = errors.New("the store does not answer")
+	ErrUnavailable = store.ErrUnavailable
 	// ErrDown: nothing was changed: the step was not sent in time, the circuit breaker of the primary
 	// is open, or too many steps wait already.
-	ErrDown = errors.New("the store is down")
+	ErrDown = store.ErrDown
 	// ErrConflict: nothing was changed, because others changed the keys at each of Step.Tries tries.
 	ErrConflict = errors.New("other processes changed the keys at each try")
 )
 
 // RefusedError is a refusal of the backend in its own words, such as OOM or NOPERM. Nothing was
 // changed.
-type RefusedError struct{ Reply string }
-
-func (e *RefusedError) Error() string { return e.Reply }
+type RefusedError = store.RefusedError
 
 // Batch is what is sent on one connection as one pipeline. The machine makes it and may not touch
 // it until it is given back with all replies filled in. There is at most one batch of a connection
@@ -144,7 +141,7 @@ const (
 	Write
 	// Command sends Request.Command as it is.
 	Command
-	// TurnOnly sends nothing but what Turn says. Parts[0].Key is its key.
+	// TurnOnly sends nothing but what Turn says. It has no parts, and its reply is ignored.
 	TurnOnly
 )
 
@@ -159,6 +156,7 @@ type Request struct {
 	Reply   Reply
 
 	flight *flight
+	step   *Step // of Command
 }
 
 // Part is the part of a request that is about one key.
@@ -204,23 +202,21 @@ type Reply struct {
 	Span   int64
 }
 
-// TurnOp is what a request does with the turn key, which lies in the slot of the key and says which
-// process writes to the key next. It says nothing about limits, and may be lost.
+// TurnOp is what a request does with the turn key of a key. The turn key lies in the slot of the key
+// and says which process writes to the key next. It says nothing about limits, and may be lost.
 type TurnOp uint8
 
 const (
 	NoTurn   TurnOp = iota
 	TakeTurn        // SET turn-key holder:span NX GET PX span, which takes the turn if it is free
 	LookTurn        // GET turn-key
-	GiveTurn        // removes the turn key if Holder is its holder, in whatever way; sent after the request
+	GiveTurn        // removes the turn key if Holder is its holder; only of TurnOnly
 )
 
-// Turn is the part of a request that is about the turn key.
+// Turn is the part of a request that is about a turn key.
 type Turn struct {
 	Op     TurnOp
+	Key    string // the key whose turn it is; the backend derives the name of the turn key
 	Holder uint64 // this process, of TakeTurn and GiveTurn
 	Span   int64  // of TakeTurn, in nanoseconds
 }
-
-// flight is what is under way for some keys: the steps that are decided by one request.
-type flight struct{}

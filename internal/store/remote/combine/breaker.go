@@ -1,0 +1,124 @@
+package combine
+
+import "time"
+
+// breaker is the circuit breaker of a primary. After a few failures in a row, with no reply between
+// them, it opens: steps end at once instead of waiting for their deadlines. It closes with the first
+// reply; to get one, a connection is opened every now and then.
+type breaker struct {
+	primary  Primary
+	failures int // in a row
+	open     bool
+	due      bool  // it is time to try again
+	lane     *lane // where
+}
+
+const (
+	failuresToOpen = 3
+	breakerDelay   = int64(100 * time.Millisecond) // from one try to the next while it is open
+)
+
+func (m *Machine) breakerOf(p Primary) *breaker {
+	br := m.breakers[p]
+	if br == nil {
+		br = &breaker{primary: p}
+		m.breakers[p] = br
+	}
+	return br
+}
+
+func (m *Machine) isOpen(p Primary) bool {
+	br := m.breakers[p]
+	return br != nil && br.open
+}
+
+// failed counts a failure of a connection.
+func (m *Machine) failed(l *lane) {
+	br := l.breaker
+	br.lane = l
+	br.failures++
+	if br.failures < failuresToOpen {
+		return
+	}
+	if !br.open {
+		br.open = true
+		m.counters.Openings++
+		m.tellBreaker(br)
+		for _, other := range m.order {
+			if other.breaker == br {
+				m.activate(other)
+			}
+		}
+		m.timers.add(timer{at: m.now + breakerDelay, broken: br})
+	}
+}
+
+func (m *Machine) succeeded(br *breaker) {
+	br.failures = 0
+	if br.open {
+		br.open = false
+		m.tellBreaker(br)
+	}
+}
+
+func (m *Machine) tellBreaker(br *breaker) {
+	if m.onBreaker != nil {
+		m.onBreaker(br.primary, br.open)
+	}
+}
+
+// drain ends all steps that are ready in a lane whose breaker is open.
+func (m *Machine) drain(l *lane) {
+	l.gives = l.gives[:0]
+	for {
+		what, ok := l.leave()
+		if !ok {
+			return
+		}
+		switch {
+		case what.queue != nil && m.laneOf(what.queue.key) != l:
+			m.list(what.queue)
+		case what.queue != nil:
+			m.drainQueue(what.queue)
+		case what.flight.gone || what.flight.asked != l && m.laneOfFlight(what.flight) != l:
+			m.reroute(what)
+		default:
+			m.endAll(what.flight, ErrDown)
+		}
+	}
+}
+
+func (m *Machine) drainQueue(q *queue) {
+	if q.flight != nil {
+		return
+	}
+	for s := q.front(); s != nil; s = q.front() {
+		m.end(s, nil, ErrDown)
+		m.leaveQueues(s)
+	}
+	m.discard(q)
+}
+
+// probe opens a connection to a primary whose breaker is open, if it is time to try. If there is
+// none to open, because all wait for replies, it looks again later.
+func (m *Machine) probe(l *lane) *Batch {
+	br := l.breaker
+	if !br.due || br.lane != l {
+		return nil
+	}
+	br.due = false
+	m.timers.add(timer{at: m.now + breakerDelay, broken: br})
+	if i := l.find(idle); i >= 0 {
+		l.conns[i].state = closed
+	}
+	l.retryAt = m.now
+	return m.connect(l)
+}
+
+// tryAgain is called when a breaker has been open for a while.
+func (m *Machine) tryAgain(br *breaker) {
+	if br.open {
+		br.due = true
+		m.activate(br.lane)
+	}
+}

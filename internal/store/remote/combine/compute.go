@@ -1,0 +1,90 @@
+package combine
+
+import "slices"
+
+// compute runs the steps of a flight that have not been computed yet, one after the other, each on
+// what the ones before it have left, and reports whether anything changes.
+func (m *Machine) compute(f *flight, l *lane) (changes bool) {
+	if f.computed == 0 {
+		f.dropEnded()
+		f.current = append(f.current[:0], f.base...)
+		f.parts = f.parts[:0]
+		for i, q := range f.queues {
+			f.parts = append(f.parts, Part{Key: q.key.name, Known: f.base[i].Bytes, Expires: KeepExpiry})
+		}
+	}
+	now := m.timeOf(l)
+	for ; f.computed < len(f.steps); f.computed++ {
+		if s := f.steps[f.computed]; s.state.place != ended {
+			m.run(f, s, now)
+		}
+	}
+	return slices.ContainsFunc(f.parts, func(p Part) bool { return p.Op != Keep })
+}
+
+// run runs one step.
+func (m *Machine) run(f *flight, s *Step, now int64) {
+	scratch := &m.scratch
+	scratch.places = f.places(s, scratch.places[:0])
+	scratch.values = scratch.values[:0]
+	for _, at := range scratch.places {
+		scratch.values = append(scratch.values, f.current[at])
+	}
+	n := len(scratch.places)
+	scratch.changes = slices.Grow(scratch.changes[:0], n)[:n]
+	clear(scratch.changes)
+	s.state.err = s.Run(now, scratch.values, scratch.changes)
+	m.counters.Runs++
+	if s.state.err != nil {
+		return
+	}
+	for i, at := range scratch.places {
+		f.apply(at, &scratch.changes[i])
+	}
+}
+
+// places appends the positions of a step's keys among those of the flight.
+func (f *flight) places(s *Step, at []int) []int {
+	for i, name := range s.Keys {
+		if i >= len(f.queues) || f.queues[i].key.name != name {
+			i = slices.IndexFunc(f.queues, func(q *queue) bool { return q.key.name == name })
+		}
+		at = append(at, i)
+	}
+	return at
+}
+
+// apply merges a change of a step into the change of the flight.
+func (f *flight) apply(at int, change *Change) {
+	part, current, base := &f.parts[at], &f.current[at], &f.base[at]
+	untouched := part.Op == Keep && part.Expires == KeepExpiry
+	if untouched && change.Compared > 0 {
+		part.Compared = change.Compared
+	}
+	switch change.Op {
+	case Set:
+		expires := change.Expires
+		if expires == KeepExpiry {
+			expires = Never
+			if current.Bytes != nil {
+				expires = part.Expires // what a step before has set, or KeepExpiry
+			}
+		} else {
+			current.Expires = expires
+		}
+		if current.Bytes == nil {
+			current.Expires = expires
+		}
+		part.Op, part.Bytes, part.Expires = Set, change.Bytes, expires
+		if part.Bytes == nil {
+			part.Bytes = []byte{}
+		}
+		current.Bytes = part.Bytes
+	case Remove:
+		part.Op, part.Bytes, part.Expires = Remove, nil, Never
+		if base.Bytes == nil {
+			part.Op = Keep
+		}
+		*current = Value{Expires: Never}
+	}
+}

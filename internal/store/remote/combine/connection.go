@@ -1,0 +1,167 @@
+package combine
+
+// find returns the first connection in a state, -1 if there is none.
+func (l *lane) find(state connState) int {
+	for i := range l.conns {
+		if l.conns[i].state == state {
+			return i
+		}
+	}
+	return -1
+}
+
+func (m *Machine) newBatch(l *lane, connection int) *Batch {
+	var b *Batch
+	if last := len(m.freeBatches) - 1; last >= 0 {
+		b = m.freeBatches[last]
+		m.freeBatches = m.freeBatches[:last]
+		clear(b.Requests)
+		*b = Batch{Requests: b.Requests[:0]}
+	} else {
+		b = &Batch{}
+	}
+	b.Primary, b.Database, b.Connection = l.id.primary, l.id.database, connection
+	return b
+}
+
+// fill puts what is ready into a batch.
+func (m *Machine) fill(l *lane, b *Batch) {
+	for len(b.Requests) < maxPipeline {
+		what, ok := l.leave()
+		if !ok {
+			break
+		}
+		if f := what.flight; f != nil {
+			m.fillFlight(l, b, f)
+			continue
+		}
+		q := what.queue
+		if q.flight != nil || q.contention.rests(m.now) || q.front() == nil {
+			m.discard(q)
+			continue
+		}
+		if m.laneOf(q.key) != l {
+			m.list(q)
+			continue
+		}
+		m.load(m.newFlight(q), l, b)
+	}
+	for len(l.gives) > 0 && len(b.Requests) < maxPipeline {
+		last := len(l.gives) - 1
+		turn := Turn{Op: GiveTurn, Key: l.gives[last], Holder: m.config.Self}
+		b.Requests = append(b.Requests, &Request{Kind: TurnOnly, Turn: turn})
+		l.gives = l.gives[:last]
+	}
+}
+
+func (m *Machine) fillFlight(l *lane, b *Batch, f *flight) {
+	switch {
+	case f.gone:
+		if !f.paused {
+			m.recycle(f)
+		}
+	case f.asked != l && m.laneOfFlight(f) != l:
+		f.asked = nil
+		m.listFlight(f)
+	default:
+		m.load(f, l, b)
+	}
+}
+
+// connect returns a batch that opens a connection, unless one is being opened already.
+func (m *Machine) connect(l *lane) *Batch {
+	i := l.find(closed)
+	if i < 0 || m.now < l.retryAt || l.find(connecting) >= 0 {
+		return nil
+	}
+	b := m.newBatch(l, i)
+	b.Connect = true
+	return b
+}
+
+// depart notes that a batch is under way.
+func (m *Machine) depart(l *lane, b *Batch) {
+	state := busy
+	if b.Connect {
+		state = connecting
+		m.counters.Connects++
+	}
+	l.conns[b.Connection] = connection{state: state, since: m.now}
+	m.counters.Requests += int64(len(b.Requests))
+	if m.air.batches++; m.air.batches == 1 {
+		m.air.next = m.now + m.config.Timeout/4
+	}
+}
+
+// Finish takes a batch with its replies back.
+func (m *Machine) Finish(now int64, b *Batch) {
+	m.now = max(m.now, now)
+	if m.air.batches--; m.air.batches == 0 {
+		m.air.next = Never
+	}
+	l := m.lane(laneID{b.Primary, b.Database})
+	conn := &l.conns[b.Connection]
+	took := m.now - conn.since
+	conn.state = idle
+	if b.Failed {
+		m.disconnected(l, conn)
+	} else {
+		l.delay = 0
+		m.succeeded(l.breaker)
+		if !b.Connect {
+			l.measure(took)
+		}
+	}
+	for _, r := range b.Requests {
+		if r.flight != nil {
+			m.settle(r.flight, r, l)
+		}
+	}
+	if l.hasWork() {
+		m.activate(l)
+	}
+	m.freeBatches = append(m.freeBatches, b)
+}
+
+// measure averages the round trip.
+func (l *lane) measure(took int64) {
+	if l.roundTrip == 0 {
+		l.roundTrip = took
+	}
+	l.roundTrip += (took - l.roundTrip) / 8
+}
+
+// disconnected is called when a connection has failed. Those of the lane that are idle have probably
+// failed, too, without a sign of it yet. What was sent on one of them would have an unknown outcome,
+// so they are opened again first.
+func (m *Machine) disconnected(l *lane, conn *connection) {
+	conn.state = closed
+	for i := range l.conns {
+		if l.conns[i].state == idle {
+			l.conns[i].state = closed
+		}
+	}
+	l.delay = min(max(2*l.delay, firstDelay), lastDelay)
+	l.retryAt = m.now + l.delay/2 + m.jitter(l.delay)
+	m.timers.add(timer{at: l.retryAt, lane: l})
+	if !conn.slow {
+		m.failed(l)
+	}
+}
+
+// judgeSlow holds batches that have been under way for too long against their primaries.
+func (m *Machine) judgeSlow() {
+	if m.now < m.air.next {
+		return
+	}
+	m.air.next = m.now + m.config.Timeout/4
+	for _, l := range m.order {
+		for i := range l.conns {
+			c := &l.conns[i]
+			if (c.state == busy || c.state == connecting) && !c.slow && m.now-c.since > m.config.Timeout {
+				c.slow = true
+				m.failed(l)
+			}
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package combine
+
+import "time"
+
+// A process that is further away from the backend than others loses most of its tries on a key that
+// all of them write, because its known value is older when it arrives. So that it does not starve,
+// processes take turns: one that has lost twice in a row on a key sets the turn key with its next
+// try, and one that writes to the key again and again reads the turn key with each try. Those that
+// see the turn of another let the key rest as long as the turn lasts, and gather steps meanwhile.
+type contention struct {
+	losses    int   // tries lost in a row
+	restUntil int64 // the end of the turn of another process
+	heldUntil int64 // the end of the turn of this process
+	hot       bool  // steps were waiting when the last flight ended
+	timed     bool  // there is a timer for the end of the rest
+}
+
+const (
+	lossesBeforeTurn = 2
+	turnExtra        = int64(2 * time.Millisecond) // a turn lasts 4 round trips and this
+
+	firstPause = int64(time.Millisecond) // doubled with each reply that says Later
+	lastPause  = int64(20 * time.Millisecond)
+)
+
+func (c *contention) rests(now int64) bool { return c.restUntil > now }
+
+// turnFor returns what a write says about the turn of a key.
+func (m *Machine) turnFor(f *flight, l *lane) Turn {
+	q := f.rival
+	if q == nil {
+		q = f.queues[0]
+	}
+	f.turnOf = q
+	c := &q.contention
+	switch {
+	case c.losses >= lossesBeforeTurn && c.heldUntil <= m.now:
+		m.counters.Turns++
+		return Turn{Op: TakeTurn, Key: q.key.name, Holder: m.config.Self, Span: 4*l.roundTrip + turnExtra}
+	case c.hot:
+		return Turn{Op: LookTurn, Key: q.key.name}
+	}
+	return Turn{}
+}
+
+// sawTurn takes the reply about the turn key of a key.
+func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
+	holder := r.Reply.Holder
+	switch {
+	case holder != 0 && holder != m.config.Self:
+		m.counters.Rests++
+		m.rest(q, min(r.Reply.Span, m.config.Timeout))
+	case r.Turn.Op == TakeTurn && (r.Reply.Status == Done || r.Reply.Status == Conflict):
+		q.contention.heldUntil = m.now + r.Turn.Span
+	}
+}
+
+// rest lets a key rest.
+func (m *Machine) rest(q *queue, span int64) {
+	c := &q.contention
+	c.restUntil = max(c.restUntil, m.now+span)
+	if !c.timed {
+		c.timed = true
+		m.timers.add(timer{at: c.restUntil, queue: q})
+	}
+}
+
+// rested is called when the rest of a key may be over.
+func (m *Machine) rested(q *queue) {
+	q.contention.timed = false
+	if q.contention.rests(m.now) {
+		m.rest(q, 0)
+		return
+	}
+	m.list(q)
+	m.discard(q)
+}
+
+// won is called when a write to a key was done. A turn is given back.
+func (m *Machine) won(q *queue, l *lane) {
+	c := &q.contention
+	c.losses = 0
+	if c.heldUntil > m.now {
+		l.gives = append(l.gives, q.key.name)
+		m.activate(l)
+	}
+	c.heldUntil = 0
+}
+
+// proceed sends a flight as soon as its keys do not rest.
+func (m *Machine) proceed(f *flight) {
+	until := int64(0)
+	for _, q := range f.queues {
+		until = max(until, q.contention.restUntil)
+	}
+	if until > m.now {
+		m.pause(f, until)
+		return
+	}
+	m.listFlight(f)
+}
+
+// pause lets a flight wait.
+func (m *Machine) pause(f *flight, until int64) {
+	f.paused = true
+	m.timers.add(timer{at: until, flight: f})
+}
+
+// resume ends the pause of a flight.
+func (m *Machine) resume(f *flight) {
+	f.paused = false
+	if f.gone {
+		m.recycle(f)
+		return
+	}
+	m.proceed(f)
+}
+
+// listFlight puts a flight into the ready list of its lane.
+func (m *Machine) listFlight(f *flight) {
+	l := f.asked
+	if l == nil {
+		l = m.laneOfFlight(f)
+	}
+	f.listed = true
+	m.enter(l, ready{flight: f})
+}

@@ -1,0 +1,36 @@
+package combine
+
+// Counters count what a machine has done.
+type Counters struct {
+	Steps    int64 // submitted
+	Waiting  int64 // of them, not ended yet
+	Runs     int64 // calls of Step.Run
+	Batches  int64 // pipelines sent
+	Requests int64 // sent in them
+	Reads    int64 // of them, reads
+	Writes   int64 // of them, writes
+	Commands int64 // of them, commands as they are
+	Connects int64 // connections opened, or tried to
+
+	Conflicts int64 // writes that were not done, because the keys did not hold what was known
+	MostTries int64 // the most writes that a step was in
+	Turns     int64 // writes that asked for the turn
+	Rests     int64 // times that a key rested because of another's turn
+	Resent    int64 // requests sent again, of which nothing was done
+
+	Unsure   int64 // steps that ended with ErrUnavailable
+	Down     int64 // steps that ended with ErrDown
+	Refused  int64 // requests that the backend refused
+	Gone     int64 // keys that were known to be live, and were found gone
+	Openings int64 // times that a circuit breaker has opened
+
+	Known      int64 // keys whose values are known
+	KnownBytes int64 // bytes of these keys and values
+}
+
+// Counters returns the counters.
+func (m *Machine) Counters() Counters {
+	c := m.counters
+	c.Known, c.KnownBytes = int64(len(m.known.index)), int64(m.known.bytes)
+	return c
+}

@@ -1,0 +1,249 @@
+package combine
+
+import "slices"
+
+// flight is what is under way for some keys: steps that are decided together.
+type flight struct {
+	queues []*queue // those of its keys
+	steps  []*Step  // in their order; some may have ended
+	live   int      // how many have not
+
+	raw      bool // its steps are commands, each a request of its own
+	readOnly bool // of raw: all of them
+	expiry   bool // a step needs the expiries
+	formed   bool // it has been sent once
+	sent     bool // its requests are under way
+	gone     bool // it has been dissolved, but is still in a ready list or has a timer
+	listed   bool // it is in the ready list of a lane
+	paused   bool // it has a timer
+	asked    *lane
+
+	// base is what the keys are known to hold, if based is set, and current is what they hold after
+	// the first computed steps. The parts have the changes from base to current.
+	based    bool
+	base     []Value
+	current  []Value
+	parts    []Part
+	computed int
+
+	requests  []Request
+	pending   int    // requests without reply
+	rival     *queue // the key because of which the last try was lost
+	turnOf    *queue // the key whose turn key the request is about
+	postponed int    // how often the reply was Later
+}
+
+// newFlight returns a flight without steps on a key, or on no key.
+func (m *Machine) newFlight(q *queue) *flight {
+	var f *flight
+	if last := len(m.freeFlights) - 1; last >= 0 {
+		f = m.freeFlights[last]
+		m.freeFlights = m.freeFlights[:last]
+	} else {
+		f = &flight{}
+	}
+	if q != nil {
+		f.add(q)
+	}
+	return f
+}
+
+// recycle keeps the memory of a flight that nothing refers to any more.
+func (m *Machine) recycle(f *flight) {
+	if cap(f.steps) > 256 || cap(f.queues) > 8 || cap(f.requests) > 8 || len(m.freeFlights) >= 4096 {
+		return
+	}
+	clear(f.queues)
+	clear(f.steps)
+	clear(f.base)
+	clear(f.current)
+	clear(f.parts)
+	clear(f.requests)
+	*f = flight{queues: f.queues[:0], steps: f.steps[:0], base: f.base[:0], current: f.current[:0],
+		parts: f.parts[:0], requests: f.requests[:0]}
+	m.freeFlights = append(m.freeFlights, f)
+}
+
+// add takes a key in.
+func (f *flight) add(q *queue) {
+	q.flight, q.stopped, q.boarded = f, nil, false
+	f.queues = append(f.queues, q)
+}
+
+// suits reports whether a step may share the flight.
+func (f *flight) suits(s *Step) bool {
+	if len(f.steps) == 0 {
+		return true
+	}
+	if f.raw || s.Raw != nil {
+		return f.raw && s.Raw != nil && f.readOnly && s.ReadOnly && !f.formed
+	}
+	return !f.based || f.expiry || !s.Expiry
+}
+
+// take takes a step aboard.
+func (f *flight) take(s *Step) {
+	if len(f.steps) == 0 {
+		f.raw, f.readOnly = s.Raw != nil, s.ReadOnly
+	}
+	s.state.place, s.state.flight = aboard, f
+	f.steps = append(f.steps, s)
+	f.live++
+	f.expiry = f.expiry || s.Expiry
+}
+
+// isChanging reports whether a change of a step is under way.
+func (f *flight) isChanging(s *Step) bool {
+	if !f.sent {
+		return false
+	}
+	if f.raw {
+		return !s.ReadOnly
+	}
+	return f.requests[0].Kind == Write
+}
+
+// trim gives back the keys of which no step could be taken aboard. Each waits for another key that is
+// in a flight or rests, so it is not ready: when the other is, it is taken in again.
+func (m *Machine) trim(f *flight) {
+	if len(f.queues) == 1 && f.queues[0].boarded {
+		return
+	}
+	f.queues = slices.DeleteFunc(f.queues, func(q *queue) bool {
+		if !q.boarded {
+			q.flight = nil
+			m.discard(q)
+		}
+		return !q.boarded
+	})
+}
+
+// leaveFlight is called when a step of a flight has ended because of its deadline.
+func (m *Machine) leaveFlight(f *flight) {
+	f.live--
+	if f.sent {
+		return // what is under way is judged when the reply is there
+	}
+	f.computed = 0
+	if f.live == 0 {
+		m.dissolve(f)
+	}
+}
+
+// dissolve ends a flight: its keys are free for the next one.
+func (m *Machine) dissolve(f *flight) {
+	for _, q := range f.queues {
+		m.release(q)
+	}
+	f.gone = true
+	if !f.listed && !f.paused {
+		m.recycle(f)
+	}
+}
+
+// endAll ends all steps of a flight with an error, or, if it is nil, with that of Run.
+func (m *Machine) endAll(f *flight, err error) {
+	for _, s := range f.steps {
+		if s.state.place == ended {
+			continue
+		}
+		result := err
+		if err == nil {
+			result = s.state.err
+		}
+		f.live--
+		m.end(s, nil, result)
+	}
+	m.dissolve(f)
+}
+
+// load adds the requests of a flight to a batch, or ends the flight.
+func (m *Machine) load(f *flight, l *lane, b *Batch) {
+	m.absorb(f)
+	m.trim(f)
+	if f.live == 0 {
+		m.recycle(f)
+		return
+	}
+	f.sent = true
+	if f.raw {
+		m.loadCommands(f, l, b)
+	} else {
+		m.loadRun(f, l, b)
+	}
+	f.formed = true
+}
+
+// loadCommands adds the commands that have not been done yet.
+func (m *Machine) loadCommands(f *flight, l *lane, b *Batch) {
+	f.dropEnded()
+	f.requests = slices.Grow(f.requests[:0], len(f.steps))
+	for _, s := range f.steps {
+		f.requests = append(f.requests, Request{
+			Kind: Command, Command: s.Raw, Asking: f.asked == l, flight: f, step: s})
+		b.Requests = append(b.Requests, &f.requests[len(f.requests)-1])
+	}
+	f.pending = len(f.requests)
+	m.counters.Commands += int64(f.pending)
+}
+
+// dropEnded removes the steps that have ended.
+func (f *flight) dropEnded() {
+	if f.live < len(f.steps) {
+		f.steps = slices.DeleteFunc(f.steps, func(s *Step) bool { return s.state.place == ended })
+	}
+}
+
+// loadRun adds a write if what is known of the keys says that something changes, else a read.
+func (m *Machine) loadRun(f *flight, l *lane, b *Batch) {
+	if !f.based {
+		m.baseOnKnown(f, l)
+	}
+	kind := Read
+	if f.based && m.compute(f, l) {
+		kind = Write
+	}
+	if kind == Read {
+		f.partsToRead()
+		m.counters.Reads++
+	} else {
+		m.counters.Writes++
+	}
+	f.requests = append(f.requests[:0], Request{Kind: kind, Parts: f.parts, Asking: f.asked == l, flight: f})
+	if kind == Write {
+		f.requests[0].Turn = m.turnFor(f, l)
+	}
+	f.pending = 1
+	b.Requests = append(b.Requests, &f.requests[0])
+}
+
+// baseOnKnown bases a flight on what is known of its keys, if all of them are known.
+func (m *Machine) baseOnKnown(f *flight, l *lane) {
+	if f.expiry {
+		return
+	}
+	f.base = f.base[:0]
+	for _, q := range f.queues {
+		value, expires, ok := m.known.get(q.key)
+		if !ok {
+			return
+		}
+		if expires <= m.timeOf(l) && expires != unknownExpiry {
+			value = nil
+		}
+		f.base = append(f.base, Value{Bytes: value, Expires: Never})
+	}
+	f.based, f.computed = true, 0
+}
+
+// timeOf returns the time of the clock of a lane's primary.
+func (m *Machine) timeOf(l *lane) int64 { return m.now + m.config.Topology.Offset(l.id.primary) }
+
+// partsToRead makes parts that read all keys.
+func (f *flight) partsToRead() {
+	f.parts = f.parts[:0]
+	for _, q := range f.queues {
+		f.parts = append(f.parts, Part{Key: q.key.name, Expiry: f.expiry})
+	}
+	f.computed = 0
+}

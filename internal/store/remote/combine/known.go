@@ -1,0 +1,111 @@
+package combine
+
+import "math"
+
+// keyID identifies a key.
+type keyID struct {
+	database int
+	name     string
+}
+
+// knownValues remembers what keys held when this process last read or wrote them. It is bounded in
+// keys and in bytes; the keys that have not been used for the longest time are forgotten first.
+//
+// A known value may be wrong at any time, because other processes write too. It is only ever
+// compared, by the backend, so a wrong one costs a round trip.
+type knownValues struct {
+	index     map[keyID]int32
+	slots     []knownSlot // slots[0] is the ends of the list of all: next is the most recently used
+	free      []int32
+	bytes     int
+	most      int
+	mostBytes int
+}
+
+type knownSlot struct {
+	key        keyID
+	value      []byte
+	expires    int64 // unknownExpiry if it is not known
+	prev, next int32
+}
+
+// unknownExpiry is the expiry of a known value that this process has not set.
+const unknownExpiry int64 = math.MinInt64
+
+func newKnownValues(most, mostBytes int) knownValues {
+	return knownValues{index: map[keyID]int32{}, slots: make([]knownSlot, 1), most: most, mostBytes: mostBytes}
+}
+
+// get returns what a key is known to hold; value is nil if the key is known not to exist.
+func (k *knownValues) get(key keyID) (value []byte, expires int64, ok bool) {
+	at, ok := k.index[key]
+	if !ok {
+		return nil, 0, false
+	}
+	k.unlink(at)
+	k.link(at)
+	return k.slots[at].value, k.slots[at].expires, true
+}
+
+// expiry returns when a key is known to expire.
+func (k *knownValues) expiry(key keyID) int64 {
+	if at, ok := k.index[key]; ok {
+		return k.slots[at].expires
+	}
+	return unknownExpiry
+}
+
+func (k *knownValues) put(key keyID, value []byte, expires int64) {
+	at, ok := k.index[key]
+	if ok {
+		k.unlink(at)
+		k.bytes -= len(k.slots[at].value)
+	} else {
+		at = k.allocate()
+		k.index[key] = at
+		k.bytes += len(key.name)
+	}
+	slot := &k.slots[at]
+	slot.key, slot.value, slot.expires = key, value, expires
+	k.bytes += len(value)
+	k.link(at)
+	for len(k.index) > k.most || k.bytes > k.mostBytes {
+		k.forget(k.slots[k.slots[0].prev].key)
+	}
+}
+
+func (k *knownValues) forget(key keyID) {
+	at, ok := k.index[key]
+	if !ok {
+		return
+	}
+	delete(k.index, key)
+	k.unlink(at)
+	k.bytes -= len(key.name) + len(k.slots[at].value)
+	k.slots[at] = knownSlot{}
+	k.free = append(k.free, at)
+}
+
+func (k *knownValues) allocate() int32 {
+	if last := len(k.free) - 1; last >= 0 {
+		at := k.free[last]
+		k.free = k.free[:last]
+		return at
+	}
+	k.slots = append(k.slots, knownSlot{})
+	return int32(len(k.slots) - 1)
+}
+
+// link puts a slot at the front of the list.
+func (k *knownValues) link(at int32) {
+	next := k.slots[0].next
+	k.slots[at].prev, k.slots[at].next = 0, next
+	k.slots[next].prev = at
+	k.slots[0].next = at
+}
+
+func (k *knownValues) unlink(at int32) {
+	prev, next := k.slots[at].prev, k.slots[at].next
+	k.slots[prev].next = next
+	k.slots[next].prev = prev
+}

@@ -1,0 +1,209 @@
+package combine
+
+import "bytes"
+
+// settle takes the reply to a request of a flight.
+func (m *Machine) settle(f *flight, r *Request, l *lane) {
+	f.pending--
+	if r.Reply.Status == Redirected {
+		f.asked = nil
+		if r.Reply.Ask {
+			f.asked = m.lane(laneID{r.Reply.Asked, l.id.database})
+		}
+	} else {
+		f.asked = nil
+	}
+	if f.raw {
+		m.settleCommand(f, r, l)
+		return
+	}
+	f.sent = false
+	if r.Turn.Op != NoTurn {
+		m.sawTurn(f.turnOf, r, l)
+	}
+	switch r.Reply.Status {
+	case Done:
+		if r.Kind == Write {
+			m.written(f, l)
+		} else {
+			m.read(f, r, l)
+		}
+	case Conflict:
+		m.lost(f, r, l)
+	case Refused:
+		m.forget(f)
+		m.counters.Refused++
+		m.endAll(f, &RefusedError{Reply: r.Reply.Error})
+	case Unknown:
+		if r.Kind == Write {
+			m.forget(f)
+			m.endAll(f, ErrUnavailable)
+			return
+		}
+		m.again(f, l, false)
+	default:
+		m.again(f, l, r.Reply.Status == Later)
+	}
+}
+
+// written ends a flight whose write was done.
+func (m *Machine) written(f *flight, l *lane) {
+	for i, q := range f.queues {
+		part, expires := &f.parts[i], unknownExpiry
+		switch {
+		case part.Op == Keep:
+			expires = m.known.expiry(q.key)
+		case part.Op == Set && part.Expires != KeepExpiry:
+			expires = part.Expires
+		}
+		m.known.put(q.key, f.current[i].Bytes, expires)
+		m.won(q, l)
+	}
+	m.endAll(f, nil)
+}
+
+// read computes the steps of a flight on what was read, and ends them if they change nothing.
+func (m *Machine) read(f *flight, r *Request, l *lane) {
+	m.learn(f, r, l)
+	f.based, f.computed = true, 0
+	m.decide(f, l)
+}
+
+// lost computes the steps of a flight on the values that the reply to a write carries, because the
+// keys did not hold what was known. It does not matter whether they hold what would have been
+// written: another process may have written the same.
+func (m *Machine) lost(f *flight, r *Request, l *lane) {
+	m.counters.Conflicts++
+	f.rival = nil
+	for i := range f.parts {
+		if p := &f.parts[i]; !p.holdsKnown() {
+			f.rival = f.queues[i]
+			f.rival.contention.losses++
+		}
+	}
+	m.learn(f, r, l)
+	for _, s := range f.steps {
+		if s.state.place == ended {
+			continue
+		}
+		s.state.tries++
+		m.counters.MostTries = max(m.counters.MostTries, int64(s.state.tries)+1)
+		if s.Tries > 0 && s.state.tries >= s.Tries {
+			f.live--
+			m.end(s, nil, ErrConflict)
+		}
+	}
+	f.based, f.computed = !f.expiry, 0
+	m.decide(f, l)
+}
+
+// holdsKnown reports whether the present value is the one that was known.
+func (p *Part) holdsKnown() bool {
+	if p.Known == nil || p.Value.Bytes == nil {
+		return p.Known == nil && p.Value.Bytes == nil
+	}
+	if p.Compared > 0 && p.Compared <= len(p.Known) && p.Compared <= len(p.Value.Bytes) {
+		return bytes.Equal(p.Known[:p.Compared], p.Value.Bytes[:p.Compared])
+	}
+	return bytes.Equal(p.Known, p.Value.Bytes)
+}
+
+// learn takes the values of a reply as the base of a flight.
+func (m *Machine) learn(f *flight, r *Request, l *lane) {
+	f.base = f.base[:0]
+	for i, q := range f.queues {
+		value := r.Parts[i].Value
+		before, expires, ok := m.known.get(q.key)
+		if ok && before != nil && value.Bytes == nil && expires != unknownExpiry && expires > m.timeOf(l) {
+			m.counters.Gone++
+		}
+		if !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil) {
+			expires = unknownExpiry
+		}
+		m.known.put(q.key, value.Bytes, expires)
+		f.base = append(f.base, value)
+	}
+}
+
+// decide ends a flight whose steps change nothing, given values that the backend has just sent.
+// Otherwise the flight goes on.
+func (m *Machine) decide(f *flight, l *lane) {
+	switch {
+	case f.live == 0:
+		m.dissolve(f)
+	case f.based && !m.compute(f, l):
+		m.endAll(f, nil)
+	default:
+		m.proceed(f)
+	}
+}
+
+// forget forgets what is known of the keys of a flight.
+func (m *Machine) forget(f *flight) {
+	for _, q := range f.queues {
+		m.known.forget(q.key)
+	}
+}
+
+// again sends a flight again of which nothing was done, at once or after a pause.
+func (m *Machine) again(f *flight, l *lane, later bool) {
+	f.computed = 0
+	if f.live == 0 {
+		m.dissolve(f)
+		return
+	}
+	m.counters.Resent++
+	if later {
+		f.postponed++
+		m.pause(f, m.now+min(firstPause<<min(f.postponed, 5), lastPause))
+		return
+	}
+	m.proceed(f)
+}
+
+// settleCommand takes the reply to the command of one step.
+func (m *Machine) settleCommand(f *flight, r *Request, l *lane) {
+	s, live := r.step, r.step.state.place != ended
+	status := r.Reply.Status
+	if status == Unknown && s.ReadOnly {
+		status = Unsent
+	}
+	var reply any
+	var err error
+	switch status {
+	case Done:
+		reply = r.Reply.Raw
+	case Refused:
+		m.counters.Refused++
+		err = &RefusedError{Reply: r.Reply.Error}
+	case Unknown:
+		err = ErrUnavailable
+	case Later:
+		f.postponed++
+	}
+	if !s.ReadOnly {
+		m.learnCommand(f, s, status, r.Reply.Raw)
+	}
+	if live && status != Unsent && status != Redirected && status != Later {
+		f.live--
+		m.end(s, reply, err)
+	}
+	if f.pending == 0 {
+		f.sent = false
+		m.again(f, l, status == Later)
+	}
+}
+
+// learnCommand remembers what the only key of a command holds after its reply.
+func (m *Machine) learnCommand(f *flight, s *Step, status Status, reply any) {
+	switch status {
+	case Unsent, Redirected, Later:
+		return // nothing was done
+	}
+	m.forget(f)
+	if status == Done && s.Learn != nil && len(f.queues) == 1 {
+		if value, ok := s.Learn(reply); ok {
+			m.known.put(f.queues[0].key, value, unknownExpiry)
+		}
+	}
+}
