@@ -7,18 +7,18 @@ import (
 )
 
 const (
-	magic       = "cljrnl1\n"
-	markBytes   = 8
-	headerBytes = 44 // of a segment
-	frameHead   = 40 // of a frame, before its payload
-	stampBytes  = 40
-	lastPart    = 1 << 31
+	magic              = "cljrnl1\n"
+	markBytes          = 8
+	segmentHeaderBytes = 44
+	frameHeaderBytes   = 40
+	stampBytes         = 40
+	lastPart           = 1 << 31
 
 	// frameBytes is the approximate size of a frame: one write of that size is as fast as several
 	// small ones, and the memory for it is negligible.
 	frameBytes = 256 << 10
-	// maxPayload bounds a frame, and therefore an entry. It suffices for the longest value, 512
-	// MiB.
+	// maxPayload bounds the payload of a frame, in bytes, and therefore an entry. The longest value
+	// has 512 MiB.
 	maxPayload = 1 << 30
 )
 
@@ -34,11 +34,12 @@ type Header struct {
 	Synced uint64 // the last pass that was known to be on the disk when the segment was created; 0 for none
 }
 
-// valid reports whether First is later than Synced: no pass is on the disk before it is written.
+// valid reports whether First is later than Synced: a pass cannot be on the disk before it is
+// written.
 func (h Header) valid() bool { return h.First > h.Synced }
 
 func (h Header) bytes() []byte {
-	p := make([]byte, 0, headerBytes)
+	p := make([]byte, 0, segmentHeaderBytes)
 	p = append(p, magic...)
 	p = binary.BigEndian.AppendUint64(p, h.Mark)
 	p = binary.BigEndian.AppendUint64(p, h.Number)
@@ -49,8 +50,8 @@ func (h Header) bytes() []byte {
 
 // parseHeader parses a header. It returns false if the bytes are not a valid header.
 func parseHeader(p []byte) (h Header, ok bool) {
-	if len(p) < headerBytes || string(p[:len(magic)]) != magic ||
-		binary.BigEndian.Uint32(p[headerBytes-4:]) != sum(p[:headerBytes-4]) {
+	if len(p) < segmentHeaderBytes || string(p[:len(magic)]) != magic ||
+		binary.BigEndian.Uint32(p[segmentHeaderBytes-4:]) != sum(p[:segmentHeaderBytes-4]) {
 		return h, false
 	}
 	h = Header{
@@ -62,11 +63,11 @@ func parseHeader(p []byte) (h Header, ok bool) {
 	return h, h.valid()
 }
 
-// Stamp is the time at which a pass was begun, by every clock that may be needed to compute how
-// much time has passed when it is read.
+// Stamp is the time at which a pass began, by every clock that a reader may need to compute how
+// much time has passed since.
 type Stamp struct {
 	Boot   [16]byte // identifier of the machine's boot
-	Uptime int64    // ns since then, CLOCK_BOOTTIME
+	Uptime int64    // ns since that boot, CLOCK_BOOTTIME
 	Wall   int64    // Unix ns
 	Clock  int64    // ns on the store's clock
 }
@@ -86,7 +87,7 @@ func parseStamp(p []byte) (s Stamp) {
 	return s
 }
 
-// frame is the head of a frame.
+// frame is the header of a frame.
 type frame struct {
 	pass   uint64
 	synced uint64
@@ -110,10 +111,10 @@ func (f frame) put(p []byte, mark uint64) {
 	binary.BigEndian.PutUint32(p[36:], sum(p[:36]))
 }
 
-// parseFrame parses the head of a frame. It returns false if the bytes do not begin with a valid
-// head of this segment.
+// parseFrame parses the header of a frame. It returns false if the bytes do not begin with a valid
+// header of a frame of this segment.
 func parseFrame(p []byte, mark uint64) (f frame, ok bool) {
-	if len(p) < frameHead || binary.BigEndian.Uint64(p) != mark || binary.BigEndian.Uint32(p[36:]) != sum(p[:36]) {
+	if len(p) < frameHeaderBytes || binary.BigEndian.Uint64(p) != mark || binary.BigEndian.Uint32(p[36:]) != sum(p[:36]) {
 		return f, false
 	}
 	part := binary.BigEndian.Uint32(p[24:])
@@ -130,7 +131,7 @@ func parseFrame(p []byte, mark uint64) (f frame, ok bool) {
 // Fault reports damage that a crash cannot explain.
 type Fault struct {
 	Offset int64  // where the bad frame begins
-	Pass   uint64 // the first pass that is lost; all later ones are lost too; 0 if the whole segment is
+	Pass   uint64 // the first lost pass, after which all are lost; 0 if the whole segment is lost
 	Reason string
 }
 

@@ -71,7 +71,7 @@ func TestEveryCut(t *testing.T) {
 		s, err := scan(file[:cut])
 		require.NoError(t, err)
 		require.Equal(t, int64(cut), s.End+s.Torn)
-		if cut < headerBytes {
+		if cut < segmentHeaderBytes {
 			require.Equal(t, Summary{Torn: int64(cut)}, s)
 			continue
 		}
@@ -126,12 +126,12 @@ func TestClosedSegmentHidesNoFault(t *testing.T) {
 	end := w.Size()
 	require.NoError(t, w.Begin(stampOf(8)))
 	require.NoError(t, w.Close(stampOf(8)))
-	for i := int64(headerBytes); i < end; i++ {
+	for i := int64(segmentHeaderBytes); i < end; i++ {
 		d.content[i]++
 		_, err := scan(d.content)
 		var fault *Fault
 		require.ErrorAs(t, err, &fault)
-		require.Equal(t, int64(headerBytes), fault.Offset)
+		require.Equal(t, int64(segmentHeaderBytes), fault.Offset)
 		require.EqualError(t, err, "at byte 44, in pass 7: "+fault.Reason+", and later passes follow")
 		d.content[i]--
 	}
@@ -168,7 +168,7 @@ func TestMovedFrames(t *testing.T) {
 // A later frame is found wherever it is, such as across two windows of the search.
 func TestFindsLaterFrames(t *testing.T) {
 	file, _, ends := short(t)
-	for gap := searchBytes - frameHead - 1; gap <= searchBytes+1; gap++ {
+	for gap := searchBytes - frameHeaderBytes - 1; gap <= searchBytes+1; gap++ {
 		_, err := scan(bytes.Join([][]byte{file[:ends[2]], make([]byte, gap), file[ends[3]:]}, nil))
 		var fault *Fault
 		require.ErrorAs(t, err, &fault, "%d", gap)
@@ -267,7 +267,7 @@ func survives(left []byte, w *Writer, all passes) error {
 // again, all goes on.
 func TestFullDisk(t *testing.T) {
 	file, _, _ := short(t)
-	for room := headerBytes; room <= len(file)+100; room++ {
+	for room := segmentHeaderBytes; room <= len(file)+100; room++ {
 		d := newDisk()
 		w, err := Create(d, header)
 		require.NoError(t, err)
@@ -355,7 +355,7 @@ func TestWrongUse(t *testing.T) {
 	var all passes
 	all.write(t, w, true, "again")
 	require.NoError(t, w.Begin(stampOf(8)))
-	w.largest = 100
+	w.maxEntry = 100
 	require.Equal(t, errLarge, w.Append(make([]byte, 101)))
 	require.Equal(t, errNoPass, w.End(true))
 	s, err := scan(d.content)
@@ -409,7 +409,7 @@ func TestReadHeader(t *testing.T) {
 	require.Equal(t, header, h)
 	require.True(t, began)
 	require.Equal(t, all[0].stamp, stamp)
-	for _, size := range []int64{ends[0], ends[0] + frameHead, ends[0] + frameHead + stampBytes - 1} {
+	for _, size := range []int64{ends[0], ends[0] + frameHeaderBytes, ends[0] + frameHeaderBytes + stampBytes - 1} {
 		h, _, began, err = read(file[:size])
 		require.NoError(t, err)
 		require.Equal(t, header, h)
@@ -443,7 +443,7 @@ func TestReplayChecksTheEnd(t *testing.T) {
 		require.ErrorAs(t, err, &fault)
 		require.EqualError(t, err, fmt.Sprintf("at byte %d: the segment ends too early", end))
 	}
-	whole.End = ends[2] + frameHead + stampBytes + int64(len("first frame")) // the first of three frames
+	whole.End = ends[2] + frameHeaderBytes + stampBytes + int64(len("first frame")) // the first of three frames
 	_, err = contents(file, whole)
 	require.ErrorAs(t, err, &fault)
 }
@@ -459,7 +459,7 @@ func TestJoins(t *testing.T) {
 		{Number: 4, First: 13, Synced: 11}: "at byte 100: the segment ends with pass 10, and pass 11 was on the disk",
 		{Number: 4, First: 13, Synced: 10}: ErrGap.Error(),
 	} {
-		if err := s.Joins(next); want == "" {
+		if err := s.CheckNext(next); want == "" {
 			require.NoError(t, err)
 		} else {
 			require.EqualError(t, err, want)
@@ -478,10 +478,10 @@ func TestImpossibleFrames(t *testing.T) {
 	} {
 		payload := make([]byte, f.length)
 		f.sum = sum(payload)
-		head := make([]byte, frameHead)
+		head := make([]byte, frameHeaderBytes)
 		f.put(head, header.Mark)
 		s, _ := scan(slices.Concat(header.bytes(), head, payload))
-		require.Equal(t, int64(headerBytes), s.End, "%v", f)
+		require.Equal(t, int64(segmentHeaderBytes), s.End, "%v", f)
 	}
 }
 
@@ -514,7 +514,7 @@ func BenchmarkPass(b *testing.B) {
 	entry := make([]byte, 60)
 	b.SetBytes(100_000 * 60)
 	for b.Loop() {
-		w.end = headerBytes
+		w.end = segmentHeaderBytes
 		require.NoError(b, w.Begin(Stamp{}))
 		for range 100_000 {
 			if err := w.Append(entry); err != nil {

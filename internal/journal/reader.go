@@ -11,27 +11,27 @@ import (
 // Summary describes the content of a segment.
 type Summary struct {
 	Header
-	Last  uint64 // the last complete pass; First-1 if there is none
+	Last  uint64 // number of the last complete pass; First-1 if there is none
 	End   int64  // offset at which Last ends; 0 if even the header is incomplete
-	Torn  int64  // bytes after End, to be cut off
+	Torn  int64  // bytes after End, to be truncated
 	Stamp Stamp  // of Last
 }
 
-// Scan reads a segment of size bytes, and finds its complete passes. It returns a *Fault if the
-// damage is not that of a crash; then the summary describes the part before the fault.
+// Scan reads a segment of size bytes, and finds its complete passes. It returns a *Fault if a crash
+// cannot explain the damage; the summary then describes the part before it.
 func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
-	begin := make([]byte, min(size, headerBytes))
+	begin := make([]byte, min(size, segmentHeaderBytes))
 	if err := readAt(file, begin, 0); err != nil {
 		return s, err
 	}
 	h, ok := parseHeader(begin)
 	switch {
-	case !ok && size > headerBytes:
+	case !ok && size > segmentHeaderBytes:
 		return s, &Fault{Reason: "the header of the segment is damaged"}
 	case !ok:
 		return Summary{Torn: size}, nil
 	}
-	s = Summary{Header: h, Last: h.First - 1, End: headerBytes}
+	s = Summary{Header: h, Last: h.First - 1, End: segmentHeaderBytes}
 	w := newWalker(file, size, h)
 	var stamp Stamp
 	for {
@@ -58,8 +58,9 @@ func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
 	return s, nil
 }
 
-// damaged distinguishes a torn tail from a fault, for a bad frame of a pass at an offset. A crash
-// explains the bad frame, unless a later frame records that the pass was on the disk.
+// damaged determines whether a bad frame is a torn tail or a fault. offset is that of the frame,
+// and pass is its pass. A crash explains the bad frame, unless a later frame records that the pass
+// was on the disk.
 func (s Summary) damaged(file io.ReaderAt, size, offset int64, pass uint64, bad badFrame) (Summary, error) {
 	s.Torn = size - s.End
 	synced, err := findSynced(file, size, offset, s.Mark, pass)
@@ -69,15 +70,15 @@ func (s Summary) damaged(file io.ReaderAt, size, offset int64, pass uint64, bad 
 	return s, err
 }
 
-// searchBytes is the number of bytes that are searched for a frame at once.
+// searchBytes is the number of bytes that findSynced reads at once.
 const searchBytes = 1 << 20
 
-// findSynced searches, from an offset on, for the head of a frame that records that a pass was on
-// the disk. Because the mark is random, the bytes of an entry are not mistaken for a head.
+// findSynced searches, from an offset on, for the header of a frame that records that a pass was on
+// the disk. The mark is random, so the content of an entry is not mistaken for a header.
 func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, error) {
 	wanted := binary.BigEndian.AppendUint64(nil, mark)
 	buf := make([]byte, min(searchBytes, size-offset))
-	for ; size-offset >= frameHead; offset += searchBytes - frameHead + 1 {
+	for ; size-offset >= frameHeaderBytes; offset += searchBytes - frameHeaderBytes + 1 {
 		p := buf[:min(searchBytes, size-offset)]
 		if err := readAt(file, p, offset); err != nil {
 			return false, err
@@ -96,10 +97,11 @@ func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, 
 	return false, nil
 }
 
-// Replay calls visit, in order, with the payload of each frame of the complete passes of a summary,
-// without the stamp of the pass. The payload is valid until visit returns. Replay verifies
-// everything again, and that the last pass is that of the summary. So a caller that knows that a
-// file is complete needs no Scan: its summary is the header, the last pass, and the size as End.
+// Replay calls visit with the payload of each frame, up to the last pass of a summary, in order and
+// without the stamp of the pass. The payload is valid until visit returns. Replay returns a *Fault
+// if a frame is invalid, or if the last pass is not that of the summary. A caller that knows that a
+// file is complete therefore need not call Scan first: the summary then consists of the header, the
+// last pass, and the size of the file as End.
 func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, payload []byte) error) error {
 	w := newWalker(file, s.End, s.Header)
 	var stamp Stamp
@@ -128,7 +130,7 @@ func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, pa
 // ReadHeader reads the header of a segment, and the stamp of its first pass; began is false if the
 // file ends before that. It verifies only the header.
 func ReadHeader(file io.ReaderAt, size int64) (h Header, stamp Stamp, began bool, err error) {
-	begin := make([]byte, min(size, headerBytes+frameHead+stampBytes))
+	begin := make([]byte, min(size, segmentHeaderBytes+frameHeaderBytes+stampBytes))
 	if err := readAt(file, begin, 0); err != nil {
 		return h, stamp, false, err
 	}
@@ -136,14 +138,14 @@ func ReadHeader(file io.ReaderAt, size int64) (h Header, stamp Stamp, began bool
 	if !ok {
 		return h, stamp, false, &Fault{Reason: "the header of the segment is damaged"}
 	}
-	if len(begin) < headerBytes+frameHead+stampBytes {
+	if len(begin) < segmentHeaderBytes+frameHeaderBytes+stampBytes {
 		return h, stamp, false, nil
 	}
-	f, ok := parseFrame(begin[headerBytes:], h.Mark)
+	f, ok := parseFrame(begin[segmentHeaderBytes:], h.Mark)
 	if !ok || f.length < stampBytes {
 		return h, stamp, false, nil
 	}
-	return h, parseStamp(begin[headerBytes+frameHead:]), true, nil
+	return h, parseStamp(begin[segmentHeaderBytes+frameHeaderBytes:]), true, nil
 }
 
 // badFrame is the reason why a frame is invalid.
@@ -154,32 +156,32 @@ func (b badFrame) Error() string { return string(b) }
 // walker reads the frames in order, and checks that none is missing.
 type walker struct {
 	in     *bufio.Reader
-	at     int64
+	at     int64 // offset of the next frame
 	size   int64
 	mark   uint64
 	pass   uint64 // of the next frame
-	part   uint32
-	synced uint64
-	head   [frameHead]byte
+	part   uint32 // of the next frame
+	synced uint64 // of the previous frame
+	head   [frameHeaderBytes]byte
 	buf    []byte
 }
 
 func newWalker(file io.ReaderAt, size int64, h Header) *walker {
-	rest := io.NewSectionReader(file, headerBytes, max(size-headerBytes, 0))
+	rest := io.NewSectionReader(file, segmentHeaderBytes, max(size-segmentHeaderBytes, 0))
 	return &walker{
-		in: bufio.NewReaderSize(rest, int(min(size, 64<<10))), at: headerBytes, size: size,
+		in: bufio.NewReaderSize(rest, int(min(size, 64<<10))), at: segmentHeaderBytes, size: size,
 		mark: h.Mark, pass: h.First, synced: h.Synced,
 	}
 }
 
-// next reads a frame, whose payload is valid until the next call. It returns io.EOF at the end of
+// next reads a frame. The payload is valid until the next call. The error is io.EOF at the end of
 // the file, and a badFrame if the bytes are not a frame, or not the expected one.
 func (w *walker) next() (f frame, payload []byte, err error) {
 	rest := w.size - w.at
 	switch {
 	case rest <= 0:
 		return f, nil, io.EOF
-	case rest < frameHead:
+	case rest < frameHeaderBytes:
 		return f, nil, badFrame("the frame is cut off")
 	}
 	if _, err := io.ReadFull(w.in, w.head[:]); err != nil {
@@ -188,13 +190,13 @@ func (w *walker) next() (f frame, payload []byte, err error) {
 	f, ok := parseFrame(w.head[:], w.mark)
 	switch {
 	case !ok:
-		return f, nil, badFrame("the head of the frame is damaged")
+		return f, nil, badFrame("the header of the frame is damaged")
 	case f.pass != w.pass || f.part != w.part || f.synced < w.synced || f.synced >= f.pass:
-		return f, nil, badFrame("it is not the frame that is due")
-	case int64(f.length) > rest-frameHead:
+		return f, nil, badFrame("it is not the expected frame")
+	case int64(f.length) > rest-frameHeaderBytes:
 		return f, nil, badFrame("the frame is cut off")
 	case f.length > maxPayload || f.part == 0 && f.length < stampBytes:
-		return f, nil, badFrame("no frame has such a length")
+		return f, nil, badFrame("the length of the frame is invalid")
 	}
 	if uint32(cap(w.buf)) < f.length {
 		w.buf = make([]byte, f.length)
@@ -211,14 +213,15 @@ func (w *walker) next() (f frame, payload []byte, err error) {
 }
 
 func (w *walker) advance(f frame) {
-	w.at += frameHead + int64(f.length)
+	w.at += frameHeaderBytes + int64(f.length)
 	w.synced = f.synced
 	if w.part++; f.last {
 		w.pass, w.part = w.pass+1, 0
 	}
 }
 
-// endsWith checks, at the end of the file, that the last pass is complete and has a number.
+// endsWith checks, at the end of the file, that the last pass is complete, and has the given
+// number.
 func (w *walker) endsWith(last uint64) error {
 	if w.part > 0 || w.pass != last+1 {
 		return &Fault{Offset: w.at, Reason: "the segment ends too early"}
@@ -226,7 +229,7 @@ func (w *walker) endsWith(last uint64) error {
 	return nil
 }
 
-// readAt reads all of p.
+// readAt reads len(p) bytes at an offset.
 func readAt(file io.ReaderAt, p []byte, offset int64) error {
 	n, err := file.ReadAt(p, offset)
 	if n == len(p) {
@@ -235,7 +238,7 @@ func readAt(file io.ReaderAt, p []byte, offset int64) error {
 	return unexpected(err)
 }
 
-// unexpected returns the error for a file that is shorter than its announced size.
+// unexpected replaces io.EOF, for a file that is shorter than the size that the caller has given.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

@@ -13,29 +13,29 @@ type File interface {
 	Sync() error
 }
 
-// Writer writes one segment. It is for one goroutine at a time.
+// Writer writes one segment. It must be used by one goroutine at a time.
 //
-// If a write fails, for example because the disk is full, the pass is lost. The caller may begin
-// the pass again later, with its content of that time; Begin first cuts off the remains. If a sync
-// fails, it is unknown what is on the disk, and a second sync might succeed nevertheless. So all
-// later calls return the same error, an ErrSync, and the caller must begin another segment, with the
-// whole content of the store.
+// If a write fails, for example because the disk is full, the pass is abandoned. The caller may
+// begin it again later, also with other entries; Begin truncates what was written of it. If a sync
+// fails, it is unknown what is on the disk, and a second sync might succeed although data is lost.
+// All later calls therefore return the same error, an ErrSync, and the caller must begin another
+// segment, with the whole content of the store.
 type Writer struct {
-	file    File
-	mark    uint64
-	end     int64  // offset at which the last complete pass ends
-	at      int64  // offset of the next frame
-	pass    uint64 // the open pass, otherwise the next one
-	part    uint32
-	synced  uint64
-	buf     []byte // the next frame: space for its head, and the payload so far
-	open    bool   // a pass has begun and not ended
-	largest int    // maximum size of an entry in bytes
-	torn    bool   // the file may contain a part of a pass after the complete ones
-	failed  error  // error of the first failed sync
+	file     File
+	mark     uint64
+	end      int64  // offset at which the last complete pass ends
+	at       int64  // offset of the next frame
+	pass     uint64 // the open pass or, if there is none, the next one
+	part     uint32
+	synced   uint64
+	buf      []byte // the next frame: space for its header, and the payload so far
+	open     bool   // a pass has begun and not ended
+	maxEntry int    // maximum size of an entry in bytes
+	torn     bool   // the file may contain a part of an abandoned pass after end
+	failed   error  // error of the first failed sync
 }
 
-// ErrSync is the error of a segment of which a sync has failed.
+// ErrSync means that a sync of the segment has failed, now or earlier.
 var ErrSync = errors.New("a sync has failed")
 
 var (
@@ -51,8 +51,8 @@ func Create(file File, h Header) (*Writer, error) {
 		return nil, errHeader
 	}
 	w := &Writer{
-		file: file, mark: h.Mark, end: headerBytes, at: headerBytes, pass: h.First, synced: h.Synced,
-		largest: maxPayload - stampBytes,
+		file: file, mark: h.Mark, end: segmentHeaderBytes, at: segmentHeaderBytes, pass: h.First, synced: h.Synced,
+		maxEntry: maxPayload - stampBytes,
 	}
 	if _, err := file.WriteAt(h.bytes(), 0); err != nil {
 		return nil, err
@@ -60,14 +60,14 @@ func Create(file File, h Header) (*Writer, error) {
 	if err := file.Sync(); err != nil {
 		return nil, err
 	}
-	w.buf = make([]byte, frameHead, frameHead+frameBytes)
+	w.buf = make([]byte, frameHeaderBytes, frameHeaderBytes+frameBytes)
 	return w, nil
 }
 
 // Size returns the length of the segment up to its last complete pass.
 func (w *Writer) Size() int64 { return w.end }
 
-// Next returns the number of the open pass, otherwise that of the next one.
+// Next returns the number of the open pass or, if there is none, of the next one.
 func (w *Writer) Next() uint64 { return w.pass }
 
 // Synced returns the last pass that is known to be on the disk.
@@ -87,20 +87,21 @@ func (w *Writer) Begin(stamp Stamp) error {
 		w.torn = false
 	}
 	w.open, w.at, w.part = true, w.end, 0
-	w.buf = stamp.append(w.buf[:frameHead])
+	w.buf = stamp.append(w.buf[:frameHeaderBytes])
 	return nil
 }
 
-// Append adds an entry to the pass.
+// Append adds an entry, or several whole ones, to the pass. The bytes are copied. They are in one
+// frame, and must not be longer than 1 GiB.
 func (w *Writer) Append(entry []byte) error {
 	switch {
 	case !w.open:
 		return errNoPass
-	case len(entry) > w.largest:
+	case len(entry) > w.maxEntry:
 		w.Abandon()
 		return errLarge
 	}
-	if len(w.buf)+len(entry) > frameBytes && len(w.buf) > frameHead {
+	if len(w.buf)+len(entry) > frameBytes && len(w.buf) > frameHeaderBytes {
 		if err := w.flush(false); err != nil {
 			return err
 		}
@@ -131,7 +132,7 @@ func (w *Writer) End(sync bool) error {
 	return nil
 }
 
-// Abandon drops the open pass, if there is one. The pass can be begun again.
+// Abandon ends the open pass, if there is one, without completing it. The next pass has its number.
 func (w *Writer) Abandon() {
 	w.torn = w.torn || w.open && w.part > 0
 	w.open = false
@@ -147,9 +148,9 @@ func (w *Writer) Close(stamp Stamp) error {
 	return w.End(true)
 }
 
-// flush writes the frame.
+// flush writes the frame that is in the buffer.
 func (w *Writer) flush(last bool) error {
-	payload := w.buf[frameHead:]
+	payload := w.buf[frameHeaderBytes:]
 	f := frame{
 		pass: w.pass, synced: w.synced, part: w.part, last: last, length: uint32(len(payload)), sum: sum(payload),
 	}
@@ -160,13 +161,13 @@ func (w *Writer) flush(last bool) error {
 	}
 	w.at += int64(len(w.buf))
 	w.part++
-	w.buf = w.buf[:frameHead]
+	w.buf = w.buf[:frameHeaderBytes]
 	if err != nil {
 		w.Abandon()
 		return err
 	}
-	if cap(w.buf) > 2*frameBytes { // it contained a large entry
-		w.buf = make([]byte, frameHead, frameHead+frameBytes)
+	if cap(w.buf) > 2*frameBytes { // the memory of a large entry is not kept
+		w.buf = make([]byte, frameHeaderBytes, frameHeaderBytes+frameBytes)
 	}
 	return nil
 }

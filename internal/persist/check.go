@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// Check describes a folder, or the folder of a file, to out. It returns a *Fault if a server would
-// not start with it. With fix, it repairs such a folder, of which a server must not be using it, and
-// keeps a copy of each file that it changes.
+// Check describes a folder, or the folder that contains a file, to out. It returns a *Fault if a
+// server would not start with it. If fix is set, it repairs such a folder instead, and keeps a copy
+// of each file that it changes; the error is a *LockedError if a server is using the folder.
 func Check(out io.Writer, path string, fix bool) error {
 	dir, err := folderOf(path)
 	if err != nil {
@@ -32,7 +32,7 @@ func Check(out io.Writer, path string, fix bool) error {
 		return errors.Join(err, asError(fault))
 	}
 	if fault != nil {
-		fmt.Fprintf(out, "repaired: files whose names contain %q are the damaged ones\n", brokenSuffix)
+		fmt.Fprintf(out, "repaired: the damaged files are kept, with %q in their names\n", brokenSuffix)
 	}
 	fmt.Fprintf(out, "%s is complete: a server can start with it\n", string(dir))
 	return nil
@@ -46,7 +46,7 @@ func asError(fault *Fault) error {
 	return fault
 }
 
-// folderOf returns the folder itself, or that of a file.
+// folderOf returns a path if it is a folder, and otherwise the folder of the file.
 func folderOf(path string) (directory, error) {
 	stat, err := os.Stat(path)
 	if err != nil {
@@ -58,8 +58,8 @@ func folderOf(path string) (directory, error) {
 	return directory(path), nil
 }
 
-// checkLock locks a folder, if it has a lock file that is not locked. If it is locked, holder says by
-// which process.
+// checkLock locks a folder, unless it has no lock file. If another process has locked it, holder
+// describes that process.
 func checkLock(dir directory) (holder string, release func(), err error) {
 	lock, err := openRegular(dir.path(lockName), os.O_RDWR) // some file systems lock only such files
 	if errors.Is(err, os.ErrPermission) {
@@ -78,7 +78,8 @@ func checkLock(dir directory) (holder string, release func(), err error) {
 	return "", func() { lock.Close() }, err
 }
 
-// checkFiles describes the files, and finds the first fault; with fix, it repairs all of them.
+// checkFiles describes the files, and returns the first fault. If fix is set, it repairs all
+// faults.
 func checkFiles(out io.Writer, in files, fix bool) (first *Fault, err error) {
 	c, err := scan(in)
 	if err != nil {
@@ -107,7 +108,7 @@ func checkFiles(out io.Writer, in files, fix bool) (first *Fault, err error) {
 	return first, err
 }
 
-// checkSnapshot reads a whole snapshot.
+// checkSnapshot reads a whole snapshot, and returns its fault, if it has one.
 func checkSnapshot(in files, s *snapshot) (*Fault, error) {
 	f, err := in.open(s.name)
 	if err != nil {
@@ -122,26 +123,26 @@ func checkSnapshot(in files, s *snapshot) (*Fault, error) {
 	return nil, err
 }
 
-// describe prints a line for each file that a start would use or leave out.
+// describe prints a line for each file: whether a startup would load it.
 func (c *contents) describe(out io.Writer) {
 	for _, name := range c.obsolete {
-		fmt.Fprintf(out, "%s: not used, and removed at the next start\n", name)
+		fmt.Fprintf(out, "%s: not used; the next start removes it\n", name)
 	}
 	if s := c.snapshot; s != nil {
-		fmt.Fprintf(out, "%s: snapshot, %d bytes, valid with pass %d\n", s.name, s.size, s.needs)
+		fmt.Fprintf(out, "%s: snapshot, %d bytes, valid with pass %d\n", s.name, s.size, s.requiredPass)
 	}
 	for i := range c.segments {
 		s := &c.segments[i]
 		fmt.Fprintf(out, "%s: segment, %d bytes, passes %d to %d", s.name, s.size, s.First, s.Last)
 		if s.Torn > 0 && s.fault == nil {
-			fmt.Fprintf(out, ", then %d bytes of an incomplete one, which are not used", s.Torn)
+			fmt.Fprintf(out, ", then %d bytes of an incomplete pass, which are not used", s.Torn)
 		}
 		fmt.Fprintln(out)
 	}
 	if c.fault != nil {
 		fmt.Fprintf(out, "%s: %s\n", c.fault.File, c.fault.Reason)
 	}
-	for i := range c.unusable {
-		fmt.Fprintf(out, "%s: cannot be used after that\n", c.unusable[i].name)
+	for i := range c.afterFault {
+		fmt.Fprintf(out, "%s: cannot be used after that\n", c.afterFault[i].name)
 	}
 }

@@ -6,26 +6,26 @@ import (
 	"cellserver/internal/entry"
 )
 
-// kept holds the chunks of passes that are not known to be written, so that they can be written
-// again. If they become more than most bytes, they are dropped, and full is true.
-type kept struct {
-	chunks [][]byte
-	bytes  int
-	most   int
-	full   bool
-	spare  [][]byte // empty buffers that are used again
+// chunkBuffer keeps copies of the chunks of passes until they have been written, so that a later
+// pass can write them again. If they exceed maxBytes, it discards them, and full is true.
+type chunkBuffer struct {
+	chunks   [][]byte
+	bytes    int
+	maxBytes int
+	full     bool
+	spare    [][]byte // empty buffers for later chunks
 }
 
-// spareChunks is how many buffers are kept for the next pass: those of 16,000 changed keys, which is
-// more than most servers have in a second.
+// spareChunks is the number of buffers that are kept for the next pass. They suffice for about
+// 16,000 changed keys, more than most servers have in a second.
 const spareChunks = 4
 
 // add adds a copy of a chunk.
-func (k *kept) add(chunk []byte) {
+func (k *chunkBuffer) add(chunk []byte) {
 	if k.full {
 		return
 	}
-	if k.bytes+len(chunk) > k.most {
+	if k.bytes+len(chunk) > k.maxBytes {
 		k.clear()
 		k.full = true
 		return
@@ -39,15 +39,15 @@ func (k *kept) add(chunk []byte) {
 }
 
 // first returns the first chunk, or nil if there is none.
-func (k *kept) first() []byte {
+func (k *chunkBuffer) first() []byte {
 	if len(k.chunks) == 0 {
 		return nil
 	}
 	return k.chunks[0]
 }
 
-// clear drops all chunks.
-func (k *kept) clear() {
+// clear removes all chunks.
+func (k *chunkBuffer) clear() {
 	for _, chunk := range k.chunks {
 		if len(k.spare) < spareChunks && cap(chunk) <= 2*chunkBytes {
 			k.spare = append(k.spare, chunk[:0])
@@ -60,10 +60,10 @@ func (k *kept) clear() {
 // chunkBytes is the approximate size of a chunk.
 const chunkBytes = 256 << 10
 
-// counter counts the entries of a pass. It decodes only those of the first chunk; if there are more
-// chunks, it assumes that their entries are as long.
+// counter estimates the number of entries of a pass. It decodes only the first chunk, and assumes
+// that the entries of all others have the same average length.
 type counter struct {
-	bytes        int64
+	bytes        int64 // of all chunks
 	firstEntries int64
 	firstBytes   int64
 }
@@ -87,33 +87,34 @@ func (c *counter) entries() int64 {
 	return int64(float64(c.firstEntries) * float64(c.bytes) / float64(c.firstBytes))
 }
 
-// previous is the last pass that was written, if it is small. An equal pass adds nothing, because an
-// entry contains all of what it is about. So an idle server writes nothing for a while; not for
-// long, because the stamp of the last pass should not become old.
-type previous struct {
+// previousPass is the last pass that was written, if it is small. A pass with the same entries need
+// not be written, because applying entries twice changes nothing. An idle server therefore writes
+// only one pass a minute. It does not stop entirely, so that the stamp of the last pass does not
+// become too old.
+type previousPass struct {
 	content []byte
-	known   bool
+	known   bool // content is that of the last pass
 	synced  bool
-	repeats int
+	skipped int // passes that were not written since
 }
 
 const (
-	maxRepeats    = 60
-	maxComparable = 4 << 10
+	maxSkipped    = 60      // passes
+	maxComparable = 4 << 10 // bytes of a pass that is kept
 )
 
-// repeatedBy reports whether a pass need not be written.
-func (p *previous) repeatedBy(k *kept) bool {
-	if !p.known || k.full || len(k.chunks) > 1 || p.repeats == maxRepeats || !bytes.Equal(k.first(), p.content) {
+// skip reports whether a pass need not be written, and counts it in that case.
+func (p *previousPass) skip(k *chunkBuffer) bool {
+	if !p.known || k.full || len(k.chunks) > 1 || p.skipped == maxSkipped || !bytes.Equal(k.first(), p.content) {
 		return false
 	}
-	p.repeats++
+	p.skipped++
 	return true
 }
 
-// set remembers a pass that was written.
-func (p *previous) set(k *kept, synced bool) {
-	*p = previous{content: p.content[:0], synced: synced}
+// set records a pass that was written.
+func (p *previousPass) set(k *chunkBuffer, synced bool) {
+	*p = previousPass{content: p.content[:0], synced: synced}
 	if p.known = !k.full && len(k.chunks) <= 1 && k.bytes <= maxComparable; p.known {
 		p.content = append(p.content, k.first()...)
 	}

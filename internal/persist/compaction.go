@@ -8,40 +8,41 @@ import (
 	"cellserver/internal/journal"
 )
 
-// compaction is the replacement of the segments by a snapshot. It has three steps, each of which
-// leaves a folder that a start can use:
+// compaction is the replacement of the segments by a snapshot. It has three steps. A crash during
+// each of them leaves a folder that can be loaded:
 //
-//  1. A new segment begins, with a pass. What the older segments contain is complete.
-//  2. All keys are written to a temporary file, which is synced. Meanwhile, passes go on.
-//  3. The next pass is synced. Only then is the snapshot valid, because its keys are of different
-//     instants, and it gets its name. When that is on the disk, the older files are removed.
+//  1. A new segment begins with a pass, so the older segments are complete.
+//  2. A goroutine writes all keys to a temporary file, and syncs it. Passes continue meanwhile.
+//  3. The next pass is synced. Now the snapshot is valid, because the passes in the new segment
+//     include all changes since its first key was read, so the file is renamed. When the new name is
+//     on the disk, the older files are removed.
 type compaction struct {
 	stage     stage
-	requested bool    // by a client
-	fresh     bool    // the current segment has begun for a snapshot that is not valid yet
-	retry     backoff // after a failure
-	began     int64
-	size      int64        // of the file that was written
-	canceled  *atomic.Bool // of the goroutine that writes
+	requested bool         // by a client
+	fresh     bool         // the current segment was begun by step 1, and no snapshot is valid yet
+	retry     backoff      // after a failure
+	began     int64        // ns, as elapsed returns them
+	size      int64        // bytes of the file that was written
+	canceled  *atomic.Bool // set to end the goroutine that writes
 }
 
 type stage uint8
 
 const (
 	idle    stage = iota
-	writing       // a goroutine writes the temporary file
-	written       // it is complete, and the next synced pass makes it valid
+	writing       // step 2
+	written       // step 2 has ended, and the next synced pass makes the snapshot valid
 )
 
-// result is how the writing of a snapshot ended.
+// result is the result of writing a snapshot.
 type result struct {
 	size int64
 	err  error
 }
 
-var errCanceled = errors.New("the snapshot was given up")
+var errCanceled = errors.New("the snapshot was canceled")
 
-// cancel gives up a snapshot. The goroutine that writes it ends soon, and its result is ignored.
+// cancel cancels a snapshot. The goroutine that writes it ends soon, and its result is ignored.
 func (c *compaction) cancel() {
 	c.fresh = false
 	if c.stage != idle {
@@ -52,7 +53,8 @@ func (c *compaction) cancel() {
 	}
 }
 
-// compact begins or completes a compaction, if that is due. It is called after a pass.
+// compact begins or completes a compaction, if that is due. It is called after a pass has been
+// written.
 func (r *recorder) compact() {
 	switch {
 	case r.compaction.stage == written:
@@ -67,24 +69,25 @@ func (r *recorder) wantsSnapshot() bool {
 	if c.requested {
 		return true
 	}
-	return c.retry.left == 0 && (r.detached || r.isLarge() || r.segments > r.limits.segments)
+	return c.retry.left == 0 && (r.gap || r.isLarge() || r.segments > r.limits.maxSegments)
 }
 
-// isLarge reports whether it is time to replace the segments. On a small disk, that is sooner: when
-// as much is still free.
+// isLarge reports whether the segments should be replaced because of their size: they are twice as
+// large as the snapshot, and larger than maxJournal. On a small disk, this must happen earlier,
+// while there is still space for a snapshot: if they are larger than the free space.
 func (r *recorder) isLarge() bool {
 	size := r.size()
-	if size <= 2*r.base || size < r.limits.small {
+	if size <= 2*r.base || size < r.limits.minJournal {
 		return false
 	}
-	return size > r.limits.journal || size > r.files.free()
+	return size > r.limits.maxJournal || size > r.files.free()
 }
 
-// beginSnapshot begins to write a snapshot that replaces all segments before the current one.
+// beginSnapshot begins to write a snapshot, which will replace all segments before the current one.
 func (r *recorder) beginSnapshot() {
 	c := &r.compaction
 	c.requested = false
-	if !r.detached && !c.fresh {
+	if !r.gap && !c.fresh {
 		if err := r.changeSegment(); err != nil {
 			r.compactionFailed(err)
 			return
@@ -101,7 +104,7 @@ func (r *recorder) beginSnapshot() {
 	})
 }
 
-// changeSegment ends the current segment, and begins another with a pass.
+// changeSegment ends the current segment, and begins another one with a pass.
 func (r *recorder) changeSegment() error {
 	if err := r.writer.Close(newStamp(r.clock, r.machine)); err != nil {
 		r.abandon(err)
@@ -112,7 +115,7 @@ func (r *recorder) changeSegment() error {
 	return r.pass(true)
 }
 
-// writeSnapshot writes the temporary file, in a goroutine of its own.
+// writeSnapshot writes the temporary file. It runs in a goroutine of its own.
 func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (size int64, err error) {
 	f, err := r.files.create(temporaryName)
 	if err != nil {
@@ -121,7 +124,7 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 	defer func() {
 		err = errors.Join(err, f.Close())
 		if err != nil {
-			r.files.remove(temporaryName) // it may take the space that passes need
+			r.files.remove(temporaryName) // passes may need the space
 		}
 	}()
 	w, err := journal.Create(f, header)
@@ -136,7 +139,7 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 		if canceled.Load() {
 			return errCanceled
 		}
-		// Passes must not wait for a long sync of this file, so it is synced in parts.
+		// The file is synced in parts, because a long sync would delay the syncs of passes.
 		if unsynced += int64(len(entries)); unsynced > r.limits.syncEach {
 			unsynced = 0
 			if err := f.Sync(); err != nil {
@@ -152,7 +155,7 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 	return w.Size(), err
 }
 
-// snapshotWritten is called with the result of writeSnapshot.
+// snapshotWritten is called by the loop with the result of writeSnapshot.
 func (r *recorder) snapshotWritten(s result) {
 	c := &r.compaction
 	switch {
@@ -169,7 +172,8 @@ func (r *recorder) snapshotWritten(s result) {
 	}
 }
 
-// publish gives the snapshot its name. The pass before has been synced.
+// publish renames the snapshot, after a pass that makes it valid has been synced, and removes the
+// files that it replaces.
 func (r *recorder) publish() {
 	c := &r.compaction
 	name := snapshotName(r.number, r.writer.Synced())
@@ -177,13 +181,13 @@ func (r *recorder) publish() {
 		r.compactionFailed(err)
 		return
 	}
-	if err := r.files.sync(); err != nil { // the older files stay, and are valid too
+	if err := r.files.sync(); err != nil { // the older files remain, and can be loaded too
 		r.compactionFailed(err)
 		return
 	}
 	c.stage, c.fresh, c.retry, r.retry = idle, false, backoff{}, backoff{}
 	r.base, r.older, r.segments = c.size, 0, 1
-	r.synced, r.detached = r.writer.Synced(), false
+	r.synced, r.gap = r.writer.Synced(), false
 	duration := elapsed(r.machine.Read()) - c.began
 	r.status.compactionEnded(duration, nil)
 	r.status.compacted(r.base, r.size())
@@ -194,8 +198,8 @@ func (r *recorder) publish() {
 	}
 }
 
-// removeOlder removes what a snapshot has replaced. What cannot be removed now is removed by the
-// next compaction, or at the next start.
+// removeOlder removes the files that a snapshot has replaced. Those that it cannot remove are
+// removed by the next compaction, or at the next startup.
 func (r *recorder) removeOlder(newest string) error {
 	names, err := r.files.list()
 	for _, name := range names {
@@ -208,19 +212,20 @@ func (r *recorder) removeOlder(newest string) error {
 	return err
 }
 
-// compactionFailed ends a compaction that has failed. It is tried again, in the same segment.
+// compactionFailed ends a compaction that has failed. A later one uses the same segment.
 func (r *recorder) compactionFailed(err error) {
 	c := &r.compaction
 	c.stage = idle
 	c.retry.failed()
 	if r.status.compactionEnded(0, err) {
-		r.log.Error("a snapshot cannot be written, it is tried again", "error", err)
+		r.log.Error("a snapshot cannot be written; it will be tried again", "error", err)
 	}
 }
 
-// attach completes the snapshot without which passes cannot be used, before the process ends.
-func (r *recorder) attach() {
-	for range 2 { // the first may have been given up
+// closeGap writes the snapshot without which later passes cannot be loaded, before the process
+// ends.
+func (r *recorder) closeGap() {
+	for range 2 { // the first may have been canceled
 		r.retry.left, r.compaction.retry.left = 0, 0
 		if r.compaction.stage != writing && r.pass(true) == nil {
 			r.compact()
@@ -228,7 +233,7 @@ func (r *recorder) attach() {
 		if r.compaction.stage == writing {
 			r.snapshotWritten(<-r.results)
 		}
-		if !r.detached {
+		if !r.gap {
 			return
 		}
 	}

@@ -63,8 +63,8 @@ func (d *disk) crashes(random *rand.Rand) map[string]*disk {
 	return left
 }
 
-// crashAfter returns why a crash after n calls loses what was promised, or leaves a folder with which no
-// process starts; it is nil if all is well.
+// crashAfter returns why a crash after n calls loses what was promised, or leaves a folder with
+// which no process starts; it is nil if all is well.
 func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
 	d := newDisk()
 	plant(d)
@@ -77,8 +77,8 @@ func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
 		return d.calls, err
 	}
 	p.script()
-	if n == 0 && p.r.detached {
-		return d.calls, errDetached
+	if n == 0 && p.r.gap {
+		return d.calls, errGap
 	}
 	random := rand.New(rand.NewPCG(uint64(n), 0))
 	for how, left := range d.crashes(random) {

@@ -211,7 +211,7 @@ func TestCheckInUse(t *testing.T) {
 // A load ends when its context does, and with the error of the loader.
 func TestLoadFails(t *testing.T) {
 	d, _ := example(t)
-	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, release: func() {}}
+	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, unlock: func() {}}
 	f, err := open("test", Options{Log: discard}, env)
 	require.NoError(t, err)
 	canceled, cancel := context.WithCancel(ctx)

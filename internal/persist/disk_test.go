@@ -89,7 +89,7 @@ func (d *disk) changeNames(of string, c change) error {
 	return nil
 }
 
-func (d *disk) has(name string, f file) error {
+func (d *disk) checkIdentity(name string, f file) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.names[name] != f.(*diskFile).node {
@@ -237,8 +237,8 @@ func (d *disk) lost() *disk {
 	return d.after(func() bool { return false }, func(n *node) []byte { return bytes.Clone(n.durable) })
 }
 
-// torn returns what a process finds after the power went, and some of the sectors and of the changes
-// of names that were not synced have reached the disk.
+// torn returns what a process finds after the power went, and some of the sectors and of the
+// changes of names that were not synced have reached the disk.
 func (d *disk) torn(random *rand.Rand) *disk {
 	return d.after(func() bool { return random.IntN(2) == 0 }, func(n *node) []byte { return n.torn(random) })
 }

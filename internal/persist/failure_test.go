@@ -75,12 +75,12 @@ func TestFullDiskForLong(t *testing.T) {
 		p.store.set(strings.Repeat("x", 600), "a")
 		p.tick()
 	}
-	require.True(t, p.r.detached)
-	require.Empty(t, p.r.kept.chunks)
+	require.True(t, p.r.gap)
+	require.Empty(t, p.r.unwritten.chunks)
 	p.disk.room = 1 << 20
 	require.True(t, p.folder.Failing())
 	p.store.set("2", "a")
-	for range longestWait {
+	for range maxWait {
 		p.tick()
 	}
 	require.True(t, p.folder.Failing(), "without the snapshot, nothing would be found after a crash")
@@ -140,7 +140,7 @@ func TestFailedSync(t *testing.T) {
 	require.LessOrEqual(t, len(names), 3, "segments without a snapshot do not pile up")
 	requireContent(t, p.disk, state{"a": "1", "b": "1"})
 	p.disk.noSync = false
-	for range longestWait {
+	for range maxWait {
 		p.tick()
 		p.finish()
 	}
@@ -202,7 +202,7 @@ func TestStartOnFullDisk(t *testing.T) {
 		p.store.set(strings.Repeat("x", 600), "a")
 		p.tick()
 	}
-	require.True(t, p.r.detached)
+	require.True(t, p.r.gap)
 	d.room = 1 << 20
 	p.tick()
 	requireContent(t, d, state{})
@@ -226,7 +226,7 @@ func TestSnapshotFails(t *testing.T) {
 	require.NoError(t, p.close())
 	requireContent(t, p.disk, state{"a": "1", "b": "1", "c": "1"})
 	require.Equal(t, []string{
-		`msg="a snapshot cannot be written, it is tried again" error="no space left on device"`}, log())
+		`msg="a snapshot cannot be written; it will be tried again" error="no space left on device"`}, log())
 
 	require.False(t, p.folder.Failing())
 	c := &p.r.compaction
@@ -256,7 +256,7 @@ func TestCompactionBegins(t *testing.T) {
 	require.InDelta(t, 1000, status.BaseSize, 100)
 	require.InDelta(t, 2000, status.Size, 300)
 
-	for range smallLimits.segments {
+	for range smallLimits.maxSegments {
 		require.Empty(t, p.later)
 		require.NoError(t, p.close())
 		p = mustStart(t, p.disk.killed(), Options{})
@@ -275,7 +275,7 @@ func TestIdle(t *testing.T) {
 	p.tick()
 	p.tick() // a pass without entries
 	before := p.r.writer.Next()
-	for range 3 * maxRepeats {
+	for range 3 * maxSkipped {
 		p.tick()
 	}
 	require.Equal(t, before+2, p.r.writer.Next())

@@ -13,24 +13,25 @@ import (
 	"cellserver/internal/journal"
 )
 
-// files is the folder. Tests replace it by one that fails, and by one that loses what was not
-// synced.
+// files are the files of a folder. Tests replace it by a folder that fails, and that loses what was
+// not synced.
 type files interface {
 	// list returns the names of all files.
 	list() ([]string, error)
-	// open opens a file to be read.
+	// open opens a file for reading.
 	open(name string) (file, error)
-	// edit opens a file to be changed.
+	// edit opens a file for reading and writing.
 	edit(name string) (file, error)
-	// create opens an empty file, which replaces one of that name.
+	// create creates a file, and truncates it if it exists.
 	create(name string) (file, error)
 	rename(from, to string) error
 	remove(name string) error
-	// has returns an error if an open file is not that of a name any more.
-	has(name string, f file) error
-	// free returns about how many bytes can be written.
+	// checkIdentity returns an error if an open file no longer has this name, because it was
+	// removed or replaced.
+	checkIdentity(name string, f file) error
+	// free returns the approximate number of bytes that can be written.
 	free() int64
-	// sync waits until all creations, renames and removals are on the disk.
+	// sync returns when all creations, renames and removals are on the disk.
 	sync() error
 }
 
@@ -50,7 +51,7 @@ const (
 	fileMode   = 0o600
 )
 
-// makeDirectory creates a folder if it does not exist. A new one is on the disk when it returns.
+// makeDirectory creates a folder, and those above it, if they do not exist. New folders are synced.
 func makeDirectory(path string) (directory, error) {
 	path = filepath.Clean(path)
 	_, err := os.Stat(path)
@@ -92,10 +93,10 @@ func (d directory) rename(from, to string) error { return os.Rename(d.path(from)
 
 func (d directory) remove(name string) error { return os.Remove(d.path(name)) }
 
-// errRemoved means that files were removed while they were used.
+// errRemoved means that a file was removed or replaced while it was in use.
 var errRemoved = errors.New("the file was removed")
 
-func (d directory) has(name string, f file) error {
+func (d directory) checkIdentity(name string, f file) error {
 	named, err := os.Stat(d.path(name))
 	if err != nil {
 		return err
@@ -129,10 +130,11 @@ func openFile(path string, flags int) (file, error) {
 	return osFile{f}, nil
 }
 
-// openRegular opens a file, but nothing else that has its name: what another user has put into the
-// folder must neither block the server nor lead it to another file.
+// openRegular opens a regular file. It refuses anything else that has its name, such as a pipe or a
+// symbolic link: if another user can write to the folder, they must neither block the server nor
+// make it write to another file.
 func openRegular(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|safely, fileMode)
+	f, err := os.OpenFile(path, flags|openFlags, fileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func (f osFile) Size() (int64, error) {
 	return stat.Size(), nil
 }
 
-// Sync waits until the content of the file, and its size, are on the disk.
+// Sync returns when the content of the file, and its size, are on the disk.
 func (f osFile) Sync() error { return syncData(f.File) }
 
 // removeIfPresent removes a file, if it exists.
@@ -205,8 +207,8 @@ func parseSnapshotName(name string) (segment, needs uint64, ok bool) {
 	return segment, needs, err == nil && name == snapshotName(segment, needs)
 }
 
-// isOurs reports whether a name is that of a file that only this package writes.
-func isOurs(name string) bool {
+// isReserved reports whether an RDB file cannot have a name, because this package uses it.
+func isReserved(name string) bool {
 	_, segment := parseSegmentName(name)
 	_, _, snapshot := parseSnapshotName(name)
 	return segment || snapshot || name == lockName || strings.HasSuffix(name, ".tmp") ||

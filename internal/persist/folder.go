@@ -13,28 +13,29 @@ import (
 	"cellserver/internal/store"
 )
 
-// Store is a store whose content a folder keeps.
+// Store is a store that can be kept in a folder.
 type Store interface {
 	store.Store
-	// TrackChanges begins to record which keys change. It may be called once, after loading and
-	// before the first step.
+	// TrackChanges makes the store record which keys change. It may be called once, after loading
+	// and before the first step.
 	TrackChanges()
-	// Pass calls write with what has changed since the previous Pass began, in chunks of whole
-	// entries, which are valid until write returns. If Pass fails, what it contained is lost for
-	// later passes.
+	// Pass calls write with the entries of all keys that have changed since the previous Pass
+	// began, in chunks of whole entries, each of which is valid until write returns. If Pass fails,
+	// later passes do not repeat what it contained.
 	Pass(write func(entries []byte) error) error
-	// Snapshot calls write with all keys, of different instants. A snapshot is valid only together
-	// with all passes from one that began before Snapshot to one that began after it returned.
+	// Snapshot calls write with the entries of all keys, in chunks as those of Pass. The entries
+	// are of different instants: a snapshot is valid only together with all passes from one that
+	// began before Snapshot to one that began after it returned.
 	Snapshot(write func(entries []byte) error) error
 }
 
 // Loader fills an empty store.
 type Loader interface {
 	// Apply applies a chunk of Pass or Snapshot. Chunks of one Snapshot may be applied by several
-	// goroutines at once; those of passes in order, by one goroutine, after the snapshot's.
+	// goroutines at once. After them, one goroutine applies the chunks of passes, in order.
 	Apply(entries []byte) error
-	// Done completes the load, after the last whole pass. If the error is an entry.MissingError, it
-	// may be called again to complete the load without what is missing.
+	// Done completes the load, after the last complete pass. If it returns an entry.MissingError,
+	// it may be called again, to complete the load without the missing states.
 	Done() error
 }
 
@@ -45,21 +46,20 @@ type Options struct {
 	// StartWithFault makes Open and Load repair a damaged folder, as Check does, instead of
 	// returning an error.
 	StartWithFault bool
-	// LongestStop is the duration of a stop from which on Open logs a warning; 0 means never.
+	// LongestStop is the longest downtime before Open for which no warning is logged; 0 for any.
 	LongestStop time.Duration
-	// NoSync leaves it to the system when a pass reaches the disk, instead of syncing each.
+	// NoSync makes passes end without a sync: the system decides when they reach the disk.
 	NoSync bool
 	// Log gets messages about progress and failures; nil discards them.
 	Log *slog.Logger
 }
 
-// The errors of what a client asks for.
 var (
-	// ErrNotRunning: the content is still being loaded, or the folder is closed.
+	// ErrNotRunning means that keys are still being loaded, or that the folder is closed.
 	ErrNotRunning = errors.New("the folder is not in use yet, or not any more")
-	// ErrSaving: an RDB file is being written already.
+	// ErrSaving means that an RDB file is already being written.
 	ErrSaving = errors.New("a save is in progress already")
-	// ErrCompacting: a snapshot is being written already.
+	// ErrCompacting means that a snapshot is already being written.
 	ErrCompacting = errors.New("a compaction is in progress already")
 )
 
@@ -71,7 +71,7 @@ type Folder struct {
 	environment
 	contents *contents
 	status   *status
-	ctx      context.Context // ends at Close; RDB files are given up then
+	ctx      context.Context // canceled by Close, which ends the writing of an RDB file
 	cancel   func()
 
 	mu       sync.Mutex
@@ -80,13 +80,14 @@ type Folder struct {
 	recorder *recorder
 	saving   bool
 	saves    sync.WaitGroup // RDB files that are being written
-	requests chan func()    // to be run by the loop
-	compacts chan struct{}  // holds an element while a compaction is asked for
+	requests chan func()    // functions to be called by the loop
+	compacts chan struct{}  // has an element if a compaction was requested
 	noSync   atomic.Bool
 	closing  chan struct{} // closed to end the loop
 	closed   chan struct{} // closed when the loop has ended
-	failed   error         // of the last pass
-	// incomplete means that a start would find a fault again, until a snapshot replaces the segments.
+	failed   error         // of the last pass; read after closed
+	// incomplete means that the segments have a fault that was left out of the load, and that the
+	// next startup would find again if no snapshot replaced them.
 	incomplete bool
 }
 
@@ -99,15 +100,15 @@ const (
 	ended
 )
 
-// environment is what a folder needs of the system. Tests replace it.
+// environment is the part of the system that a folder uses. Tests replace it.
 type environment struct {
-	files   files
-	hold    func() (again bool, err error) // see folderLock
-	release func()
-	machine store.Machine
-	ticks   func() (ticks <-chan time.Time, stop func()) // once a second
-	launch  func(func())                                 // starts a goroutine
-	limits  limits
+	files        files
+	ensureLocked func() (relocked bool, err error) // folderLock.ensureHeld
+	unlock       func()
+	machine      store.Machine
+	ticks        func() (ticks <-chan time.Time, stop func()) // once a second
+	launch       func(func())                                 // starts a goroutine
+	limits       limits
 }
 
 func newEnvironment(dir directory) environment {
@@ -121,9 +122,10 @@ func newEnvironment(dir directory) environment {
 	}
 }
 
-// Open locks a folder, which it creates if necessary, and finds what is in it. The caller then makes
-// a store with the folder's Clock, calls Load, and Run. Open changes nothing in the folder, except
-// to repair it.
+// Open locks a folder, creates it if necessary, and finds the files to be loaded. The caller then
+// creates a store with the folder's Clock, and calls Load and Run. Open changes nothing in the
+// folder unless it repairs it. The error is a *LockedError if another process uses the folder for
+// longer than Options.Wait, and a *DamageError if the folder is damaged.
 func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 	d, err := makeDirectory(dir)
 	if err != nil {
@@ -134,7 +136,7 @@ func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 	}
 	env := newEnvironment(d)
 	lock := &folderLock{dir: d, machine: env.machine}
-	env.hold, env.release = lock.hold, lock.release
+	env.ensureLocked, env.unlock = lock.ensureHeld, lock.release
 	pause := time.NewTicker(lockEvery)
 	defer pause.Stop()
 	if err := lock.wait(ctx, o.Wait, o.Log, pause.C); err != nil {
@@ -161,7 +163,7 @@ func open(dir string, o Options, env environment) (*Folder, error) {
 		return nil, err
 	}
 	if contents.fault != nil && o.StartWithFault {
-		f.log.Error("the folder is damaged: what can be read is used", "error", contents.fault)
+		f.log.Error("the folder is damaged: loading what can be read", "error", contents.fault)
 		if contents, err = repair(f.files, contents); err != nil {
 			return nil, err
 		}
@@ -174,7 +176,7 @@ func open(dir string, o Options, env environment) (*Folder, error) {
 	return f, nil
 }
 
-// DamageError refuses a damaged folder.
+// DamageError means that a folder is damaged, and that Options.StartWithFault is not set.
 type DamageError struct {
 	Dir   string
 	Fault *Fault
@@ -184,22 +186,22 @@ func (e *DamageError) Error() string { return fmt.Sprintf("%s is damaged: %v", e
 
 func (e *DamageError) Unwrap() error { return e.Fault }
 
-// logContents logs what a crash has left.
+// logContents logs how much of the files is not loaded because of a crash.
 func (f *Folder) logContents() {
 	if torn := f.contents.torn(); torn > 0 {
-		f.log.Warn("the last pass was not complete, and is cut off", "bytes", torn,
+		f.log.Warn("the last pass was incomplete, and is not loaded", "bytes", torn,
 			"file", f.contents.segments[len(f.contents.segments)-1].name)
 	}
-	for _, s := range f.contents.lost {
-		f.log.Warn("a segment follows passes that were lost, and is left out", "file", s.name, "bytes", s.size)
+	for _, s := range f.contents.afterGap {
+		f.log.Warn("passes before a segment were lost, so it is not loaded", "file", s.name, "bytes", s.size)
 	}
 }
 
 // Dir returns the path of the folder.
 func (f *Folder) Dir() string { return f.dir }
 
-// Clock returns the clock for the store. It continues the clock by which the instants in the folder
-// are, plus the time that has passed since the folder was written.
+// Clock returns the clock for the store. It continues the clock of the store that was kept in the
+// folder, as if it had run since.
 func (f *Folder) Clock() store.Clock {
 	if at, ok := f.instant(); ok {
 		return store.ContinueClock(at)
@@ -207,19 +209,19 @@ func (f *Folder) Clock() store.Clock {
 	return store.NewClock()
 }
 
-// instant returns the current instant on the clock of the folder; ok is false if it has none yet.
+// instant returns the current instant on the clock of the folder; ok is false if the folder is new.
 func (f *Folder) instant() (at int64, ok bool) {
 	last, ok := f.contents.stamp()
 	if !ok {
 		return 0, false
 	}
-	stopped := since(last, f.machine.Read())
-	stopped.log(f.log, f.options.LongestStop)
-	return last.Clock + int64(stopped.passed), true
+	down := since(last, f.machine.Read())
+	down.log(f.log, f.options.LongestStop)
+	return last.Clock + int64(down.passed), true
 }
 
-// Load fills a store with the content of the folder. It returns the error of ctx if that is done
-// first.
+// Load fills a store with the content of the folder. If ctx is done first, it returns the error of
+// ctx.
 func (f *Folder) Load(ctx context.Context, loader Loader) error {
 	c := f.contents
 	f.status.loading(c.bytes())
@@ -247,8 +249,9 @@ func (f *Folder) Load(ctx context.Context, loader Loader) error {
 	return nil
 }
 
-// complete completes a load. If changes follow what is missing, because the snapshot was damaged or
-// repaired, it is incomplete.
+// complete completes a load. If states are missing, because the snapshot was damaged or was
+// repaired earlier, this is a *DamageError, or the load is incomplete if Options.StartWithFault is
+// set.
 func (f *Folder) complete(loader Loader) (incomplete bool, err error) {
 	err = loader.Done()
 	var missing *entry.MissingError
@@ -259,11 +262,12 @@ func (f *Folder) complete(loader Loader) (incomplete bool, err error) {
 		fault := &Fault{File: segmentName(f.contents.lastSegment()), Reason: err.Error()}
 		return false, &DamageError{Dir: f.dir, Fault: fault}
 	}
-	f.log.Error("the folder is damaged: what can be read is used", "error", err)
+	f.log.Error("the folder is damaged: loading what can be read", "error", err)
 	return true, loader.Done()
 }
 
-// loadSnapshot loads the snapshot, or if it is damaged what can be read of it.
+// loadSnapshot loads the snapshot. If it is damaged, this is a *DamageError, or the readable part
+// is loaded if Options.StartWithFault is set.
 func (f *Folder) loadSnapshot(l *load) error {
 	err := l.snapshot(f.contents.snapshot)
 	var fault *Fault
@@ -273,7 +277,7 @@ func (f *Folder) loadSnapshot(l *load) error {
 	case !f.options.StartWithFault:
 		return &DamageError{Dir: f.dir, Fault: fault}
 	}
-	f.log.Error("the snapshot is damaged: what can be read is used", "error", fault)
+	f.log.Error("the snapshot is damaged: loading what can be read", "error", fault)
 	return repairSnapshot(f.files, f.contents.snapshot)
 }
 
@@ -300,8 +304,7 @@ func (f *Folder) logProgress() (stop func()) {
 	}
 }
 
-// Failing reports whether changes cannot be written at present. It is cheap enough to be called
-// before every write.
+// Failing reports whether changes cannot be written at present. It takes no lock.
 func (f *Folder) Failing() bool { return f.status.failing.Load() }
 
 // Status returns the current status.

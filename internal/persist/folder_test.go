@@ -32,7 +32,7 @@ type process struct {
 }
 
 // smallLimits let everything happen with a few keys.
-var smallLimits = limits{keep: 256, attempts: 8, journal: 4 << 10, small: 600, segments: 6, syncEach: 100}
+var smallLimits = limits{unwritten: 256, maxAttempts: 8, maxJournal: 4 << 10, minJournal: 600, maxSegments: 6, syncEach: 100}
 
 // start starts a process on a disk.
 func start(d *disk, o Options) (*process, error) {
@@ -40,9 +40,9 @@ func start(d *disk, o Options) (*process, error) {
 	p.machine = &toyMachine{next: store.Reading{Boot: [16]byte{1}, Uptime: 1e12, Wall: 1e18}}
 	env := environment{
 		files: d, machine: p.machine, limits: smallLimits,
-		launch: func(f func()) { p.later = append(p.later, f) },
-		ticks:  noTicks,
-		hold:   func() (bool, error) { return false, nil }, release: func() {},
+		launch:       func(f func()) { p.later = append(p.later, f) },
+		ticks:        noTicks,
+		ensureLocked: func() (bool, error) { return false, nil }, unlock: func() {},
 	}
 	if o.Log == nil {
 		o.Log = discard

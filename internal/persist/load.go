@@ -11,15 +11,15 @@ import (
 	"cellserver/internal/journal"
 )
 
-// load is one run of Folder.Load.
+// load is one call of Folder.Load.
 type load struct {
 	ctx      context.Context
 	files    files
 	loader   Loader
-	progress func(loaded int64) // called with the size of each chunk
+	progress func(bytes int64) // called with the size of each chunk
 }
 
-// snapshot loads a snapshot. Because its entries may be applied in any order, all processors do it.
+// snapshot loads a snapshot. Its entries may be applied in any order, so this uses all processors.
 func (l *load) snapshot(s *snapshot) error {
 	f, err := l.files.open(s.name)
 	if err != nil {
@@ -27,21 +27,21 @@ func (l *load) snapshot(s *snapshot) error {
 	}
 	defer f.Close()
 	a := newAppliers(l.loader, runtime.GOMAXPROCS(0))
-	err = s.replay(f, l.each(a.apply))
+	err = s.replay(f, l.visitor(a.apply))
 	if failed := a.wait(); err == nil {
 		err = inFile(s.name, failed)
 	}
 	return err
 }
 
-// replay calls visit with each chunk of a snapshot. The file is complete, so a Fault means that the
-// disk has changed it.
+// replay calls visit with each chunk of a snapshot. The file got its name when it was complete, so
+// any damage is a Fault.
 func (s *snapshot) replay(f file, visit func(entries []byte) error) error {
 	all := journal.Summary{Header: s.header, Last: s.header.First, End: s.size}
 	err := journal.Replay(f, all, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
 	var fault *journal.Fault
 	if errors.As(err, &fault) {
-		fault.Pass = 0 // the passes of a snapshot have no meaning
+		fault.Pass = 0 // a snapshot is a segment with one pass; its number says nothing to an operator
 		return &Fault{File: s.name, Reason: fault.Error()}
 	}
 	return inFile(s.name, err)
@@ -62,17 +62,18 @@ func (l *load) segment(s *segment) error {
 		return err
 	}
 	defer f.Close()
-	visit := l.each(l.loader.Apply)
+	visit := l.visitor(l.loader.Apply)
 	err = journal.Replay(f, s.Summary, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
 	var fault *journal.Fault
-	if errors.As(err, &fault) { // it was none when the folder was opened
+	if errors.As(err, &fault) { // the file has changed since the folder was opened
 		return &Fault{File: s.name, Reason: fault.Error()}
 	}
 	return inFile(s.name, err)
 }
 
-// each returns a function that applies a chunk.
-func (l *load) each(apply func(entries []byte) error) func(entries []byte) error {
+// visitor returns a function that applies a chunk with apply, unless ctx is done, and reports the
+// progress.
+func (l *load) visitor(apply func(entries []byte) error) func(entries []byte) error {
 	return func(entries []byte) error {
 		if err := l.ctx.Err(); err != nil {
 			return err
@@ -85,7 +86,7 @@ func (l *load) each(apply func(entries []byte) error) func(entries []byte) error
 	}
 }
 
-// appliers are goroutines that apply chunks.
+// appliers are goroutines that apply chunks concurrently.
 type appliers struct {
 	chunks chan *bytes.Buffer
 	free   sync.Pool
@@ -110,7 +111,8 @@ func newAppliers(loader Loader, count int) *appliers {
 	return a
 }
 
-// apply has a copy of a chunk applied. It returns the first error of all chunks so far.
+// apply gives a copy of a chunk to one of the goroutines. It returns the first error of the chunks
+// that have been applied so far.
 func (a *appliers) apply(entries []byte) error {
 	chunk := a.free.Get().(*bytes.Buffer)
 	chunk.Reset()
@@ -129,7 +131,7 @@ func (a *appliers) fail(err error) {
 	}
 }
 
-// wait waits until all chunks have been applied.
+// wait waits until all chunks have been applied, and returns the first error.
 func (a *appliers) wait() error {
 	close(a.chunks)
 	a.done.Wait()

@@ -18,7 +18,7 @@ const lockEvery = 100 * time.Millisecond
 // LockedError means that another process uses the folder.
 type LockedError struct {
 	Dir    string
-	Holder string // what the lock file says about it
+	Holder string // the process, as the lock file describes it
 }
 
 func (e *LockedError) Error() string { return fmt.Sprintf("%s is in use by %s", e.Dir, e.Holder) }
@@ -26,19 +26,20 @@ func (e *LockedError) Error() string { return fmt.Sprintf("%s is in use by %s", 
 // errHeld means that another process holds the lock.
 var errHeld = errors.New("the lock is held")
 
-// folderLock is the lock of a folder. It belongs to an open file, so it also works between
-// containers that share a volume, and ends with the process however that ends. The file stays: a
-// process that waits for it must not lock a file that has no name any more.
+// folderLock is the lock of a folder: flock on a file. It works between containers that share a
+// volume, unlike a process ID in a file, and the system releases it when the process ends for any
+// reason. The file is not removed then: a process that waits would lock a file without a name.
 type folderLock struct {
 	dir     directory
 	machine store.Machine
 	file    *os.File // nil if it is not held
 }
 
-// hold locks the folder, if this process does not hold the lock any more because its file was
-// removed. Then it returns true: another process may have used the folder meanwhile.
-func (l *folderLock) hold() (again bool, err error) {
-	if l.file != nil && l.dir.has(lockName, osFile{l.file}) == nil {
+// ensureHeld locks the folder again if the lock file was removed or replaced, because the lock does
+// not protect the folder then. If so, relocked is true: another process may have used the folder
+// meanwhile.
+func (l *folderLock) ensureHeld() (relocked bool, err error) {
+	if l.file != nil && l.dir.checkIdentity(lockName, osFile{l.file}) == nil {
 		return false, nil
 	}
 	return true, l.lock()
@@ -69,8 +70,8 @@ func (l *folderLock) release() {
 	}
 }
 
-// wait locks the folder. It waits for another process that holds the lock, and logs which one that
-// is. It tries again after each pause.
+// wait locks the folder. While another process holds the lock, it logs which one, and tries again
+// after each pause, up to the timeout. Then it returns a *LockedError.
 func (l *folderLock) wait(ctx context.Context, timeout time.Duration, log *slog.Logger, pause <-chan time.Time) error {
 	logged := ""
 	for attempts := int64(timeout / lockEvery); ; attempts-- {
@@ -92,7 +93,7 @@ func (l *folderLock) wait(ctx context.Context, timeout time.Duration, log *slog.
 	}
 }
 
-// readHolder returns what a lock file says about the process that holds it.
+// readHolder returns the content of a lock file, which describes the process that holds it.
 func readHolder(lock *os.File) string {
 	text := make([]byte, 1<<10)
 	n, _ := lock.ReadAt(text, 0)
@@ -102,8 +103,8 @@ func readHolder(lock *os.File) string {
 	return "an unknown process"
 }
 
-// writeHolder writes into a lock file which process holds it. It is only for messages, so it does
-// not matter if the disk is full.
+// writeHolder writes to a lock file which process holds it. The text is only for messages, so
+// errors are ignored, such as that of a full disk.
 func writeHolder(lock *os.File, now store.Reading) {
 	host, _ := os.Hostname()
 	started := time.Unix(0, now.Wall).UTC().Format(time.RFC3339)

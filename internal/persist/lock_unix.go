@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// safely are flags for opening a file of a folder: a link to another file is refused, and a pipe does
+// openFlags are flags for opening a file of a folder: a symbolic link is refused, and a pipe does
 // not block.
-const safely = unix.O_NOFOLLOW | unix.O_NONBLOCK
+const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // tryLock locks a file, or returns errHeld if another process has locked it.
 func tryLock(f *os.File) error {

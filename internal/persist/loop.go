@@ -1,8 +1,8 @@
 package persist
 
-// Run begins to keep a store in the folder: a pass each second, from now on until Close. The store
-// must be the loaded one, and no step may have been made yet. If the disk fails, that is logged, and
-// Run succeeds nevertheless.
+// Run begins to keep the loaded store in the folder: it writes a pass now, and one each second
+// until Close. No step may have been made since Load. A failure of the disk is logged, and is not
+// an error of Run.
 func (f *Folder) Run(s Store) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -19,26 +19,26 @@ func (f *Folder) Run(s Store) error {
 	return nil
 }
 
-// newRecorder returns the recorder that continues what was loaded.
+// newRecorder returns a recorder that continues the journal that was loaded.
 func (f *Folder) newRecorder(s Store) *recorder {
 	c := f.contents
 	r := &recorder{
 		environment: f.environment, store: s, clock: s.Clock(), status: f.status, log: f.log, noSync: &f.noSync,
-		kept: kept{most: f.limits.keep}, obsolete: c.obsolete, results: make(chan result, 1),
-		number: c.lastSegment(), first: c.last() + 1, synced: c.last(), segments: len(c.segments),
+		unwritten: chunkBuffer{maxBytes: f.limits.unwritten}, obsolete: c.obsolete, results: make(chan result, 1),
+		number: c.lastSegment(), first: c.lastPass() + 1, synced: c.lastPass(), segments: len(c.segments),
 	}
 	if c.snapshot != nil {
 		r.base = c.snapshot.size
 	}
 	for i := range c.segments {
 		r.older += c.segments[i].End
-		r.tail = &c.segments[i]
+		r.unsyncedTail = &c.segments[i]
 	}
 	f.status.compacted(r.base, r.older)
 	return r
 }
 
-// loop runs the recorder.
+// loop is the goroutine that uses the recorder.
 func (f *Folder) loop() {
 	defer close(f.closed)
 	ticks, stop := f.ticks()
@@ -62,7 +62,7 @@ func (f *Folder) loop() {
 	}
 }
 
-// ask has the loop run a function, and returns its result.
+// ask calls a function in the loop, and returns its result.
 func (f *Folder) ask(request func(r *recorder) error) error {
 	f.mu.Lock()
 	stage := f.stage
@@ -79,7 +79,8 @@ func (f *Folder) ask(request func(r *recorder) error) error {
 	}
 }
 
-// Close writes the last pass, and releases the folder. It is called after the last reply.
+// Close writes the last pass, and unlocks the folder. Called after the last reply, it loses no
+// changes. The error is that of the last pass.
 func (f *Folder) Close() error {
 	f.mu.Lock()
 	stage := f.stage
@@ -94,7 +95,7 @@ func (f *Folder) Close() error {
 		close(f.closing)
 		<-f.closed
 	}
-	f.release()
+	f.unlock()
 	return f.failed
 }
 
@@ -103,15 +104,15 @@ func (f *Folder) Close() error {
 func (f *Folder) Flush() error {
 	return f.ask(func(r *recorder) error {
 		r.retry.left = 0
-		if err := r.pass(true); err != nil || !r.detached {
+		if err := r.pass(true); err != nil || !r.gap {
 			return err
 		}
-		return errDetached
+		return errGap
 	})
 }
 
-// Compact begins to write a snapshot, which replaces the journal when it is complete. It waits for
-// nothing.
+// Compact begins to write a snapshot, which replaces the journal when it is complete. It does not
+// wait for that. The error is ErrNotRunning or ErrCompacting.
 func (f *Folder) Compact() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -89,7 +89,7 @@ func TestLoadProgress(t *testing.T) {
 	ticks := make(chan time.Time)
 	machine := &toyMachine{}
 	machine.advance(time.Hour)
-	env := environment{files: d, machine: machine, release: func() {}}
+	env := environment{files: d, machine: machine, unlock: func() {}}
 	env.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
 	f, err := open("test", o, env)
 	require.NoError(t, err)

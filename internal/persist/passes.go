@@ -9,12 +9,13 @@ import (
 	"cellserver/internal/store"
 )
 
-// recorder writes passes and snapshots. It belongs to one goroutine, the folder's loop.
+// recorder writes passes and snapshots. It is used by one goroutine, the folder's loop.
 //
-// If passes were lost, because a sync has failed or because they became too large to be kept in
-// memory, the recorder is detached: it begins another segment, whose first pass has a number that
-// does not follow the last. A start after a crash therefore does not use this segment, until a
-// snapshot has replaced everything before it.
+// If passes were lost, because a sync has failed or because they were too large to be kept in
+// memory, the journal has a gap: the recorder begins another segment, and the number of its first
+// pass does not follow that of the last. After a crash, a startup therefore does not load this
+// segment, unless a snapshot has replaced everything before it. The recorder writes that snapshot
+// as soon as it can.
 type recorder struct {
 	environment
 	store  Store
@@ -23,59 +24,59 @@ type recorder struct {
 	log    *slog.Logger
 	noSync *atomic.Bool
 
-	writer   *journal.Writer // of the current segment; nil if it has to be begun
-	file     file            // of the current segment
-	number   uint64          // of the current segment; if there is none, of the last one
-	first    uint64          // the first pass of the current segment, or of the next one
-	synced   uint64          // the last pass that is on the disk, and that a start would use
-	detached bool
-	retry    backoff // of the attempts to end that
+	writer *journal.Writer // of the current segment; nil if the next pass must begin one
+	file   file            // of the current segment
+	number uint64          // of the current segment or, if there is none, of the last one
+	first  uint64          // number of the first pass of the current segment, or of the next one
+	synced uint64          // the last pass that a startup would load even after a power failure
+	gap    bool            // passes were lost, and no snapshot has been written since
+	retry  backoff         // of the attempts to begin a segment while there is a gap
 
-	kept     kept     // chunks of failed passes, and of the current one
-	attempts int      // number of failed passes in a row
-	previous previous // the last pass that was written
-	obsolete []string // files to be removed before the next segment begins
-	tail     *segment // the last segment of an earlier process, until it has been cut and synced
-	older    int64    // size of the segments before the current one, since the snapshot
-	segments int      // number of segments since the snapshot
-	base     int64    // size of the snapshot
+	unwritten    chunkBuffer  // chunks of failed passes, and of the current one
+	attempts     int          // number of failed passes in a row
+	previous     previousPass // the last pass that was written
+	obsolete     []string     // files to be removed before the next segment begins
+	unsyncedTail *segment     // the last segment of an earlier process, until it is truncated and synced
+	older        int64        // bytes of the segments since the snapshot, without the current one
+	segments     int          // number of segments since the snapshot
+	base         int64        // bytes of the snapshot
 
 	compaction compaction
 	results    chan result
 }
 
-// limits are bounds that tests make small.
+// limits are bounds that tests make small. Sizes are in bytes.
 type limits struct {
-	keep     int   // bytes of failed passes
-	attempts int   // number of attempts to write them
-	journal  int64 // size of the segments at which they may be replaced by a snapshot
-	small    int64 // and below which they are never replaced
-	segments int   // number of segments at which they are
-	syncEach int64 // bytes of a snapshot after which it is synced
+	unwritten   int   // size of failed passes that are kept in memory
+	maxAttempts int   // failed passes in a row before they are lost
+	maxJournal  int64 // size of the segments from which on a snapshot replaces them
+	minJournal  int64 // size of the segments below which no snapshot replaces them
+	maxSegments int   // number of segments above which a snapshot replaces them
+	syncEach    int64 // size of the parts in which a snapshot is synced
 }
 
-// A journal of 256 MiB is loaded in about a second, so a smaller one is not replaced. A process that
-// is restarted again and again, and so begins many segments, replaces them sooner.
+// A journal of 256 MiB is loaded in about a second, so a smaller one need not be replaced. The
+// bound on segments is for a process that is restarted often, because each start begins a segment.
 var defaultLimits = limits{
-	keep: 64 << 20, attempts: 10, journal: 256 << 20, small: 1 << 20, segments: 32, syncEach: 32 << 20,
+	unwritten: 64 << 20, maxAttempts: 10, maxJournal: 256 << 20, minJournal: 1 << 20, maxSegments: 32, syncEach: 32 << 20,
 }
 
-// backoff is the time between attempts, in ticks. It doubles with each failure.
+// backoff is the time between attempts, in ticks of a second. It doubles with each failure.
 type backoff struct{ wait, left int }
 
-const longestWait = 64
+const maxWait = 64 // ticks
 
 func (b *backoff) tick() { b.left = max(b.left-1, 0) }
 
 func (b *backoff) failed() {
-	b.wait = min(max(2*b.wait, 1), longestWait)
+	b.wait = min(max(2*b.wait, 1), maxWait)
 	b.left = b.wait
 }
 
-// errDetached means that passes cannot be used until a snapshot has been written.
-var errDetached = errors.New("changes were lost, and no snapshot could be written since")
+// errGap means that the journal has a gap, so later passes cannot be loaded.
+var errGap = errors.New("changes were lost, and no snapshot could be written since")
 
-// errLater means that the next attempt is not due yet.
+// errLater means that the next attempt to begin a segment is not due yet.
 var errLater = errors.New("the next attempt is not due yet")
 
 // tick is called once a second.
@@ -87,7 +88,8 @@ func (r *recorder) tick() {
 	}
 }
 
-// pass writes a pass. If that fails, what the pass contains is kept and written by the next one.
+// pass writes a pass, and syncs it unless sync is false and NoSync is set. If that fails, the
+// entries are kept in memory, and the next pass writes them too.
 func (r *recorder) pass(sync bool) error {
 	began := r.machine.Read()
 	sync = sync || r.compaction.stage == written
@@ -95,19 +97,19 @@ func (r *recorder) pass(sync bool) error {
 	count := counter{}
 	failed := r.store.Pass(func(entries []byte) error {
 		count.add(entries)
-		if r.writer != nil || !r.detached {
-			r.kept.add(entries)
+		if r.writer != nil || !r.gap {
+			r.unwritten.add(entries)
 		}
 		if err == nil {
 			err = r.writer.Append(entries)
 		}
-		return nil // whatever happens to the file, the pass is collected as a whole
+		return nil // after an error too, so that the whole pass is kept in memory
 	})
 	switch {
 	case failed != nil:
-		r.lose()
+		r.losePass()
 		return r.failed(failed)
-	case err == nil && !sync && (r.previous.synced || r.noSync.Load()) && r.previous.repeatedBy(&r.kept):
+	case err == nil && !sync && (r.previous.synced || r.noSync.Load()) && r.previous.skip(&r.unwritten):
 		r.writer.Abandon()
 		r.passed(began, counter{}, r.previous.synced)
 		return nil
@@ -119,27 +121,27 @@ func (r *recorder) pass(sync bool) error {
 		r.abandon(err)
 		return r.failed(err)
 	}
-	r.previous.set(&r.kept, sync)
+	r.previous.set(&r.unwritten, sync)
 	r.passed(began, count, sync)
 	return nil
 }
 
 // passed reports a pass that succeeded.
 func (r *recorder) passed(began store.Reading, count counter, synced bool) {
-	r.kept.clear()
+	r.unwritten.clear()
 	r.attempts = 0
-	if !r.detached {
+	if !r.gap {
 		r.synced = r.writer.Synced()
 		r.status.recovered(r.log)
 	}
-	r.status.passed(began, count, synced && !r.detached, r.size())
+	r.status.passed(began, count, synced && !r.gap, r.size())
 }
 
-// beginPass begins a pass with what was kept of failed ones.
+// beginPass begins a pass with the entries of failed ones.
 func (r *recorder) beginPass() error {
-	if err := r.inPlace(); err != nil {
+	if err := r.checkInPlace(); err != nil {
 		if r.writer != nil {
-			r.lose() // no start would find what was written
+			r.losePass() // no startup would find the files that were written
 		}
 		return err
 	}
@@ -151,7 +153,7 @@ func (r *recorder) beginPass() error {
 	if err := r.writer.Begin(newStamp(r.clock, r.machine)); err != nil {
 		return err
 	}
-	for _, chunk := range r.kept.chunks {
+	for _, chunk := range r.unwritten.chunks {
 		if err := r.writer.Append(chunk); err != nil {
 			return err
 		}
@@ -159,22 +161,23 @@ func (r *recorder) beginPass() error {
 	return nil
 }
 
-// abandon ends an attempt to write a pass. The next one can be made in the same segment, unless a
-// sync has failed, or the pass is too large to be written again. If many attempts fail, a snapshot
-// may fit where the pass does not, because it makes room by replacing the segments.
+// abandon ends a failed attempt to write a pass. The next attempt is made in the same segment,
+// unless a sync has failed, or the pass is too large to be kept in memory. After many attempts, the
+// pass is lost too, because a snapshot is written after that: it may fit on a disk that is full of
+// segments, which it replaces.
 func (r *recorder) abandon(err error) {
-	if !r.detached {
+	if !r.gap {
 		r.attempts++
 	}
 	switch {
-	case errors.Is(err, journal.ErrSync) || r.kept.full || r.attempts >= r.limits.attempts:
-		r.lose()
+	case errors.Is(err, journal.ErrSync) || r.unwritten.full || r.attempts >= r.limits.maxAttempts:
+		r.losePass()
 	case r.writer != nil:
 		r.writer.Abandon()
 	}
 }
 
-// failed reports a failure to write.
+// failed reports a failure to write. errLater is not a new one.
 func (r *recorder) failed(err error) error {
 	if err != errLater {
 		r.status.failed(r.log, err)
@@ -182,11 +185,11 @@ func (r *recorder) failed(err error) error {
 	return err
 }
 
-// close writes the last pass. A running snapshot is given up, unless it is needed because passes
-// were lost.
+// close writes the last pass. It cancels a snapshot that is being written, unless the journal has a
+// gap.
 func (r *recorder) close() error {
-	if r.detached {
-		r.attach()
+	if r.gap {
+		r.closeGap()
 	}
 	if r.compaction.stage == writing {
 		r.compaction.cancel()
@@ -194,13 +197,13 @@ func (r *recorder) close() error {
 	}
 	switch err := r.pass(true); {
 	case err == errLater:
-		return errDetached
+		return errGap
 	case err != nil:
 		return err
 	}
 	err := r.writer.Close(newStamp(r.clock, r.machine))
-	if r.detached {
-		err = errors.Join(err, errDetached)
+	if r.gap {
+		err = errors.Join(err, errGap)
 	}
 	return errors.Join(err, r.file.Close())
 }

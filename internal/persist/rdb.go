@@ -15,9 +15,10 @@ import (
 	"cellserver/internal/store"
 )
 
-// WriteRDB writes the content of a store as an RDB file: values as they are, throttle keys as
-// redis-cell writes them, and other limiters as strings that hold their form. Instants become Unix
-// time. If the store changes meanwhile, the keys are of different instants.
+// WriteRDB writes the content of a store as an RDB file: strings and integers as such, throttle
+// keys as redis-cell writes them, and other limiters as strings that contain their form (package
+// form). Instants are converted to Unix time. If the store changes meanwhile, the keys are of
+// different instants.
 func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
 	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: data.View(), offset: data.Clock().Offset()}
 	unix := (data.Clock().Now() + w.offset) / int64(time.Second)
@@ -38,18 +39,18 @@ type rdbWriter struct {
 	view   store.View
 	offset int64 // from the store's clock to Unix time
 	keys   []rdbKey
-	names  []byte // of all keys, one after the other
+	names  []byte // of all keys, concatenated
 	value  []byte
 	state  form.State
 }
 
 // rdbKey is a key that a scan has found.
 type rdbKey struct {
-	end   int // of its name in names
+	end   int // where its name ends in names
 	entry store.Entry
 }
 
-// sliceKeys is how many keys a scan finds before they are written.
+// sliceKeys is the number of keys that are scanned before they are written.
 const sliceKeys = 256
 
 func (w *rdbWriter) database(number int) error {
@@ -85,7 +86,7 @@ func (w *rdbWriter) database(number int) error {
 	}
 }
 
-// key writes a key that a scan has found. It may have changed since, or not exist any more.
+// key writes a key that a scan has found. The key may have changed since, or no longer exist.
 func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
 	switch {
 	case e.Kind == store.Throttle:
@@ -116,19 +117,20 @@ func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
 	return w.Bytes(key, w.value, expires)
 }
 
-// form writes a limiter whose form has been read, with instants in Unix time.
+// form writes a limiter. Its form, which is in w.value, gets instants in Unix time.
 func (w *rdbWriter) form(key []byte) error {
 	if err := w.state.Read(w.value, math.MaxInt); err != nil {
 		return fmt.Errorf("the state of a limiter: %w", err)
 	}
 	if w.offset != 0 && !w.state.Shift(w.offset) {
-		return errors.New("the wall clock is too far off for the state of a limiter to have a Unix time")
+		return errors.New("an instant of a limiter cannot be converted to Unix time: the wall clock is wrong")
 	}
 	w.value = form.Append(w.value[:0], &w.state)
 	return w.Bytes(key, w.value, form.Milliseconds(w.state.Expires()))
 }
 
-// SaveRDB writes an RDB file of the given name into the folder, and waits until it is on the disk.
+// SaveRDB writes an RDB file with the given name into the folder, and returns when it is on the
+// disk. The error is ErrNotRunning, ErrSaving, or that of the disk.
 func (f *Folder) SaveRDB(name string) error {
 	if err := f.beginSave(name); err != nil {
 		return err
@@ -136,7 +138,7 @@ func (f *Folder) SaveRDB(name string) error {
 	return f.save(name)
 }
 
-// BeginSaveRDB is SaveRDB that does not wait for the file. The Status says how it ended.
+// BeginSaveRDB is like SaveRDB, but does not wait for the file. The Status shows its result.
 func (f *Folder) BeginSaveRDB(name string) error {
 	if err := f.beginSave(name); err != nil {
 		return err
@@ -145,9 +147,9 @@ func (f *Folder) BeginSaveRDB(name string) error {
 	return nil
 }
 
-// beginSave begins a save, if there is none.
+// beginSave begins a save, unless another one is in progress.
 func (f *Folder) beginSave(name string) error {
-	if name == "" || name == "." || name == ".." || name != filepath.Base(name) || isOurs(name) {
+	if name == "" || name == "." || name == ".." || name != filepath.Base(name) || isReserved(name) {
 		return fmt.Errorf("%q cannot be the name of an RDB file", name)
 	}
 	f.mu.Lock()
@@ -181,7 +183,7 @@ func (f *Folder) save(name string) error {
 	return err
 }
 
-// writeRDBFile replaces the file when the new one is on the disk.
+// writeRDBFile writes a temporary file, and renames it when it is on the disk.
 func (f *Folder) writeRDBFile(name string) error {
 	to, err := f.files.create(rdbName)
 	if err != nil {

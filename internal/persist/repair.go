@@ -9,9 +9,10 @@ import (
 	"cellserver/internal/journal"
 )
 
-// repair makes a damaged folder usable with what can be read of it, and returns its contents then.
-// It keeps a copy of each file that it changes, with a name that ends with ".broken". If it fails,
-// or is interrupted, the folder is still damaged, and repair can be called again.
+// repair makes a damaged folder loadable, without the parts that cannot be read, and returns its
+// contents then. It keeps a copy of each file that it changes, with a name that ends with
+// ".broken". If it fails or is interrupted, the folder is still damaged, and repair can be called
+// again.
 func repair(in files, c *contents) (*contents, error) {
 	for c.fault != nil {
 		if err := repairFault(in, c); err != nil {
@@ -30,24 +31,25 @@ func repair(in files, c *contents) (*contents, error) {
 
 // repairFault removes one fault. The next scan may find another.
 func repairFault(in files, c *contents) error {
-	for _, s := range slices.Backward(c.unusable) { // the last first: no gap is left by a crash
-		if err := putAside(in, s.name); err != nil {
+	// The last segment is renamed first, so that a crash leaves no gap between the others.
+	for _, s := range slices.Backward(c.afterFault) {
+		if err := quarantine(in, s.name); err != nil {
 			return err
 		}
 	}
 	switch c.fault.kind {
 	case damagedSegment:
-		return cut(in, &c.segments[len(c.segments)-1])
+		return truncateAtFault(in, &c.segments[len(c.segments)-1])
 	case damagedSnapshot:
-		return putAside(in, c.snapshot.name)
-	case snapshotTooEarly: // its name must not ask for what is lost
-		return in.rename(c.snapshot.name, snapshotName(c.snapshot.segment, c.last()))
+		return quarantine(in, c.snapshot.name)
+	case snapshotTooEarly: // its name must not require passes that are lost
+		return in.rename(c.snapshot.name, snapshotName(c.snapshot.segment, c.lastPass()))
 	}
 	return nil
 }
 
-// putAside renames a file that cannot be used.
-func putAside(in files, name string) error {
+// quarantine renames a file that cannot be used.
+func quarantine(in files, name string) error {
 	broken, err := brokenName(in, name)
 	if err != nil {
 		return err
@@ -55,8 +57,8 @@ func putAside(in files, name string) error {
 	return in.rename(name, broken)
 }
 
-// cut cuts off a segment where it is damaged.
-func cut(in files, s *segment) error {
+// truncateAtFault cuts off a segment where it is damaged.
+func truncateAtFault(in files, s *segment) error {
 	if err := keepCopy(in, s.name); err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func cut(in files, s *segment) error {
 	return errors.Join(f.Truncate(s.End), f.Sync(), f.Close())
 }
 
-// keepCopy copies a file that is about to be changed.
+// keepCopy copies a file before it is changed.
 func keepCopy(in files, name string) error {
 	broken, err := brokenName(in, name)
 	if err != nil {
@@ -118,7 +120,7 @@ func repairSnapshot(in files, s *snapshot) error {
 	return in.sync()
 }
 
-// copyReadable writes a snapshot with the entries before the fault in another.
+// copyReadable copies the entries of a damaged snapshot, up to the damage, to a new one.
 func copyReadable(from, to file, s *snapshot) (size int64, err error) {
 	header := s.header
 	header.Mark = rand.Uint64()

@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/journal"
 )
 
-// Fault is damage that a crash cannot explain: the disk has lost or changed something that it had
+// Fault is damage that a crash cannot explain: the disk has lost or changed data that it had
 // confirmed, or a file was removed.
 type Fault struct {
 	File   string
@@ -17,49 +17,49 @@ type Fault struct {
 	kind   faultKind
 }
 
-// faultKind says how a fault is repaired.
+// faultKind determines how a fault is repaired.
 type faultKind uint8
 
 const (
-	outOfPlace       faultKind = iota // a segment does not continue what is before it
-	damagedSegment                    // the last of the segments is damaged in the middle
+	outOfPlace       faultKind = iota // a segment does not continue the one before
+	damagedSegment                    // the last of contents.segments is damaged in the middle
 	damagedSnapshot                   // the snapshot cannot be read
-	snapshotTooEarly                  // passes are lost that the snapshot needs
+	snapshotTooEarly                  // passes that the snapshot requires are lost
 )
 
 func (f *Fault) Error() string { return f.File + ": " + f.Reason }
 
-// snapshot is a snapshot's file.
+// snapshot is the file of a snapshot.
 type snapshot struct {
-	name    string
-	segment uint64 // the first segment that must be replayed after it
-	needs   uint64 // the pass up to which passes must be replayed
-	size    int64
-	header  journal.Header
-	stamp   journal.Stamp
+	name         string
+	segment      uint64 // the first segment to be loaded after it
+	requiredPass uint64 // the snapshot is valid only with the passes up to this one
+	size         int64
+	header       journal.Header
+	stamp        journal.Stamp
 }
 
-// segment is a segment's file, as a scan has found it.
+// segment is the file of a segment, and the result of scanning it.
 type segment struct {
 	name   string
 	number uint64
 	size   int64
-	fault  *journal.Fault // damage in the middle; the summary describes the part before
+	fault  *journal.Fault // damage in the middle; the summary describes the part before it
 	journal.Summary
 }
 
-// contents is what a folder holds.
+// contents lists the files of a folder.
 type contents struct {
-	snapshot *snapshot // nil if there is none
-	segments []segment // those to be replayed after it, in order
-	obsolete []string  // files that are not needed any more, or not usable after a crash
-	lost     []segment // those of them whose passes were never known to be on the disk
-	fault    *Fault    // nothing after it can be replayed
-	unusable []segment // the segments after the fault
+	snapshot   *snapshot // nil if there is none
+	segments   []segment // those to be loaded after the snapshot, in order
+	obsolete   []string  // files to be removed: a snapshot has replaced them, or a crash has left them
+	afterGap   []segment // those of them that follow passes that were lost
+	fault      *Fault    // nil if the folder can be loaded
+	afterFault []segment // the segments that cannot be loaded because of the fault
 }
 
-// scan finds what a folder holds. It reads all segments that have to be replayed, and of a snapshot
-// only the beginning.
+// scan lists the files of a folder. It reads the segments to be loaded as a whole, and of the
+// snapshot only the beginning.
 func scan(in files) (*contents, error) {
 	names, err := in.list()
 	if err != nil {
@@ -72,30 +72,30 @@ func scan(in files) (*contents, error) {
 		if number, ok := parseSegmentName(name); ok {
 			segments = append(segments, segment{name: name, number: number})
 		} else if number, needs, ok := parseSnapshotName(name); ok {
-			snapshots = append(snapshots, snapshot{name: name, segment: number, needs: needs})
+			snapshots = append(snapshots, snapshot{name: name, segment: number, requiredPass: needs})
 		} else if name == temporaryName || name == rdbName || name == repairName {
 			c.obsolete = append(c.obsolete, name)
 		}
 	}
 	slices.SortFunc(segments, func(a, b segment) int { return cmp.Compare(a.number, b.number) })
-	if err := c.choose(in, snapshots); err != nil || c.fault != nil {
+	if err := c.chooseSnapshot(in, snapshots); err != nil || c.fault != nil {
 		return c, err
 	}
-	if err := c.chain(in, segments); err != nil {
+	if err := c.chainSegments(in, segments); err != nil {
 		return nil, err
 	}
-	if s := c.snapshot; s != nil && c.fault == nil && c.last() < s.needs {
+	if s := c.snapshot; s != nil && c.fault == nil && c.lastPass() < s.requiredPass {
 		c.fault = &Fault{File: s.name, kind: snapshotTooEarly, Reason: fmt.Sprintf(
-			"it is valid only with pass %d, and the segments after it end with pass %d", s.needs, c.last())}
+			"it is valid only with pass %d, and the segments after it end with pass %d", s.requiredPass, c.lastPass())}
 	}
 	return c, nil
 }
 
-// choose chooses the newest snapshot. A snapshot gets its name when it is valid; an older one is
-// left only if a crash prevented its removal.
-func (c *contents) choose(in files, all []snapshot) error {
+// chooseSnapshot chooses the newest snapshot. Any older one is obsolete: a snapshot is valid when
+// it has its name, and a crash prevented the removal of those before.
+func (c *contents) chooseSnapshot(in files, all []snapshot) error {
 	slices.SortFunc(all, func(a, b snapshot) int {
-		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.needs, b.needs))
+		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.requiredPass, b.requiredPass))
 	})
 	for i := range all {
 		if i < len(all)-1 {
@@ -103,13 +103,13 @@ func (c *contents) choose(in files, all []snapshot) error {
 			continue
 		}
 		c.snapshot = &all[i]
-		return c.begin(in)
+		return c.readSnapshotHeader(in)
 	}
 	return nil
 }
 
-// begin reads the beginning of the snapshot.
-func (c *contents) begin(in files) error {
+// readSnapshotHeader reads the header of the snapshot, and the stamp that follows it.
+func (c *contents) readSnapshotHeader(in files) error {
 	s := c.snapshot
 	f, err := in.open(s.name)
 	if err != nil {
@@ -129,14 +129,14 @@ func (c *contents) begin(in files) error {
 	case err != nil:
 		return err
 	case !began || s.header.Number != s.segment:
-		c.fault = &Fault{File: s.name, Reason: "it is not the snapshot of that name, or cut off", kind: damagedSnapshot}
+		c.fault = &Fault{File: s.name, Reason: "it is truncated, or is not the snapshot that its name says", kind: damagedSnapshot}
 	}
 	return nil
 }
 
-// chain finds the segments that continue the snapshot and each other. Those before the snapshot are
-// left if a crash prevented their removal.
-func (c *contents) chain(in files, all []segment) error {
+// chainSegments finds the segments that continue the snapshot and each other. Those before the
+// snapshot are obsolete: a crash prevented their removal.
+func (c *contents) chainSegments(in files, all []segment) error {
 	for i := range all {
 		s := &all[i]
 		if s.number < c.firstSegment() {
@@ -146,22 +146,22 @@ func (c *contents) chain(in files, all []segment) error {
 		if err := s.scan(in); err != nil {
 			return err
 		}
-		if s.End == 0 && s.fault == nil && i == len(all)-1 { // not even its header has reached the disk
+		if s.End == 0 && s.fault == nil && i == len(all)-1 { // a crash has left an incomplete header
 			c.obsolete = append(c.obsolete, s.name)
 			return nil
 		}
-		err := c.joins(s)
+		err := c.checkNext(s)
 		if errors.Is(err, journal.ErrGap) {
-			c.drop(all[i:])
+			c.dropAfterGap(all[i:])
 			return nil
 		}
 		if err != nil {
-			c.fault, c.unusable = &Fault{File: s.name, Reason: err.Error()}, all[i:]
+			c.fault, c.afterFault = &Fault{File: s.name, Reason: err.Error()}, all[i:]
 			return nil
 		}
 		c.segments = append(c.segments, *s)
 		if s.fault != nil {
-			c.fault, c.unusable = &Fault{File: s.name, Reason: s.fault.Error(), kind: damagedSegment}, all[i+1:]
+			c.fault, c.afterFault = &Fault{File: s.name, Reason: s.fault.Error(), kind: damagedSegment}, all[i+1:]
 			return nil
 		}
 	}
@@ -185,8 +185,7 @@ func (s *segment) scan(in files) error {
 	return err
 }
 
-// firstSegment returns the number of the first segment that is replayed. If there is no snapshot,
-// that is the very first.
+// firstSegment returns the number of the first segment to be loaded. Without a snapshot it is 1.
 func (c *contents) firstSegment() uint64 {
 	if c.snapshot != nil {
 		return c.snapshot.segment
@@ -194,8 +193,8 @@ func (c *contents) firstSegment() uint64 {
 	return 1
 }
 
-// joins checks whether a segment continues what was found so far; see journal.Summary.Joins.
-func (c *contents) joins(s *segment) error {
+// checkNext checks whether a segment continues those found so far; see journal.Summary.CheckNext.
+func (c *contents) checkNext(s *segment) error {
 	before := journal.Summary{}
 	if n := len(c.segments); n > 0 {
 		before = c.segments[n-1].Summary
@@ -210,21 +209,21 @@ func (c *contents) joins(s *segment) error {
 	case s.Header.Number != s.number:
 		return fmt.Errorf("it is segment %d", s.Header.Number)
 	}
-	return before.Joins(s.Header)
+	return before.CheckNext(s.Header)
 }
 
-// drop drops segments which follow passes that were lost. The last is removed first, so that after
-// a crash meanwhile the others still end at the same place.
-func (c *contents) drop(all []segment) {
-	c.lost = all
+// dropAfterGap makes segments obsolete that follow passes that were lost. The last one is removed
+// first, so that a crash meanwhile leaves a folder that is scanned in the same way.
+func (c *contents) dropAfterGap(all []segment) {
+	c.afterGap = all
 	for i := range all {
 		c.obsolete = append(c.obsolete, all[len(all)-1-i].name)
 	}
 }
 
-// last returns the number of the last pass that can be replayed; if there is none, one less than
-// the number that the first one must have.
-func (c *contents) last() uint64 {
+// lastPass returns the number of the last pass that can be loaded. If there is none, it is one less
+// than the number of the next pass.
+func (c *contents) lastPass() uint64 {
 	switch {
 	case len(c.segments) > 0:
 		return c.segments[len(c.segments)-1].Last
@@ -237,7 +236,7 @@ func (c *contents) last() uint64 {
 // lastSegment returns the number of the last segment.
 func (c *contents) lastSegment() uint64 { return c.firstSegment() + uint64(len(c.segments)) - 1 }
 
-// stamp returns when the last pass was made; ok is false if there is none.
+// stamp returns the stamp of the last pass; ok is false if there is none.
 func (c *contents) stamp() (stamp journal.Stamp, ok bool) {
 	for i := len(c.segments) - 1; i >= 0; i-- {
 		if s := c.segments[i]; s.Last >= s.First {
@@ -250,7 +249,7 @@ func (c *contents) stamp() (stamp journal.Stamp, ok bool) {
 	return stamp, false
 }
 
-// torn returns the number of bytes of an incomplete pass at the end.
+// torn returns the size of the incomplete pass at the end, in bytes.
 func (c *contents) torn() int64 {
 	if len(c.segments) == 0 {
 		return 0

@@ -7,9 +7,10 @@ import (
 	"cellserver/internal/journal"
 )
 
-// beginSegment begins the next segment.
+// beginSegment creates the next segment. If the journal has a gap, it returns errLater until the
+// next attempt is due.
 func (r *recorder) beginSegment() error {
-	if r.detached && r.retry.left > 0 {
+	if r.gap && r.retry.left > 0 {
 		return errLater
 	}
 	if err := r.prepare(); err != nil {
@@ -36,8 +37,8 @@ func (r *recorder) beginSegment() error {
 	return nil
 }
 
-// prepare makes sure that the next segment continues what is on the disk: it cuts off the torn end
-// of the segment before, and removes files that a later start must not find.
+// prepare makes the files on the disk such that the next segment continues them: it truncates the
+// incomplete pass of an earlier process, and removes obsolete files.
 func (r *recorder) prepare() error {
 	for len(r.obsolete) > 0 {
 		if err := removeIfPresent(r.files, r.obsolete[0]); err != nil {
@@ -45,32 +46,32 @@ func (r *recorder) prepare() error {
 		}
 		r.obsolete = r.obsolete[1:]
 	}
-	if err := r.alone(); err != nil {
+	if err := r.checkExclusive(); err != nil {
 		return err
 	}
-	if r.tail == nil {
+	if r.unsyncedTail == nil {
 		return r.files.sync()
 	}
-	f, err := r.files.edit(r.tail.name)
+	f, err := r.files.edit(r.unsyncedTail.name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if r.tail.Torn > 0 {
-		if err := f.Truncate(r.tail.End); err != nil {
+	if r.unsyncedTail.Torn > 0 {
+		if err := f.Truncate(r.unsyncedTail.End); err != nil {
 			return err
 		}
 	}
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	r.tail = nil
+	r.unsyncedTail = nil
 	return r.files.sync()
 }
 
-// alone checks that no other process has used the folder while its lock was lost. Its files must not
-// be overwritten.
-func (r *recorder) alone() error {
+// checkExclusive returns errForeign if another process has written segments, which it can do if the
+// lock file was removed. They must not be overwritten.
+func (r *recorder) checkExclusive() error {
 	names, err := r.files.list()
 	for _, name := range names {
 		if segment, ok := parseSegmentName(name); ok && segment > r.number {
@@ -80,16 +81,17 @@ func (r *recorder) alone() error {
 	return err
 }
 
-// inPlace checks that the folder and the current segment have not been removed or replaced.
-func (r *recorder) inPlace() error {
-	again, err := r.hold()
+// checkInPlace returns an error if the lock file, the current segment or the folder has been
+// removed or replaced. No startup would find what is written then.
+func (r *recorder) checkInPlace() error {
+	relocked, err := r.ensureLocked()
 	switch {
 	case err != nil:
 		return err
-	case again:
+	case relocked:
 		return errUnlocked
 	case r.writer != nil:
-		return r.files.has(segmentName(r.number), r.file)
+		return r.files.checkIdentity(segmentName(r.number), r.file)
 	}
 	return nil
 }
@@ -99,32 +101,33 @@ var (
 	errForeign  = errors.New("another process has written into the folder")
 )
 
-// lose ends the current segment, because the store does not repeat what was in a pass. The number
-// of the next pass leaves out the lost one.
-func (r *recorder) lose() {
+// losePass begins a gap in the journal: a pass is lost, because the store does not repeat its
+// entries. It ends the current segment, and omits the number of the lost pass.
+func (r *recorder) losePass() {
 	if r.writer == nil {
 		r.first++
 	} else {
 		size := r.writer.Size()
-		r.file.Truncate(size) // a part of a pass may take the space that is missing
+		r.file.Truncate(size) // frees the space of an incomplete pass
 		r.closeSegment(r.writer.Next() + 2)
-		if r.detached { // no start would use this segment
+		if r.gap { // there was a gap before this segment already, so it cannot be loaded
 			r.obsolete = append(r.obsolete, segmentName(r.number))
 			r.number, r.segments, r.older = r.number-1, r.segments-1, r.older-size
 		}
 	}
-	r.detached = true
+	r.gap = true
 	r.attempts = 0
 	r.previous.known = false
-	r.kept.clear()
+	r.unwritten.clear()
 	r.compaction.cancel()
 	r.retry.failed()
 }
 
-// closeSegment ends the use of the current segment. The next begins with pass next.
+// closeSegment ends the use of the current segment. The next one begins with the pass numbered
+// next.
 func (r *recorder) closeSegment(next uint64) {
 	r.older += r.writer.Size()
-	r.file.Close() // what matters has been synced
+	r.file.Close() // its error does not matter: all passes that count have been synced
 	r.writer, r.file, r.first = nil, nil, next
 }
 

@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// Status is what INFO shows about a folder. Times of the day are in Unix seconds.
+// Status is the status of a folder, for INFO. Instants are in Unix seconds.
 type Status struct {
 	Loading Loading
 	Passes  Passes
@@ -48,11 +48,11 @@ func (l Loading) Remaining() time.Duration {
 // Passes describes the writing of passes.
 type Passes struct {
 	Written      int64         // passes since the start
-	LastDuration time.Duration // of the last pass that was written, with its sync
-	LastEntries  int64         // its number of entries, about
-	LastBytes    int64         // their size
-	// SyncAge is the time since the last synced pass began. Changes that were made before are on
-	// the disk. It is -1 if no pass has been synced yet.
+	LastDuration time.Duration // of the last pass that was written, including its sync
+	LastEntries  int64         // approximate number of its entries
+	LastBytes    int64         // size of its entries
+	// SyncAge is the time since the last synced pass began. All changes from before that are on the
+	// disk. It is -1 if no pass has been synced yet.
 	SyncAge time.Duration
 }
 
@@ -61,8 +61,8 @@ type Passes struct {
 type Journal struct {
 	Enabled bool // aof_enabled: Run has been called
 	NoSync  bool
-	// Size and BaseSize are in bytes: snapshot and segments together, for aof_current_size; and the
-	// snapshot alone, for aof_base_size.
+	// Size is the size of the snapshot and the segments in bytes, for aof_current_size. BaseSize is
+	// that of the snapshot, for aof_base_size.
 	Size, BaseSize int64
 	Compacting     bool // aof_rewrite_in_progress
 	// LastCompaction and CurrentCompaction are durations, for aof_last_rewrite_time_sec and
@@ -76,8 +76,8 @@ type Journal struct {
 // RDB describes the writing of RDB files.
 type RDB struct {
 	Saving bool // rdb_bgsave_in_progress
-	// Changes is about the number of entries in passes since the last save, for
-	// rdb_changes_since_last_save. A key that changes many times during a pass counts once.
+	// Changes is the approximate number of entries in passes since the last save, for
+	// rdb_changes_since_last_save. A key that changes several times between two passes counts once.
 	Changes int64
 	// LastSave is the time of the last save that succeeded, initially the start, for
 	// rdb_last_save_time.
@@ -89,17 +89,17 @@ type RDB struct {
 	Saves                         int64 // rdb_saves
 }
 
-// Failure says since when changes cannot be written, and why.
+// Failure tells since when changes cannot be written, and why.
 type Failure struct {
-	Since  int64 // 0 if all is well
+	Since  int64 // 0 if changes can be written
 	Reason string
 }
 
-// none is a duration of something that has not happened.
+// none is the duration, or the instant, of an event that has not happened.
 const none = -1
 
-// status is a Status that is kept up to date by several goroutines. The instants are those of
-// elapsed.
+// status is a Status that several goroutines update. Its own instants are in nanoseconds, as
+// elapsed returns them.
 type status struct {
 	machine store.Machine
 	failing atomic.Bool
@@ -145,7 +145,7 @@ func (s *status) read() Status {
 	return r
 }
 
-// age returns the time since an instant, or none.
+// age returns the time since an instant; none if there is no such instant.
 func age(exists bool, now, began int64) time.Duration {
 	if !exists {
 		return none
@@ -170,7 +170,7 @@ func (s *status) loadEnded() {
 	s.change(func(now *Status) { now.Loading.Active, now.Loading.Elapsed = false, took })
 }
 
-// passed reports a pass that was written, and the size of the segments.
+// passed reports a pass that was written. size is that of the segments, in bytes.
 func (s *status) passed(began store.Reading, count counter, synced bool, size int64) {
 	duration := elapsed(s.machine.Read()) - elapsed(began)
 	s.change(func(now *Status) {
@@ -200,7 +200,7 @@ func (s *status) failed(log *slog.Logger, err error) {
 	}
 }
 
-// recovered reports that all changes are written.
+// recovered reports that all changes have been written.
 func (s *status) recovered(log *slog.Logger) {
 	if !s.failing.Swap(false) {
 		return
@@ -221,8 +221,8 @@ func (s *status) compacting(began int64) {
 	})
 }
 
-// compactionEnded reports the end of a compaction. It returns true if this one has failed, and the
-// one before has not.
+// compactionEnded reports the end of a compaction, and its duration in nanoseconds. It returns true
+// if this one has failed and the previous one has not.
 func (s *status) compactionEnded(took int64, err error) (changed bool) {
 	s.change(func(now *Status) {
 		j := &now.Journal
@@ -249,8 +249,8 @@ func (s *status) saving() {
 	s.change(func(now *Status) { s.saves, now.RDB.Saving = began, true })
 }
 
-// saved reports the end of a save, which contains the changes that were counted when it began. It
-// returns whether the save before has failed.
+// saved reports the end of a save. changes is the number of changes when it began, which the file
+// contains. It returns whether the previous save has failed.
 func (s *status) saved(changes int64, err error) (failedBefore bool) {
 	ended := s.machine.Read()
 	s.change(func(now *Status) {

@@ -8,15 +8,15 @@ import (
 	"cellserver/internal/store"
 )
 
-// quickly is the time within which a stamp must read its clocks. Preemption between the readings
-// would make it wrong by that time.
-const quickly = 50 * time.Microsecond
+// stampTolerance is the time within which newStamp tries to read all clocks. If the goroutine is
+// preempted between two readings, the stamp is wrong by the time that passes.
+const stampTolerance = 50 * time.Microsecond
 
 // newStamp reads all clocks at the same moment.
 func newStamp(clock store.Clock, machine store.Machine) (stamp journal.Stamp) {
-	const tries = 10
+	const tries = 10 // the fastest of these is used
 	fastest := time.Duration(-1)
-	for try := 0; try < tries && (fastest < 0 || fastest > quickly); try++ {
+	for try := 0; try < tries && (fastest < 0 || fastest > stampTolerance); try++ {
 		before := clock.Now()
 		r := machine.Read()
 		if took := time.Duration(clock.Now() - before); fastest < 0 || took < fastest {
@@ -27,42 +27,42 @@ func newStamp(clock store.Clock, machine store.Machine) (stamp journal.Stamp) {
 	return stamp
 }
 
-// stop describes the time between the last stamp of a folder and now.
-type stop struct {
+// downtime is the time between the last stamp of a folder and now.
+type downtime struct {
 	passed   time.Duration // not negative
-	sameBoot bool          // measured by the time since the boot, which cannot be set
-	wentBack time.Duration // how far the wall clock is behind the stamp, if that had to be used
+	sameBoot bool          // it was measured by the time since boot, which cannot be set
+	wentBack time.Duration // by how much the wall clock is behind the stamp, if it was used and is
 }
 
-// since computes how much time has passed since a stamp. If the machine has not been booted since,
-// that is certain. Otherwise the wall clock must tell; if it is behind the stamp, no time is assumed
-// to have passed, so that no limit is lifted early.
-func since(last journal.Stamp, now store.Reading) stop {
+// since computes the time that has passed since a stamp. If the machine has not been booted since,
+// the time since boot measures it reliably. Otherwise the wall clock is used. If that is behind the
+// stamp, since assumes that no time has passed, so that no limit is lifted early.
+func since(last journal.Stamp, now store.Reading) downtime {
 	if last.Boot != [16]byte{} && last.Boot == now.Boot && now.Uptime >= last.Uptime {
-		return stop{passed: time.Duration(now.Uptime - last.Uptime), sameBoot: true}
+		return downtime{passed: time.Duration(now.Uptime - last.Uptime), sameBoot: true}
 	}
 	if now.Wall < last.Wall {
-		return stop{wentBack: time.Duration(last.Wall - now.Wall)}
+		return downtime{wentBack: time.Duration(last.Wall - now.Wall)}
 	}
-	return stop{passed: time.Duration(now.Wall - last.Wall)}
+	return downtime{passed: time.Duration(now.Wall - last.Wall)}
 }
 
-// log logs what an operator should know about a stop.
-func (s stop) log(log *slog.Logger, longest time.Duration) {
+// log logs a warning if the downtime is not plausible.
+func (s downtime) log(log *slog.Logger, longest time.Duration) {
 	if s.wentBack > 0 {
 		log.Warn("the wall clock is behind the time at which the folder was written: no time is assumed to have passed",
 			"behind", s.wentBack)
 	}
 	if longest > 0 && s.passed > longest {
-		log.Warn("the folder was written long ago: limits have been restored meanwhile", "ago", s.passed,
+		log.Warn("the folder was written long ago: limits have recovered meanwhile", "ago", s.passed,
 			"longest_stop", longest, "same_boot", s.sameBoot)
 	}
 }
 
-// elapsed returns nanoseconds for measuring durations.
+// elapsed returns an instant in nanoseconds, for measuring durations.
 func elapsed(r store.Reading) int64 {
 	if r.Uptime == 0 {
-		return r.Wall // the system does not have it
+		return r.Wall // this system has no time since boot
 	}
 	return r.Uptime
 }

@@ -24,22 +24,22 @@ func TestTimeSinceStamp(t *testing.T) {
 	last := journal.Stamp{Boot: boot, Uptime: 10 * hour, Wall: 100 * hour, Clock: 7}
 	for name, c := range map[string]struct {
 		now  store.Reading
-		want stop
+		want downtime
 	}{
-		"same boot":           {reading(boot, 11*hour, 101*hour), stop{passed: time.Hour, sameBoot: true}},
-		"wall clock forth":    {reading(boot, 11*hour, 200*hour), stop{passed: time.Hour, sameBoot: true}},
-		"wall clock back":     {reading(boot, 11*hour, 1*hour), stop{passed: time.Hour, sameBoot: true}},
-		"at once":             {reading(boot, 10*hour, 100*hour), stop{sameBoot: true}},
-		"other boot":          {reading(other, minute, 103*hour), stop{passed: 3 * time.Hour}},
-		"other boot, back":    {reading(other, minute, 98*hour), stop{wentBack: 2 * time.Hour}},
-		"uptime went back":    {reading(boot, 9*hour, 101*hour), stop{passed: time.Hour}},
-		"no identifiers":      {reading([16]byte{}, 11*hour, 105*hour), stop{passed: 5 * time.Hour}},
-		"no uptime, and back": {reading([16]byte{}, 0, 99*hour), stop{wentBack: time.Hour}},
+		"same boot":           {reading(boot, 11*hour, 101*hour), downtime{passed: time.Hour, sameBoot: true}},
+		"wall clock forth":    {reading(boot, 11*hour, 200*hour), downtime{passed: time.Hour, sameBoot: true}},
+		"wall clock back":     {reading(boot, 11*hour, 1*hour), downtime{passed: time.Hour, sameBoot: true}},
+		"at once":             {reading(boot, 10*hour, 100*hour), downtime{sameBoot: true}},
+		"other boot":          {reading(other, minute, 103*hour), downtime{passed: 3 * time.Hour}},
+		"other boot, back":    {reading(other, minute, 98*hour), downtime{wentBack: 2 * time.Hour}},
+		"uptime went back":    {reading(boot, 9*hour, 101*hour), downtime{passed: time.Hour}},
+		"no identifiers":      {reading([16]byte{}, 11*hour, 105*hour), downtime{passed: 5 * time.Hour}},
+		"no uptime, and back": {reading([16]byte{}, 0, 99*hour), downtime{wentBack: time.Hour}},
 	} {
 		require.Equal(t, c.want, since(last, c.now), name)
 	}
 	last.Boot = [16]byte{}
-	require.Equal(t, stop{passed: 5 * time.Hour}, since(last, store.Reading{Uptime: 11 * hour, Wall: 105 * hour}))
+	require.Equal(t, downtime{passed: 5 * time.Hour}, since(last, store.Reading{Uptime: 11 * hour, Wall: 105 * hour}))
 }
 
 // The clock of the next process continues the clock of the folder.

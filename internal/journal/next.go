@@ -5,14 +5,14 @@ import (
 	"fmt"
 )
 
-// ErrGap means that passes between two segments were lost in a crash. They were not promised to any
-// client, but without them the later segment cannot be applied, unless a later snapshot includes
-// all changes before it.
+// ErrGap means that passes between two segments were lost. They were not known to be on the disk,
+// but the later segment cannot be applied without them. Only a snapshot that contains all changes
+// before that segment makes it usable.
 var ErrGap = errors.New("passes before this segment were lost, which were not known to be on the disk")
 
-// Joins checks whether the next segment continues where this one ends. It returns nil, ErrGap, or a
-// *Fault if a segment is missing, or passes that were known to be on the disk.
-func (s Summary) Joins(next Header) error {
+// CheckNext checks whether the next segment continues where this one ends. The error is nil,
+// ErrGap, or a *Fault if a segment is missing, or passes that were known to be on the disk.
+func (s Summary) CheckNext(next Header) error {
 	fault := func(format string, args ...any) error {
 		return &Fault{Offset: s.End, Reason: fmt.Sprintf(format, args...)}
 	}
