@@ -31,8 +31,10 @@ type process struct {
 	promise int      // the number of passes that must survive
 }
 
-// smallLimits let everything happen with a few keys.
-var smallLimits = limits{unwritten: 256, maxAttempts: 8, maxJournal: 4 << 10, minJournal: 600, maxSegments: 6, syncEach: 100}
+// smallLimits are limits that a few keys exceed.
+var smallLimits = limits{
+	unwritten: 256, maxAttempts: 8, maxJournal: 4 << 10, minJournal: 600, maxSegments: 6, syncEach: 100,
+}
 
 // start starts a process on a disk.
 func start(d *disk, o Options) (*process, error) {
