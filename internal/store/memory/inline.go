@@ -81,8 +81,11 @@ func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 	return s.createIfAbsent(at, kind, bytes)
 }
 
-// inlineCapacity returns how many bytes of inline state a key's record may have.
-func inlineCapacity(key []byte, kind store.Kind) int { return maxInline - recordSize(len(key), kind) }
+// inlineCapacity returns how many bytes of inline state a key's record may have: none if the key is
+// long.
+func inlineCapacity(key []byte, kind store.Kind) int {
+	return max(maxInline-recordSize(len(key), kind), 0)
+}
 
 // logRing is the ring of a log's entries in its record. It implements window.Entries.
 type logRing struct {

@@ -51,7 +51,7 @@ func TestReplacedStates(t *testing.T) {
 	want := map[string]string{}
 	for i := range steps {
 		now := w.clock.Now()
-		key := fmt.Sprint("key", random.IntN(40)) + strings.Repeat("k", random.IntN(5)*200)
+		key := fmt.Sprint("key", random.IntN(40)) + strings.Repeat("k", []int{0, 200, 400, 800, 5000}[random.IntN(5)])
 		n := 1 + random.IntN([]int{3, 60, 700}[random.IntN(3)])
 		view := w.view
 		if random.IntN(3) == 0 {
