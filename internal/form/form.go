@@ -159,6 +159,34 @@ func (s *State) span() (first, last int64) {
 	}
 }
 
+// versionBytes is the length of the head of a form with a version, and the version.
+const versionBytes = headBytes + 8
+
+// hasVersion reports whether a value is the form of a log or of leases.
+func hasVersion(value []byte) bool {
+	kind, err := KindOf(value)
+	return err == nil && (kind == SlidingLog || kind == Lease) && len(value) >= versionBytes
+}
+
+// SetVersion writes a version into a form, if it is that of a log or of leases. A store that compares
+// only versions must choose each at random from all 64 bits, and not 0. A count would not do: it would
+// begin again after the key was removed, or lost in a failover, and a form of then could be taken for
+// one of now.
+func SetVersion(value []byte, version uint64) {
+	if hasVersion(value) {
+		binary.BigEndian.PutUint64(value[headBytes:versionBytes], version)
+	}
+}
+
+// Identity returns the number of leading bytes that identify a value: of a form with a version, the
+// bytes up to the end of the version, of any other value all.
+func Identity(value []byte) int {
+	if hasVersion(value) && binary.BigEndian.Uint64(value[headBytes:]) != 0 {
+		return versionBytes
+	}
+	return len(value)
+}
+
 // Append appends the form of a state, which must be one that Check accepts.
 func Append(dst []byte, s *State) []byte {
 	dst = append(append(dst, mark...), digit, byte(s.Kind))

@@ -219,3 +219,29 @@ func TestTAT(t *testing.T) {
 		require.Equal(t, want, Milliseconds(at))
 	}
 }
+
+// A version changes neither the state nor any other form, and is what identifies a form that has one.
+func TestVersions(t *testing.T) {
+	for _, g := range golden {
+		value := bytesOf(t, g.form)
+		versioned := bytes.Clone(value)
+		SetVersion(versioned, 0x1112131415161718)
+		state := g.state
+		if state.Kind != SlidingLog && state.Kind != Lease {
+			require.Equal(t, value, versioned)
+			require.Equal(t, len(value), Identity(value))
+			continue
+		}
+		state.Version = 0x1112131415161718
+		requireReads(t, state, versioned)
+		require.Equal(t, "\x00cl1"+g.form[:1]+"\x11\x12\x13\x14\x15\x16\x17\x18", string(versioned[:Identity(versioned)]))
+		SetVersion(versioned, 0)
+		require.Equal(t, len(versioned), Identity(versioned), "without a version all of it is compared")
+		for length := range versionBytes {
+			SetVersion(versioned[:length], 5)
+			require.Equal(t, length, Identity(versioned[:length]))
+		}
+	}
+	require.Zero(t, Identity(nil))
+	require.Equal(t, 5, Identity([]byte("value")))
+}
