@@ -49,6 +49,25 @@ type Suspender interface {
 	SetWait(wait func(done <-chan struct{}))
 }
 
+// External is implemented by stores that keep their keys in another program, in the format of Redis,
+// so that other programs can read and write them. For such a store the contract differs in what
+// follows from that:
+//
+//   - A throttle key is an integer, the digits of its TAT, so Throttle and Integer are one kind: the
+//     operations of both take any integer. An Entry says Throttle if the integer is the instant, give or
+//     take a second, at which the key also expires, otherwise Integer.
+//   - An expiry is in whole milliseconds. Any other is rounded up, so a key may exist for up to a
+//     millisecond longer; the state of a limiter has no effect from its exact end.
+//   - A call is decided at the time of the other program when the step is made, which may be later
+//     than the instant of the batch.
+//   - Keys take no memory of this process, so WithoutGrowth returns the view itself.
+//   - Atomically with all set, and a Transfer to another database, return a RefusedError. A step may
+//     touch only keys that the other program can change in one step.
+type External interface {
+	// External returns the name of the other program.
+	External() string
+}
+
 // Abilities is a set of the optional interfaces that rows of commands may need.
 type Abilities uint8
 
@@ -57,6 +76,7 @@ const (
 	Swaps                              // its views are Swappers
 	ReportsUsage                       // its views are UsageReporters
 	TracksIdle                         // its views are IdleTrackers
+	IsExternal                         // the store is External
 )
 
 // AbilitiesOf returns the optional interfaces that a store and its views implement.
@@ -64,6 +84,9 @@ func AbilitiesOf(s Store) (abilities Abilities) {
 	view := s.View()
 	if _, ok := s.(Notifier); ok {
 		abilities |= Notifies
+	}
+	if _, ok := s.(External); ok {
+		abilities |= IsExternal
 	}
 	if _, ok := view.(Swapper); ok {
 		abilities |= Swaps

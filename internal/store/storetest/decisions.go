@@ -33,10 +33,9 @@ func prefetch(r *rig) {
 	r.view.Prefetch(words(keys)) // a database that was never written to
 	r.put(keys[:50]...)
 	before := r.lookup(keys[0])
-	notices := 0
-	r.store.(store.Notifier).Subscribe(func(int, []byte, store.Event, int64) { notices++ })
+	heard := r.listen()
 	r.view.Prefetch(words(keys))
-	require.Zero(r, notices)
+	require.Empty(r, heard.events())
 	require.Equal(r, before, r.lookup(keys[0]))
 	require.Equal(r, 50, r.size())
 	require.Equal(r, 50, r.count(keys...))
@@ -68,7 +67,7 @@ func timeline(r *rig) {
 		{9500, 5, true, 2, 3000, 3000},
 	}
 	for _, step := range steps {
-		r.clock.Advance(time.Duration(epoch + step.at*1e6 - r.clock.Now()))
+		r.clock.Advance(time.Duration(r.epoch + step.at*1e6 - r.clock.Now()))
 		r.view.Begin()
 		want := quota.Decision{Limited: step.limited, Limit: 5, Remaining: step.remaining, ResetAfter: step.reset * 1e6,
 			RetryAfter: quota.Never}
@@ -79,7 +78,7 @@ func timeline(r *rig) {
 		want.Taken = got.Taken // the tests of gcra check it
 		require.Equal(r, want, got, "at %d ms, quantity %d", step.at, step.quantity)
 	}
-	require.Equal(r, store.Entry{Kind: store.Throttle, Expires: epoch + 9500*1e6 + 3*s}, r.lookup("key"))
+	require.Equal(r, store.Entry{Kind: store.Throttle, Expires: r.epoch + 9500*1e6 + 3*s}, r.lookup("key"))
 }
 
 func limitChanges(r *rig) {

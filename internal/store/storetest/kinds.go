@@ -234,8 +234,7 @@ func expiryOfAnyKind(r *rig) {
 		drawn, _ := r.random()
 		require.Equal(r, key, drawn)
 
-		r.clock.Advance(1)
-		r.view.Begin()
+		r.advanceTo(r.clock.Now() + 1)
 		_, fields = r.inspect(key)
 		require.Empty(r, fields, key)
 		require.Empty(r, r.traces(kind, key))
@@ -304,7 +303,7 @@ func borrowedWords(r *rig) {
 		scratch()
 	}
 	require.Equal(r, eachOnce([]string{"key1", "key2", "key3", "key4"}), r.scanAll(10))
-	end := epoch + int64(time.Minute)
+	end := r.epoch + int64(time.Minute)
 	require.Equal(r, []lease.Lease{{Holder: "ann.", Quantity: 2, End: end}, {Holder: "bob.", Quantity: 2, End: end}},
 		r.holders("key4"))
 }
@@ -330,15 +329,15 @@ func inspect(r *rig) {
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()
 	r.use(store.SlidingLog, "log")
-	shows("fixed", store.Field{Name: "start", Value: epoch, Instant: true}, store.Field{Name: "used", Value: 2})
+	shows("fixed", store.Field{Name: "start", Value: r.epoch, Instant: true}, store.Field{Name: "used", Value: 2})
 	shows("log", store.Field{Name: "entries", Value: 2}, store.Field{Name: "used", Value: 4},
-		store.Field{Name: "oldest", Value: epoch, Instant: true},
-		store.Field{Name: "newest", Value: epoch + 30*s, Instant: true})
+		store.Field{Name: "oldest", Value: r.epoch, Instant: true},
+		store.Field{Name: "newest", Value: r.epoch + 30*s, Instant: true})
 	shows("lease", store.Field{Name: "holders", Value: 1}, store.Field{Name: "held", Value: 4})
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()
 	r.takeBy(rule(store.Sliding, 9, 60), "sliding", 1, quota.Take)
-	shows("sliding", store.Field{Name: "start", Value: epoch + 60*s, Instant: true},
+	shows("sliding", store.Field{Name: "start", Value: r.epoch + 60*s, Instant: true},
 		store.Field{Name: "previous", Value: 2}, store.Field{Name: "current", Value: 1})
 	shows("fixed")
 	shows("lease")

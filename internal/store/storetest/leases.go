@@ -125,7 +125,7 @@ func holdersInOrder(r *rig) {
 	for i, name := range []string{"d", "a", "\x00", "c", "b", "\xff"} {
 		ttl := int64(30 - i/2*10) // two holders for each end; later holders end sooner
 		r.acquire("key", request(100, ttl, name, int64(i+1)))
-		want = append(want, lease.Lease{Holder: name, Quantity: int64(i + 1), End: epoch + ttl*int64(time.Second)})
+		want = append(want, lease.Lease{Holder: name, Quantity: int64(i + 1), End: r.epoch + ttl*int64(time.Second)})
 	}
 	order := func(list ...int) (leases []lease.Lease) {
 		for _, i := range list {
@@ -257,7 +257,7 @@ func leaseNotices(r *rig) {
 func endOfTheLastLease(r *rig) {
 	ends := func(after time.Duration) {
 		r.Helper()
-		require.Equal(r, store.Entry{Kind: store.Lease, Expires: epoch + int64(after)}, r.lookup("key"))
+		require.Equal(r, store.Entry{Kind: store.Lease, Expires: r.epoch + int64(after)}, r.lookup("key"))
 	}
 	r.acquire("key", request(9, 10, "a", 1))
 	ends(10 * time.Second)

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -26,7 +27,12 @@ func Run(t *testing.T, open func(t *testing.T, clock store.Clock) store.Store) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
 			clock := store.NewStillClock(epoch)
-			c.check(t, clock, open(t, clock))
+			s := open(t, clock)
+			alignClock(clock, s)
+			if reason := c.excuse(s); reason != "" {
+				t.Skip(reason)
+			}
+			c.check(t, clock, s)
 		})
 	}
 }
@@ -62,6 +68,37 @@ func cases() []testCase {
 	return all
 }
 
+// needs lists the cases that test an optional interface.
+var needs = map[string]store.Abilities{
+	"notices": store.Notifies, "keys made": store.Notifies, "notices signed": store.Notifies | store.Swaps,
+	"flush notices": store.Notifies, "expiry notices": store.Notifies, "expiry written over": store.Notifies,
+	"expiry seen": store.Notifies, "listeners": store.Notifies, "notices of limiters": store.Notifies,
+	"notices of leases": store.Notifies, "notices of values": store.Notifies, "notices of forms": store.Notifies,
+	"databases swapped": store.Swaps, "idle": store.TracksIdle,
+}
+
+// notExternal lists the cases whose rule does not apply to a store.External, with the reason.
+var notExternal = map[string]string{
+	"one reading":          "a call is decided at the time of the other program",
+	"no growth":            "keys take no memory of this process",
+	"no growth of a key":   "keys take no memory of this process",
+	"no growth and expiry": "keys take no memory of this process",
+	"no growth for all":    "keys take no memory of this process",
+	"no growth of forms":   "keys take no memory of this process",
+}
+
+// excuse returns why the rule of a case does not apply to a store, or nothing if it does.
+func (c testCase) excuse(s store.Store) string {
+	has := store.AbilitiesOf(s)
+	if needs[c.name]&^has != 0 {
+		return "the store does not have the ability that the case tests"
+	}
+	if has&store.IsExternal != 0 {
+		return notExternal[c.name]
+	}
+	return ""
+}
+
 // promise is a T that adds the rule of a case to each failure that it reports.
 type promise struct {
 	T
@@ -73,8 +110,8 @@ func (p promise) Errorf(format string, args ...any) {
 	p.T.Errorf("%s\n\tThe contract says: %s.", fmt.Sprintf(format, args...), p.defends)
 }
 
-// epoch is the initial instant of the clock of every case. It reads like Unix time, and its
-// nanoseconds are not 0.
+// epoch is the initial instant of the clock of every case, unless the store is external. It reads
+// like Unix time, and its nanoseconds are not 0.
 const epoch = int64(1_700_000_000_123_456_789)
 
 // rig is the environment of a case: a store, its clock, and a caller in database 0.
@@ -82,10 +119,42 @@ type rig struct {
 	*caller
 	clock *store.StillClock
 	store store.Store
+	epoch int64 // the initial instant of the clock
+	// external says that the store is a store.External: expiries are in whole milliseconds, and so is
+	// the epoch.
+	external bool
 }
 
 func newRig(t T, clock *store.StillClock, s store.Store) *rig {
-	return &rig{caller: &caller{t, s.View()}, clock: clock, store: s}
+	external := alignClock(clock, s)
+	return &rig{caller: &caller{t, s.View()}, clock: clock, store: s, epoch: clock.Now(), external: external}
+}
+
+// alignClock sets the clock of an external store to a whole millisecond, and reports whether it is one.
+func alignClock(clock *store.StillClock, s store.Store) (external bool) {
+	if _, external = s.(store.External); external {
+		clock.Advance(-time.Duration(clock.Now() % int64(time.Millisecond)))
+	}
+	return external
+}
+
+// tick returns n units of the expiry of a value: nanoseconds, or milliseconds if the store is
+// external.
+func (r *rig) tick(n int64) int64 {
+	if r.external {
+		return n * int64(time.Millisecond)
+	}
+	return n
+}
+
+// advanceTo sets the clock to an instant at which a key has expired. If the store is external, that
+// is the next whole millisecond.
+func (r *rig) advanceTo(expires int64) {
+	if left := expires % r.tick(1); left > 0 {
+		expires += r.tick(1) - left
+	}
+	r.clock.Advance(time.Duration(expires - r.clock.Now()))
+	r.view.Begin()
 }
 
 // another returns a new caller, whose batch begins now.
@@ -225,10 +294,15 @@ type recording struct {
 	unsubscribe func()
 }
 
-// listen starts a recording. It records Created as Changed.
+// listen starts a recording. It records Created as Changed. If the store has no notifications, it
+// records nothing.
 func (r *rig) listen() *recording {
 	h := &recording{}
-	h.unsubscribe = r.store.(store.Notifier).Subscribe(func(database int, key []byte, event store.Event, _ int64) {
+	notifier, ok := r.store.(store.Notifier)
+	if !ok {
+		return h
+	}
+	h.unsubscribe = notifier.Subscribe(func(database int, key []byte, event store.Event, _ int64) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if event == store.Created {

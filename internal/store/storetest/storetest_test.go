@@ -285,6 +285,21 @@ func TestEveryCaseFindsAFault(t *testing.T) {
 	}
 }
 
+// A store with all abilities is excused from no case, and every excuse is for a case that exists.
+func TestExcuses(t *testing.T) {
+	named := map[string]bool{}
+	for _, c := range cases() {
+		named[c.name] = true
+		require.Empty(t, c.excuse(newNaive(store.NewStillClock(epoch), none)), c.name)
+	}
+	for name := range needs {
+		require.True(t, named[name], name)
+	}
+	for name := range notExternal {
+		require.True(t, named[name], name)
+	}
+}
+
 // failuresOf runs a case on a store with a fault and returns its failures.
 func failuresOf(c testCase, f fault) []string {
 	clock := store.NewStillClock(epoch)

@@ -96,20 +96,29 @@ func all(r *rig) {
 			for i, t := range requests {
 				require.Equal(r, d[i].Remaining, r.takeBy(t.Rule, string(t.Key), 0, quota.Take).Remaining)
 			}
-			heard := map[notification]int{}
-			for _, n := range h.events() {
-				if n.event != store.Expired { // the key has expired since the first round
-					heard[n]++
-				}
-			}
-			require.Len(r, heard, n)
-			for n, times := range heard {
-				require.Equal(r, store.Changed, n.event)
-				require.Equal(r, 1, times)
-			}
+			r.requireChangedOnce(h, n)
 			r.clock.Advance(time.Second)
 			r.view.Begin()
 		}
+	}
+}
+
+// requireChangedOnce checks that listeners were notified of one change of each of n keys. The keys may
+// have expired before.
+func (r *rig) requireChangedOnce(h *recording, n int) {
+	if _, ok := r.store.(store.Notifier); !ok {
+		return
+	}
+	heard := map[notification]int{}
+	for _, n := range h.events() {
+		if n.event != store.Expired {
+			heard[n]++
+		}
+	}
+	require.Len(r, heard, n)
+	for n, times := range heard {
+		require.Equal(r, store.Changed, n.event)
+		require.Equal(r, 1, times)
 	}
 }
 

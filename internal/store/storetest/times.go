@@ -18,14 +18,14 @@ var timeCases = []testCase{
 }
 
 func oneReading(r *rig) {
-	require.Equal(r, epoch, r.view.Now(), "View begins a batch")
+	require.Equal(r, r.epoch, r.view.Now(), "View begins a batch")
 	require.Equal(r, r.clock.Now(), r.store.Clock().Now())
 	first := r.throttle("key", limit(4, 1, 1), 2, quota.Force)
 	r.clock.Advance(time.Second)
-	require.Equal(r, epoch, r.view.Now())
+	require.Equal(r, r.epoch, r.view.Now())
 	require.Equal(r, first.ResetAfter, r.take("key", limit(4, 1, 1), 0).ResetAfter)
 	r.view.Begin()
-	require.Equal(r, epoch+int64(time.Second), r.view.Now())
+	require.Equal(r, r.epoch+int64(time.Second), r.view.Now())
 	require.Equal(r, first.ResetAfter-int64(time.Second), r.take("key", limit(4, 1, 1), 0).ResetAfter)
 }
 
@@ -70,7 +70,7 @@ func oneInstant(r *rig) {
 func expiry(r *rig) {
 	r.take("short", limit(4, 1, 1), 1)
 	r.take("long", limit(4, 1, 1), 2)
-	require.Equal(r, epoch+int64(time.Second), r.lookup("short").Expires)
+	require.Equal(r, r.epoch+int64(time.Second), r.lookup("short").Expires)
 	r.clock.Advance(time.Second - 1)
 	r.view.Begin()
 	require.Equal(r, 2, r.count("short", "long"))
