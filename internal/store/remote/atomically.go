@@ -1,0 +1,143 @@
+package remote
+
+import (
+	"context"
+	"errors"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// maxTries is the number of times that a transaction runs before it gives up.
+const maxTries = 16
+
+// errChanged ends the step that commits a transaction, if a key has changed since it was read.
+var errChanged = errors.New("a key has changed")
+
+// transaction is a run of Atomically: its keys are read in one step, the steps of the caller run in a
+// scratch that holds them, in the goroutine of the caller, and what they have changed is written in
+// another step, if the keys hold what they held.
+type transaction struct {
+	view     *view
+	keys     [][]byte
+	names    []string
+	database int
+	deadline int64
+	before   []combine.Value
+	changes  []combine.Change
+}
+
+// Atomically runs steps as one step.
+func (v *view) Atomically(ctx context.Context, refs []store.KeyRef, all bool, steps func() error) error {
+	switch {
+	case v.steps != nil:
+		return steps()
+	case ctx.Err() != nil:
+		return store.ErrDown
+	case all:
+		return errWhole
+	}
+	t := &transaction{view: v, deadline: v.deadline(), database: v.selected}
+	if err := t.addKeys(refs); err != nil {
+		return err
+	}
+	for range maxTries {
+		if err := t.read(ctx); err != nil {
+			return err
+		}
+		failed, err := t.runSteps(steps)
+		if err == nil {
+			err = t.commit(ctx)
+		}
+		if err == nil {
+			return failed
+		}
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return errConflict
+}
+
+func (t *transaction) addKeys(refs []store.KeyRef) error {
+	seen := make(map[string]struct{}, len(refs))
+	for _, ref := range refs {
+		if t.database = ref.Database; t.database != refs[0].Database {
+			return errDatabases
+		}
+		name := t.view.name(ref.Key)
+		if _, twice := seen[name]; !twice {
+			seen[name] = struct{}{}
+			t.keys, t.names = append(t.keys, ref.Key), append(t.names, name)
+		}
+	}
+	if !t.view.inOneSlot(t.names) {
+		return errCrossSlot
+	}
+	return nil
+}
+
+// do makes a step on the keys of the transaction.
+func (t *transaction) do(ctx context.Context, withExpiry bool, run runFunc) error {
+	if len(t.keys) == 0 {
+		return nil
+	}
+	c := new(call)
+	t.view.initCall(c, run)
+	c.step.Database, c.step.Keys, c.step.Expiry, c.step.Deadline = t.database, t.names, withExpiry, t.deadline
+	return t.view.do(ctx, c)
+}
+
+// runFunc is a runner that is a function.
+type runFunc func(now int64, values []combine.Value, changes []combine.Change) error
+
+func (f runFunc) run(now int64, values []combine.Value, changes []combine.Change) error {
+	return f(now, values, changes)
+}
+
+// read reads what the keys hold.
+func (t *transaction) read(ctx context.Context) error {
+	return t.do(ctx, true, func(_ int64, values []combine.Value, changes []combine.Change) error {
+		t.before = append(t.before[:0], values...)
+		for i := range values {
+			changes[i].Compared = compared(values[i].Bytes)
+		}
+		return nil
+	})
+}
+
+// runSteps runs the steps of the caller. The first error is theirs, which undoes nothing.
+func (t *transaction) runSteps(steps func() error) (failed, err error) {
+	v := t.view
+	s := v.store.scratches.take(v.now, t.database)
+	if err = s.loadAll(t.keys, t.before, true); err != nil {
+		v.store.scratches.put(s)
+		return nil, err
+	}
+	v.steps = s
+	defer func() { v.steps = nil }()
+	failed = steps()
+	t.changes = nil
+	if s.anyChanged() {
+		t.changes = make([]combine.Change, len(t.keys))
+		err = s.collect(t.changes)
+	}
+	v.store.scratches.put(s) // not after a panic
+	return failed, err
+}
+
+// commit writes what the steps have changed.
+func (t *transaction) commit(ctx context.Context) error {
+	if t.changes == nil {
+		return nil
+	}
+	return t.do(ctx, false, func(_ int64, values []combine.Value, changes []combine.Change) error {
+		for i := range values {
+			if !same(t.before[i].Bytes, values[i].Bytes) {
+				return errChanged
+			}
+		}
+		copy(changes, t.changes)
+		return nil
+	})
+}

@@ -1,0 +1,155 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// call is a call of a view that waits for a step. The step may be run after the caller has given up,
+// so run, which uses variables of the caller, is called only while the call is open.
+type call struct {
+	step combine.Step
+	keys [1]string // for step.Keys, of a call with one key
+
+	runner runner // nil if the step is a command
+
+	mu     sync.Mutex
+	ended  bool
+	now    int64  // the instant of the last run
+	panics string // what the runner panicked with, and where
+	reply  any
+	err    error
+	done   chan struct{} // closed when the call has ended
+}
+
+// runner computes the changes of a step, as combine.Step.Run.
+type runner interface {
+	run(now int64, values []combine.Value, changes []combine.Change) error
+}
+
+// errEnded ends a step whose caller has given up.
+var errEnded = errors.New("the call has ended")
+
+// runStep is the step's Run.
+func (c *call) runStep(now int64, values []combine.Value, changes []combine.Change) (err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return errEnded
+	}
+	c.now, c.panics = now, ""
+	defer func() {
+		if value := recover(); value != nil { // the caller panics instead of the executor
+			c.panics, err = fmt.Sprintf("%v, in a step:\n%s", value, debug.Stack()), errEnded
+		}
+	}()
+	return c.runner.run(now, values, changes)
+}
+
+// end ends the call; it is the step's Done.
+func (c *call) end(reply any, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended {
+		return
+	}
+	c.ended, c.reply, c.err = true, reply, err
+	close(c.done)
+}
+
+// giveUp ends the call because its context is done.
+func (c *call) giveUp() { c.end(nil, combine.ErrUnavailable) }
+
+// initCall prepares a call with a step on keys of the selected database.
+func (v *view) initCall(c *call, r runner) {
+	c.done = make(chan struct{})
+	c.step.Database, c.step.Done = v.selected, c.end
+	if c.runner = r; r != nil {
+		c.step.Run = c.runStep
+	}
+	c.step.Deadline = v.deadline()
+}
+
+// deadline returns when a call that begins now must end, 0 if there is no timeout.
+func (v *view) deadline() int64 {
+	if v.store.Timeout <= 0 {
+		return 0
+	}
+	return v.store.Executor.Monotonic() + int64(v.store.Timeout)
+}
+
+// do makes the step of a call, and waits for its end. The view's instant becomes that of the step,
+// so that times to live are counted from there.
+func (v *view) do(ctx context.Context, c *call) error {
+	if ctx.Err() != nil {
+		return store.ErrDown
+	}
+	v.store.Executor.Submit(&c.step)
+	v.await(ctx, c)
+	return v.outcome(c)
+}
+
+// doAll makes the steps of several calls at once, and waits for the end of all.
+func (v *view) doAll(ctx context.Context, calls []*call) error {
+	if ctx.Err() != nil {
+		return store.ErrDown
+	}
+	for _, c := range calls {
+		v.store.Executor.Submit(&c.step)
+	}
+	for _, c := range calls {
+		v.await(ctx, c)
+	}
+	for _, c := range calls {
+		_ = v.outcome(c)
+	}
+	return nil
+}
+
+// outcome returns the error of a call that has ended, or panics as its runner has.
+func (v *view) outcome(c *call) error {
+	if c.panics != "" {
+		panic(c.panics)
+	}
+	if c.err == nil {
+		v.now = max(v.now, c.now)
+	}
+	return storeError(c.err)
+}
+
+func (v *view) await(ctx context.Context, c *call) {
+	if v.wait == nil {
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			c.giveUp()
+		}
+		return
+	}
+	if ctx.Done() != nil {
+		stop := context.AfterFunc(ctx, c.giveUp)
+		defer stop()
+	}
+	v.wait(c.done)
+}
+
+// storeError returns the error of the contract for the error with which a step has ended.
+func storeError(err error) error {
+	var refused *store.RefusedError
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, combine.ErrConflict):
+		return errConflict
+	case errors.As(err, &refused) && strings.HasPrefix(refused.Reply, "WRONGTYPE"):
+		return store.ErrWrongKind
+	}
+	return err
+}

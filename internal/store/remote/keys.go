@@ -1,0 +1,201 @@
+package remote
+
+import (
+	"context"
+
+	"cellserver/internal/store"
+)
+
+// Count returns how many of the keys exist. The keys of a slot are counted at one instant.
+func (v *view) Count(ctx context.Context, keys [][]byte) (int, error) {
+	if s := v.steps; s != nil {
+		s.require(v.selected, keys...)
+		return s.view.Count(background, keys)
+	}
+	return v.countBy(ctx, "EXISTS", keys)
+}
+
+// Touch is Count, and counts as a use of the keys.
+func (v *view) Touch(ctx context.Context, keys [][]byte) (int, error) {
+	if s := v.steps; s != nil {
+		s.require(v.selected, keys...)
+		return s.view.Touch(background, keys)
+	}
+	return v.countBy(ctx, "TOUCH", keys)
+}
+
+// Delete removes keys. The keys of a slot are removed in one step.
+func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
+	if s := v.steps; s != nil {
+		s.require(v.selected, keys...)
+		return s.view.Delete(background, keys)
+	}
+	return v.countBy(ctx, "DEL", keys)
+}
+
+// countBy sends a command on several keys whose reply is a number of keys, once for each slot, and
+// returns the sum. If a part fails, others may have been made.
+func (v *view) countBy(ctx context.Context, command string, keys [][]byte) (sum int, err error) {
+	readOnly := command != "DEL"
+	for _, part := range v.bySlot(keys) {
+		words := [][]byte{[]byte(command)}
+		var names []string // each once
+		for _, name := range part {
+			words = append(words, []byte(name))
+		}
+		seen := make(map[string]struct{}, len(part))
+		for _, name := range part {
+			if _, twice := seen[name]; !twice {
+				seen[name] = struct{}{}
+				names = append(names, name)
+			}
+		}
+		learn := learnAbsent
+		if readOnly {
+			learn = nil
+		}
+		reply, err := v.command(ctx, names, readOnly, learn, words...)
+		if err != nil {
+			return sum, err
+		}
+		n, _ := reply.(int64)
+		sum += int(n)
+	}
+	return sum, nil
+}
+
+// keysPerStep is the largest number of keys of one command.
+const keysPerStep = 1024
+
+// bySlot returns the names of keys, in parts of at most keysPerStep keys of one slot.
+func (v *view) bySlot(keys [][]byte) (parts [][]string) {
+	last := map[int]int{} // the last part of each slot
+	for _, key := range keys {
+		name, slot := v.name(key), 0
+		if v.store.Slot != nil {
+			slot = v.store.Slot(name)
+		}
+		i, known := last[slot]
+		if !known || len(parts[i]) == keysPerStep {
+			i = len(parts)
+			last[slot], parts = i, append(parts, nil)
+		}
+		parts[i] = append(parts[i], name)
+	}
+	return parts
+}
+
+// errWhole refuses operations on a whole database in a transaction.
+var errWhole = &store.RefusedError{Reply: "ERR the store cannot include a whole database in a step"}
+
+// errFlush refuses to empty databases of the backend, which other programs may use too.
+var errFlush = &store.RefusedError{
+	Reply: "ERR FLUSHALL and FLUSHDB are refused, because the keys are in another program: see --store-allow-flush",
+}
+
+// Size returns the number of keys of the selected database.
+func (v *view) Size(ctx context.Context) (n int, err error) {
+	err = v.onDatabase(ctx, func() error {
+		n, err = v.store.Keyspace.Size(ctx, v.selected)
+		return err
+	})
+	return n, err
+}
+
+// onDatabase makes an operation on a whole database.
+func (v *view) onDatabase(ctx context.Context, operation func() error) error {
+	switch {
+	case ctx.Err() != nil:
+		return store.ErrDown
+	case v.steps != nil:
+		return errWhole
+	}
+	err := operation()
+	if err != nil && ctx.Err() != nil {
+		return store.ErrUnavailable
+	}
+	return storeError(err)
+}
+
+// Scan visits keys of the selected database.
+func (v *view) Scan(ctx context.Context, cursor uint64, count int,
+	visit func(key []byte, e store.Entry)) (next uint64, err error) {
+	var names []string
+	err = v.onDatabase(ctx, func() error {
+		next, err = v.store.Keyspace.Scan(ctx, v.selected, cursor, count, func(name string) { names = append(names, name) })
+		return err
+	})
+	for len(names) > 0 && err == nil {
+		part := names[:min(len(names), keysPerStep)]
+		names = names[len(part):]
+		err = v.visitEach(ctx, part, visit)
+	}
+	return next, err
+}
+
+// visitEach reads the entries of keys, and visits those that exist.
+func (v *view) visitEach(ctx context.Context, names []string, visit func(key []byte, e store.Entry)) error {
+	calls, runs := make([]*call, len(names)), make([]*scratchRun, len(names))
+	entries := make([]store.Entry, len(names))
+	for i, name := range names {
+		key := []byte(name[len(v.store.Prefix):])
+		runs[i] = &scratchRun{store: v.store, database: v.selected, keys: [][]byte{key}, withExpiry: true,
+			operation: func(s *scratch) (err error) {
+				entries[i], err = s.view.Lookup(background, key)
+				return err
+			}}
+		calls[i] = new(call)
+		v.initCall(calls[i], runs[i])
+		calls[i].keys[0] = name
+		calls[i].step.Keys, calls[i].step.Expiry = calls[i].keys[:], true
+	}
+	if err := v.doAll(ctx, calls); err != nil {
+		return err
+	}
+	for i, r := range runs {
+		switch {
+		case calls[i].err != nil && storeError(calls[i].err) != store.ErrWrongKind:
+			return storeError(calls[i].err)
+		case calls[i].err == nil && r.result == nil && entries[i].Kind != store.None:
+			visit(r.keys[0], entries[i])
+		}
+	}
+	return nil
+}
+
+// Random appends a random key of the selected database to dst.
+func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
+	var name string
+	err = v.onDatabase(ctx, func() error {
+		name, ok, err = v.store.Keyspace.Random(ctx, v.selected)
+		return err
+	})
+	if !ok || err != nil {
+		return dst, false, err
+	}
+	return append(dst, name[len(v.store.Prefix):]...), true, nil
+}
+
+// Flush removes the keys of the selected database, if that is allowed.
+func (v *view) Flush(ctx context.Context) error {
+	return v.onDatabase(ctx, func() error { return v.flush(ctx, v.selected) })
+}
+
+// FlushAll removes the keys of all databases, one after the other, if that is allowed.
+func (v *view) FlushAll(ctx context.Context) error {
+	return v.onDatabase(ctx, func() error {
+		for database := range v.store.Databases() {
+			if err := v.flush(ctx, database); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (v *view) flush(ctx context.Context, database int) error {
+	if !v.store.AllowFlush {
+		return errFlush
+	}
+	return v.store.Keyspace.Flush(ctx, database)
+}

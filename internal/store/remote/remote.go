@@ -1,0 +1,90 @@
+package remote
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// Executor makes steps on the backend.
+type Executor interface {
+	// Submit begins a step. It does not wait for it.
+	Submit(*combine.Step)
+	// Monotonic returns the instant on the clock of Step.Deadline.
+	Monotonic() int64
+}
+
+// Keyspace makes operations on whole databases of the backend. Keys have the names that the backend
+// knows them by. Their number, and the keys that are shown, are those of all primaries that begin with
+// the prefix of the store, without keys of the store's own.
+type Keyspace interface {
+	Size(ctx context.Context, database int) (int, error)
+	// Scan visits about count keys, as View.Scan.
+	Scan(ctx context.Context, database int, cursor uint64, count int, visit func(key string)) (next uint64, err error)
+	// Random returns a random key; ok is false if there is none.
+	Random(ctx context.Context, database int) (key string, ok bool, err error)
+	// Flush removes the keys of a database.
+	Flush(ctx context.Context, database int) error
+}
+
+// Options configure a store. Executor, Keyspace and Clock must be set.
+type Options struct {
+	Executor Executor
+	Keyspace Keyspace
+	// Clock is the clock of the backend: its instants are Unix nanoseconds, and its offset is 0.
+	Clock     store.Clock
+	Name      string        // the name of the backend's program, for External; "" means redis
+	Databases int           // 0 means 16; a cluster has 1
+	Prefix    string        // of all keys in the backend
+	Timeout   time.Duration // of a call; 0 means none
+	// Slot returns the slot of a key, as the backend names it. A step can only touch keys of one slot.
+	// If it is nil, there are no slots.
+	Slot       func(key string) int
+	AllowFlush bool         // Flush and FlushAll are not refused
+	Close      func() error // called by Close; may be nil
+}
+
+// Store implements store.Store over a backend.
+type Store struct {
+	Options
+	scratches scratches
+	closeOnce sync.Once
+}
+
+// New returns a store.
+func New(o Options) *Store {
+	if o.Databases == 0 {
+		o.Databases = 16
+	}
+	if o.Name == "" {
+		o.Name = "redis"
+	}
+	return &Store{Options: o}
+}
+
+// View returns a new view.
+func (s *Store) View() store.View {
+	v := &view{store: s}
+	v.Begin()
+	return v
+}
+
+func (s *Store) Databases() int     { return s.Options.Databases }
+func (s *Store) Clock() store.Clock { return s.Options.Clock }
+func (s *Store) External() string   { return s.Name }
+
+// MayBlock returns true: calls wait for the backend.
+func (s *Store) MayBlock() bool { return true }
+
+// Close stops what executes the steps.
+func (s *Store) Close() (err error) {
+	s.closeOnce.Do(func() {
+		if s.Options.Close != nil {
+			err = s.Options.Close()
+		}
+	})
+	return err
+}

@@ -1,0 +1,284 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"cellserver/internal/form"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+	"cellserver/internal/store/remote/combine"
+)
+
+// scratch is a store in memory in which a step makes its operations: it holds the keys of the step
+// and nothing else, and its clock stands at the instant of the step. What the operations do to the
+// keys is read back as changes.
+type scratch struct {
+	view     store.View
+	clock    *store.StillClock
+	now      int64
+	database int // of the keys in the backend
+	keys     []loadedKey
+	index    map[string]int // of keys by name
+	loading  bool           // changes are made by the scratch itself, not by operations
+	buffer   []byte
+}
+
+// loadedKey is a key that was loaded into a scratch.
+type loadedKey struct {
+	name    []byte // borrowed
+	value   combine.Value
+	changed bool // by an operation
+}
+
+// background is the context of operations in a scratch, which never block.
+var background = context.Background()
+
+func newScratch() *scratch {
+	clock := store.NewStillClock(0)
+	m := memory.New(memory.Options{Databases: 1, Clock: clock, SweepEvery: -1})
+	s := &scratch{view: m.View(), clock: clock, index: map[string]int{}}
+	m.Subscribe(func(_ int, key []byte, event store.Event, _ int64) {
+		if i, known := s.index[string(key)]; known && !s.loading && event != store.Expired {
+			s.keys[i].changed = true
+		}
+	})
+	return s
+}
+
+// scratches are the scratches of a store that are not in use. There are as many as steps run at
+// once. They are big, up to a few MiB, so only some are kept.
+type scratches struct {
+	mu   sync.Mutex
+	free []*scratch
+}
+
+const maxScratches = 8
+
+// take returns an empty scratch at an instant. The time of a scratch never runs backwards, so one
+// that has been used at a later instant does not do. That happens if primaries have different
+// clocks, or if a clock is set; of the others, the one with the latest instant is best.
+func (p *scratches) take(now int64, database int) *scratch {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	best := -1
+	for i, s := range p.free {
+		if s.now <= now && (best < 0 || s.now > p.free[best].now) {
+			best = i
+		}
+	}
+	var s *scratch
+	if best >= 0 {
+		s = p.free[best]
+		p.free = slices.Delete(p.free, best, best+1)
+	} else {
+		s = newScratch()
+	}
+	s.clock.Advance(time.Duration(now - s.now))
+	s.now, s.database = now, database
+	s.view.Begin()
+	return s
+}
+
+// put takes a scratch back. If there are too many, the one whose clock is ahead of all others goes.
+func (p *scratches) put(s *scratch) {
+	s.empty()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.free = append(p.free, s)
+	if len(p.free) > maxScratches {
+		last := slices.MaxFunc(p.free, func(a, b *scratch) int { return int(max(min(a.now-b.now, 1), -1)) })
+		p.free = slices.DeleteFunc(p.free, func(s *scratch) bool { return s == last })
+	}
+}
+
+// quietly makes changes that are not those of an operation.
+func (s *scratch) quietly(change func() error) error {
+	s.loading = true
+	defer func() { s.loading = false }()
+	return change()
+}
+
+// empty removes all keys.
+func (s *scratch) empty() {
+	_ = s.quietly(func() error {
+		for i := range s.keys {
+			_, _ = s.view.Delete(background, [][]byte{s.keys[i].name})
+		}
+		return nil
+	})
+	clear(s.keys)
+	clear(s.index)
+	s.keys = s.keys[:0]
+}
+
+// load adds a key with what it holds in the backend. If withExpiry is false, the expiry is not known.
+func (s *scratch) load(name []byte, v combine.Value, withExpiry bool) error {
+	if !withExpiry {
+		v.Expires = store.Never
+	}
+	s.index[string(name)] = len(s.keys)
+	s.keys = append(s.keys, loadedKey{name: name, value: v})
+	if v.Bytes == nil || v.Expires <= s.now {
+		return nil
+	}
+	return s.quietly(func() error {
+		if form.Marked(v.Bytes) {
+			return s.loadForm(name, v.Bytes)
+		}
+		value := asValue(v.Bytes)
+		switch n := value.Integer; {
+		case value.IsInteger && !withExpiry && hasJustPassed(n, s.now):
+			return nil
+		case value.IsInteger && looksLikeTAT(n, v.Expires):
+			return s.setTAT(name, n)
+		}
+		return s.view.Write(background, name, value, v.Expires)
+	})
+}
+
+func (s *scratch) loadForm(name, bytes []byte) error {
+	var state form.State
+	if err := state.Read(bytes, 0); err != nil {
+		return errUnreadable(err)
+	}
+	return s.view.WriteForm(background, name, &state)
+}
+
+// setTAT makes a key a throttle key. If the TAT has passed, the key is removed.
+func (s *scratch) setTAT(name []byte, tat int64) error {
+	if tat <= s.now {
+		_, err := s.view.Delete(background, [][]byte{name})
+		return err
+	}
+	return s.view.WriteForm(background, name, &form.State{Kind: form.Throttle, TAT: tat})
+}
+
+// require panics if a transaction touches a key that it has not named.
+func (s *scratch) require(database int, names ...[]byte) {
+	for _, name := range names {
+		if _, loaded := s.index[string(name)]; !loaded || database != s.database {
+			panic("a step of a transaction touches a key that was not passed to Atomically")
+		}
+	}
+}
+
+// counter is a key that holds an integer.
+type counter struct {
+	key     *loadedKey
+	before  bool // it was changed before
+	n       int64
+	expires int64
+}
+
+// withTATs makes an operation of throttle keys: integers are TATs in it. If it changes none, they are
+// what they were.
+func (s *scratch) withTATs(names [][]byte, operation func() error) error {
+	var counters []counter
+	for _, name := range names {
+		digits, e, err := s.view.Read(background, name, s.buffer[:0])
+		if err != nil || e.Kind != store.Integer {
+			continue
+		}
+		n, _ := parseInteger(digits)
+		key := &s.keys[s.index[string(name)]]
+		counters = append(counters, counter{key, key.changed, n, e.Expires})
+		key.changed = false
+		if err := s.quietly(func() error { return s.setTAT(name, n) }); err != nil {
+			return err
+		}
+	}
+	err := operation()
+	for _, c := range counters {
+		if c.key.changed {
+			continue
+		}
+		c.key.changed = c.before
+		_ = s.quietly(func() error {
+			return s.view.Write(background, c.key.name, store.Value{Integer: c.n, IsInteger: true}, c.expires)
+		})
+	}
+	return err
+}
+
+// withCounter makes an operation of an integer: a TAT is one in it.
+func (s *scratch) withCounter(name []byte, operation func() error) error {
+	e, err := s.view.Lookup(background, name)
+	if err != nil || e.Kind != store.Throttle {
+		return operation()
+	}
+	key := &s.keys[s.index[string(name)]]
+	before := key.changed
+	key.changed = false
+	_ = s.quietly(func() error {
+		return s.view.Write(background, name, store.Value{Integer: e.Expires, IsInteger: true}, e.Expires)
+	})
+	if err = operation(); !key.changed {
+		key.changed = before
+		_ = s.quietly(func() error { return s.setTAT(name, e.Expires) })
+	}
+	return err
+}
+
+// collect returns what the operations have changed.
+func (s *scratch) collect(changes []combine.Change) error {
+	for i := range s.keys {
+		changes[i].Compared = compared(s.keys[i].value.Bytes)
+	}
+	for i := range s.keys {
+		if !s.keys[i].changed {
+			continue
+		}
+		if err := s.collectKey(&s.keys[i], &changes[i]); err != nil {
+			clearChanges(changes)
+			return err
+		}
+	}
+	return nil
+}
+
+// clearChanges makes every change a Keep.
+func clearChanges(changes []combine.Change) {
+	for i := range changes {
+		changes[i] = combine.Change{Compared: changes[i].Compared}
+	}
+}
+
+// anyChanged reports whether an operation has changed a key.
+func (s *scratch) anyChanged() bool {
+	return slices.ContainsFunc(s.keys, func(k loadedKey) bool { return k.changed })
+}
+
+func (s *scratch) collectKey(k *loadedKey, c *combine.Change) (err error) {
+	var e store.Entry
+	s.buffer, e, err = s.view.ReadForm(background, k.name, s.buffer[:0])
+	switch {
+	case err != nil:
+		return err
+	case e.Kind == store.None && k.value.Bytes != nil:
+		c.Op = combine.Remove
+		return nil
+	case e.Kind == store.None:
+		return nil
+	case e.Kind == store.Throttle:
+		c.Bytes = form.AppendTAT(nil, e.Expires)
+	case !e.Kind.IsValue():
+		c.Bytes = bytes.Clone(s.buffer)
+		form.SetVersion(c.Bytes, newVersion())
+	default:
+		if c.Bytes, e, err = s.view.Read(background, k.name, []byte{}); err != nil {
+			return err
+		}
+		if form.Marked(c.Bytes) {
+			return errMarked
+		}
+	}
+	c.Op, c.Expires = combine.Set, e.Expires
+	if e.Kind.IsValue() && k.value.Bytes != nil && k.value.Expires == e.Expires {
+		c.Expires = combine.KeepExpiry
+	}
+	return nil
+}

@@ -1,0 +1,111 @@
+package remote
+
+import (
+	"context"
+
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// operation is an operation of a view on keys that a scratch holds. It may be made several times, and
+// only the last time counts.
+type operation func(s *scratch) error
+
+// scratchRun runs a step in a scratch.
+type scratchRun struct {
+	store      *Store
+	database   int
+	keys       [][]byte
+	withExpiry bool
+	operation  operation
+	result     error // of the operation
+}
+
+// run implements runner. An error of the operation is not one of the step, because it may come from
+// a value that is known, and is not the present one any more: a step without an error and without
+// changes is compared with the present values like any other.
+func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Change) error {
+	s := r.store.scratches.take(now, r.database)
+	if r.result = s.loadAll(r.keys, values, r.withExpiry); r.result == nil {
+		r.result = r.operation(s)
+	}
+	if r.result == nil {
+		r.result = s.collect(changes)
+	} else {
+		for i := range values {
+			changes[i].Compared = compared(values[i].Bytes)
+		}
+	}
+	r.store.scratches.put(s) // not after a panic
+	return nil
+}
+
+func (s *scratch) loadAll(keys [][]byte, values []combine.Value, withExpiry bool) error {
+	for i, key := range keys {
+		if err := s.load(key, values[i], withExpiry); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// name returns the name of a key in the backend.
+func (v *view) name(key []byte) string { return v.store.Prefix + string(key) }
+
+// onKey makes an operation on one key. The expiries of values are known in it only if withExpiry is
+// set.
+func (v *view) onKey(ctx context.Context, key []byte, withExpiry bool, o operation) error {
+	if v.steps != nil {
+		v.steps.require(v.selected, key)
+		return o(v.steps)
+	}
+	return v.onKeys(ctx, [][]byte{key}, withExpiry, o)
+}
+
+// onKeys is like onKey for several keys, each named once.
+func (v *view) onKeys(ctx context.Context, keys [][]byte, withExpiry bool, o operation) error {
+	if v.steps != nil {
+		v.steps.require(v.selected, keys...)
+		return o(v.steps)
+	}
+	r := &scratchRun{store: v.store, database: v.selected, keys: keys, withExpiry: withExpiry, operation: o}
+	c := new(call)
+	v.initCall(c, r)
+	c.step.Expiry = withExpiry
+	c.step.Keys = make([]string, len(keys))
+	for i, key := range keys {
+		c.step.Keys[i] = v.name(key)
+	}
+	if !v.inOneSlot(c.step.Keys) {
+		return errCrossSlot
+	}
+	if err := v.do(ctx, c); err != nil {
+		return err
+	}
+	return r.result
+}
+
+// errCrossSlot refuses a step on keys of several slots, in Redis's words.
+var errCrossSlot = &store.RefusedError{Reply: "CROSSSLOT Keys in request don't hash to the same slot"}
+
+func (v *view) inOneSlot(names []string) bool {
+	if v.store.Slot == nil {
+		return true
+	}
+	for _, name := range names[min(1, len(names)):] {
+		if v.store.Slot(name) != v.store.Slot(names[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// command makes a step that sends a command as it is. learn says what its only key holds afterwards.
+func (v *view) command(ctx context.Context, names []string, readOnly bool,
+	learn func(reply any) ([]byte, bool), words ...[]byte) (reply any, err error) {
+	c := new(call)
+	v.initCall(c, nil)
+	c.step.Keys, c.step.Raw, c.step.ReadOnly, c.step.Learn = names, words, readOnly, learn
+	err = v.do(ctx, c)
+	return c.reply, err
+}

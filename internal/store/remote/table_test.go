@@ -1,0 +1,283 @@
+package remote_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"cellserver/internal/form"
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// table executes steps on a map. It is a backend without a network: expiries are in milliseconds, a
+// step runs on what its keys hold, and is committed only if they still hold it.
+type table struct {
+	clock    *store.StillClock
+	mistakes bool // runs steps on values that no key holds, as if another process were faster
+
+	mu        sync.Mutex
+	latest    int64 // of the instants of steps
+	databases []map[string]combine.Value
+	order     [][]hashedName // of the keys for scans; nil if it is not known
+}
+
+type hashedName struct {
+	hash uint64
+	name string
+}
+
+func newTable(clock *store.StillClock, databases int) *table {
+	t := &table{clock: clock, databases: make([]map[string]combine.Value, databases),
+		order: make([][]hashedName, databases)}
+	for i := range t.databases {
+		t.databases[i] = map[string]combine.Value{}
+	}
+	return t
+}
+
+// Now and Offset make it the clock of the backend, which never runs backwards.
+func (t *table) Now() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return max(t.latest, t.clock.Now())
+}
+
+func (t *table) Offset() int64    { return 0 }
+func (t *table) Monotonic() int64 { return t.clock.Now() }
+
+// Submit implements remote.Executor.
+func (t *table) Submit(s *combine.Step) {
+	go func() {
+		if s.Raw != nil {
+			s.Done(t.command(s))
+			return
+		}
+		for {
+			if done, err := t.try(s); done {
+				s.Done(nil, err)
+				return
+			}
+		}
+	}()
+}
+
+// read returns what keys hold, and the instant.
+func (t *table) read(database int, keys []string) (now int64, values []combine.Value) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latest = max(t.latest, t.clock.Now())
+	for _, key := range keys {
+		values = append(values, t.get(database, key))
+	}
+	return t.latest, values
+}
+
+// get returns what a key holds, with its expiry.
+func (t *table) get(database int, key string) combine.Value {
+	v := t.databases[database][key]
+	if v.Bytes != nil && v.Expires <= t.latest {
+		t.put(database, key, combine.Value{})
+		v = combine.Value{}
+	}
+	return v
+}
+
+func (t *table) put(database int, key string, v combine.Value) {
+	before := t.databases[database][key]
+	if (before.Bytes == nil) != (v.Bytes == nil) {
+		t.order[database] = nil
+	}
+	if v.Bytes == nil {
+		delete(t.databases[database], key)
+		return
+	}
+	if v.Expires < store.Never {
+		v.Expires = form.Milliseconds(v.Expires) * int64(time.Millisecond)
+	}
+	t.databases[database][key] = v
+}
+
+// try makes one try of a step, and reports whether it has ended.
+func (t *table) try(s *combine.Step) (done bool, err error) {
+	now, values := t.read(s.Database, s.Keys)
+	if !s.Expiry {
+		for i := range values {
+			values[i].Expires = 12345 // it was not asked for, so it must not be used
+		}
+	}
+	if t.mistakes {
+		t.mislead(s, now)
+	}
+	changes := make([]combine.Change, len(values))
+	if err := s.Run(now, values, changes); err != nil {
+		return true, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i, key := range s.Keys {
+		if !stillHolds(t.get(s.Database, key).Bytes, values[i].Bytes, changes[i].Compared) {
+			return false, nil
+		}
+	}
+	for i, key := range s.Keys {
+		t.change(s.Database, key, changes[i])
+	}
+	return true, nil
+}
+
+func stillHolds(now, known []byte, compared int) bool {
+	switch {
+	case now == nil || known == nil:
+		return now == nil && known == nil
+	case compared > 0:
+		return bytes.HasPrefix(now, known[:compared])
+	}
+	return bytes.Equal(now, known)
+}
+
+func (t *table) change(database int, key string, c combine.Change) {
+	switch c.Op {
+	case combine.Set:
+		if c.Bytes == nil {
+			panic("a value that is set must not be nil")
+		}
+		if c.Expires == combine.KeepExpiry {
+			c.Expires = t.get(database, key).Expires
+		}
+		t.put(database, key, combine.Value{Bytes: c.Bytes, Expires: c.Expires})
+	case combine.Remove:
+		t.put(database, key, combine.Value{})
+	}
+}
+
+// mislead runs a step on values that its keys do not hold.
+func (t *table) mislead(s *combine.Step, now int64) {
+	others := [][]byte{
+		nil, {}, []byte("another's"), []byte("7"), strconv.AppendInt(nil, now+1e12, 10), []byte("\x00cl1f\x00"),
+		[]byte("\x00cl2"),
+		form.Append(nil, &form.State{Kind: form.Throttle, TAT: now + 5}),
+	}
+	for range rand.IntN(3) {
+		values, changes := make([]combine.Value, len(s.Keys)), make([]combine.Change, len(s.Keys))
+		for i := range values {
+			values[i] = combine.Value{Bytes: others[rand.IntN(len(others))], Expires: now + rand.Int64N(1e10) - 1e9}
+		}
+		_ = s.Run(now, values, changes)
+	}
+}
+
+// command executes a step that is a command.
+func (t *table) command(s *combine.Step) (reply any, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latest = max(t.latest, t.clock.Now())
+	switch name, key := string(s.Raw[0]), string(s.Raw[1]); name {
+	case "SET":
+		v := combine.Value{Bytes: s.Raw[2], Expires: store.Never}
+		if len(s.Raw) > 3 {
+			ms, _ := strconv.ParseInt(string(s.Raw[4]), 10, 64)
+			v.Expires = ms * int64(time.Millisecond)
+		}
+		t.put(s.Database, key, v)
+		return "OK", nil
+	case "INCRBY":
+		return t.increment(s.Database, key, string(s.Raw[2]))
+	case "STRLEN":
+		return int64(len(t.get(s.Database, key).Bytes)), nil
+	case "EXISTS", "TOUCH", "DEL":
+		n := int64(0)
+		for _, key := range s.Raw[1:] {
+			if t.get(s.Database, string(key)).Bytes != nil {
+				n++
+			}
+			if name == "DEL" {
+				t.put(s.Database, string(key), combine.Value{})
+			}
+		}
+		return n, nil
+	}
+	panic("unknown command " + string(s.Raw[0]))
+}
+
+func (t *table) increment(database int, key, by string) (any, error) {
+	v := t.get(database, key)
+	if v.Bytes == nil {
+		v = combine.Value{Bytes: []byte("0"), Expires: store.Never}
+	}
+	before, err := strconv.ParseInt(string(v.Bytes), 10, 64)
+	if err != nil {
+		return nil, &combine.RefusedError{Reply: "ERR value is not an integer or out of range"}
+	}
+	n, _ := strconv.ParseInt(by, 10, 64)
+	sum := before + n
+	if n > 0 && sum < before || n < 0 && sum > before {
+		return nil, &combine.RefusedError{Reply: "ERR increment or decrement would overflow"}
+	}
+	v.Bytes = strconv.AppendInt(nil, sum, 10)
+	t.put(database, key, v)
+	return sum, nil
+}
+
+// The methods below implement remote.Keyspace.
+
+func (t *table) Size(_ context.Context, database int) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.databases[database]), nil
+}
+
+func (t *table) Scan(
+	_ context.Context, database int, cursor uint64, count int, visit func(key string),
+) (next uint64, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	order := t.sorted(database)
+	from, _ := slices.BinarySearchFunc(order, cursor, func(n hashedName, c uint64) int { return cmp.Compare(n.hash, c) })
+	for _, n := range order[from:] {
+		if count--; count < 0 && n.hash != cursor {
+			return n.hash, nil
+		}
+		visit(n.name)
+		cursor = n.hash
+	}
+	return 0, nil
+}
+
+// sorted returns the keys of a database in the order of their hashes.
+func (t *table) sorted(database int) []hashedName {
+	if t.order[database] == nil {
+		for name := range t.databases[database] {
+			h := fnv.New64a()
+			h.Write([]byte(name))
+			t.order[database] = append(t.order[database], hashedName{h.Sum64()>>1 + 1, name})
+		}
+		slices.SortFunc(t.order[database], func(a, b hashedName) int { return cmp.Compare(a.hash, b.hash) })
+	}
+	return t.order[database]
+}
+
+func (t *table) Random(_ context.Context, database int) (key string, ok bool, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.latest = max(t.latest, t.clock.Now())
+	for name := range t.databases[database] {
+		if t.get(database, name).Bytes != nil {
+			return name, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+func (t *table) Flush(_ context.Context, database int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.databases[database], t.order[database] = map[string]combine.Value{}, nil
+	return nil
+}

@@ -1,0 +1,216 @@
+package remote
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"cellserver/internal/form"
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
+
+// view implements store.View.
+type view struct {
+	store     *Store
+	selected  int
+	now       int64
+	caller    int64
+	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
+	steps     *scratch                   // within Atomically, where its steps are made
+	decisions []quota.Decision           // of the last TakeAll
+}
+
+func (v *view) Begin()                 { v.now = v.store.Options.Clock.Now() }
+func (v *view) Now() int64             { return v.now }
+func (v *view) Prefetch([][]byte)      {}
+func (v *view) Select(database int)    { v.selected = database }
+func (v *view) Selected() int          { return v.selected }
+func (v *view) SetCaller(caller int64) { v.caller = caller }
+func (v *view) Caller() int64          { return v.caller }
+
+// SetWait implements store.Suspender.
+func (v *view) SetWait(wait func(done <-chan struct{})) { v.wait = wait }
+
+// WithoutGrowth implements store.Limiters. Keys take no memory of this process.
+func (v *view) WithoutGrowth() store.View { return v }
+
+// throttleCall is a call of Throttle. It is the hot path, and needs no scratch.
+type throttleCall struct {
+	call
+	limit    gcra.Limit
+	quantity int64
+	mode     quota.Mode
+	outcome  gcra.Outcome
+	result   error
+}
+
+// run implements runner.
+func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.Change) error {
+	changes[0].Compared = compared(values[0].Bytes)
+	tat, err := readTAT(values[0].Bytes, now)
+	if err != nil {
+		c.result = err
+		return nil
+	}
+	var next int64
+	c.outcome, next, c.result = c.limit.Outcome(now, tat, c.quantity, c.mode)
+	switch {
+	case c.result != nil || next == tat:
+	case next <= now:
+		changes[0].Op = combine.Remove
+	default:
+		changes[0] = combine.Change{Op: combine.Set, Bytes: form.AppendTAT(nil, next), Expires: next}
+	}
+	return nil
+}
+
+// Throttle makes one step of GCRA.
+func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
+	mode quota.Mode) (o gcra.Outcome, err error) {
+	if limit.Blocks(quantity, mode) {
+		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
+	}
+	if s := v.steps; s != nil {
+		s.require(v.selected, key)
+		err = s.withTATs([][]byte{key}, func() (err error) {
+			o, err = s.view.Throttle(background, key, limit, quantity, mode)
+			return err
+		})
+		return o, err
+	}
+	c := &throttleCall{limit: limit, quantity: quantity, mode: mode}
+	v.initCall(&c.call, c)
+	c.keys[0] = v.name(key)
+	c.step.Keys = c.keys[:]
+	if err = v.do(ctx, &c.call); err == nil {
+		err = c.result
+	}
+	if err != nil {
+		return gcra.Outcome{}, err
+	}
+	return c.outcome, nil
+}
+
+// Take makes one step of any limiter of a quantity.
+func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, err error) {
+	switch {
+	case rule.Blocks(quantity, mode):
+		return quota.Blocked(), nil
+	case rule.Kind == store.Throttle:
+		o, err := v.Throttle(ctx, key, rule.Throttle, quantity, mode)
+		if err != nil {
+			return quota.Decision{}, err
+		}
+		return rule.Throttle.Decision(o), nil
+	}
+	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+		d, err = s.view.Take(background, key, rule, quantity, mode)
+		return err
+	})
+	return d, err
+}
+
+// TakeAll takes from several keys or from none.
+func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
+	peek bool) (_ []quota.Decision, allowed bool, err error) {
+	if len(requests) == 0 {
+		return nil, true, nil
+	}
+	keys := make([][]byte, len(requests))
+	var throttled [][]byte
+	for i := range requests {
+		keys[i] = requests[i].Key
+		if requests[i].Rule.Kind == store.Throttle {
+			throttled = append(throttled, keys[i])
+		}
+	}
+	err = v.onKeys(ctx, keys, false, func(s *scratch) error {
+		return s.withTATs(throttled, func() error {
+			var d []quota.Decision
+			var err error
+			d, allowed, err = s.view.TakeAll(background, requests, peek)
+			v.decisions = append(v.decisions[:0], d...) // those of the scratch are used again
+			return err
+		})
+	})
+	return v.decisions, allowed && err == nil, err
+}
+
+// Acquire grants a lease.
+func (v *view) Acquire(ctx context.Context, key []byte, r lease.Request,
+	maxHolders int) (d quota.Decision, err error) {
+	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+		d, err = s.view.Acquire(background, key, r, maxHolders)
+		return err
+	})
+	return d, err
+}
+
+// Renew changes the end of a lease.
+func (v *view) Renew(ctx context.Context, key []byte, ttl time.Duration, holder []byte) (renewed bool, err error) {
+	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+		renewed, err = s.view.Renew(background, key, ttl, holder)
+		return err
+	})
+	return renewed, err
+}
+
+// Release ends a lease.
+func (v *view) Release(ctx context.Context, key []byte, holder []byte) (permits int64, err error) {
+	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+		permits, err = s.view.Release(background, key, holder)
+		return err
+	})
+	return permits, err
+}
+
+// Holders returns the leases of a key.
+func (v *view) Holders(ctx context.Context, key []byte) (list []lease.Lease, err error) {
+	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+		list, err = s.view.Holders(background, key)
+		return err
+	})
+	return list, err
+}
+
+// ReadForm appends the form of a limiter's state to dst.
+func (v *view) ReadForm(ctx context.Context, key []byte, dst []byte) (read []byte, e store.Entry, err error) {
+	read = dst
+	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+		read, e, err = s.view.ReadForm(background, key, read[:len(dst)])
+		return err
+	})
+	return read, e, err
+}
+
+// WriteForm makes a key hold a state.
+func (v *view) WriteForm(ctx context.Context, key []byte, state *form.State) error {
+	if s := v.steps; s != nil {
+		s.require(v.selected, key)
+		return s.view.WriteForm(background, key, state)
+	}
+	return v.set(ctx, key, appendState(nil, state), state.Expires())
+}
+
+// Lookup returns the entry of a key.
+func (v *view) Lookup(ctx context.Context, key []byte) (e store.Entry, err error) {
+	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+		e, err = s.view.Lookup(background, key)
+		return err
+	})
+	return e, err
+}
+
+// Inspect returns the entry of a key, and its state by name.
+func (v *view) Inspect(ctx context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
+	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+		e, fields, err = s.view.Inspect(background, key)
+		return err
+	})
+	return e, slices.Clone(fields), err
+}
