@@ -19,12 +19,11 @@ import (
 type Waiting struct {
 	fullStore
 
-	mu       sync.Mutex
-	changed  *sync.Cond // on mu: a step was submitted, or the store was closed
-	steps    []*step    // that have been submitted and not answered, in order
-	closed   bool
-	running  sync.WaitGroup
-	severals []string // see Several
+	mu      sync.Mutex
+	changed *sync.Cond // on mu: a step was submitted, or the store was closed
+	steps   []*step    // that have been submitted and not answered, in order
+	closed  bool
+	running sync.WaitGroup
 
 	// DisorderKeys plants a fault: steps on a key are applied in any order.
 	DisorderKeys bool
@@ -32,7 +31,6 @@ type Waiting struct {
 
 // step is a call of a view.
 type step struct {
-	name    string
 	keys    []string // with their databases
 	all     bool     // it may touch any key
 	run     func() error
@@ -145,31 +143,26 @@ func (w *Waiting) answer(s *step) {
 func (w *Waiting) abandon(s *step) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if slices.Contains(w.steps, s) {
-		s.err = store.ErrUnavailable
-		w.answer(s)
+	if !slices.Contains(w.steps, s) {
+		return
 	}
-}
-
-// Several returns what calls have made more than one step although others may run between these: see
-// command.Command.Overlaps. A call begins with Begin.
-func (w *Waiting) Several() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.severals
+	if s.err = store.ErrDown; s.applied {
+		s.err = store.ErrUnavailable
+	}
+	w.answer(s)
 }
 
 // waitingState is the state that a view shares with its view without growth.
 type waitingState struct {
 	store  *Waiting
 	wait   func(done <-chan struct{})
-	inside bool   // a step of the view is being applied
-	made   string // the names of the steps since Begin
+	inside bool // a step of the view is being applied
+	made   int  // steps since Begin
 }
 
 // submit queues a step on keys, waits until it is answered, and returns its error.
-func (v waitingView) submit(ctx context.Context, name string, keys [][]byte, run func() error) error {
-	s := &step{name: name, run: run, done: make(chan struct{})}
+func (v waitingView) submit(ctx context.Context, keys [][]byte, run func() error) error {
+	s := &step{run: run, done: make(chan struct{})}
 	for _, key := range keys {
 		s.keys = append(s.keys, keyIn(v.Selected(), key))
 	}
@@ -177,8 +170,8 @@ func (v waitingView) submit(ctx context.Context, name string, keys [][]byte, run
 }
 
 // submitAll is submit for a step that may touch any key.
-func (v waitingView) submitAll(ctx context.Context, name string, run func() error) error {
-	return v.submitStep(ctx, &step{name: name, all: true, run: run, done: make(chan struct{})})
+func (v waitingView) submitAll(ctx context.Context, run func() error) error {
+	return v.submitStep(ctx, &step{all: true, run: run, done: make(chan struct{})})
 }
 
 func keyIn(database int, key []byte) string { return strconv.Itoa(database) + " " + string(key) }
@@ -188,11 +181,11 @@ func (v waitingView) submitStep(ctx context.Context, s *step) error {
 	case v.inside:
 		return s.run()
 	case ctx.Err() != nil:
-		return store.ErrUnavailable
+		return store.ErrDown
 	}
 	w := v.store
 	w.mu.Lock()
-	v.note(s)
+	v.made++
 	w.steps = append(w.steps, s)
 	w.changed.Broadcast()
 	w.mu.Unlock()
@@ -206,15 +199,4 @@ func (v waitingView) submitStep(ctx context.Context, s *step) error {
 		panic(s.panics)
 	}
 	return s.err
-}
-
-// note notes a step of a call between whose steps others may run. The caller holds the store's lock.
-func (v waitingView) note(s *step) {
-	if v.wait == nil {
-		return
-	}
-	if v.made != "" {
-		v.store.severals = append(v.store.severals, v.made+", "+s.name)
-	}
-	v.made = s.name
 }

@@ -21,9 +21,12 @@ type waitingView struct {
 func (v waitingView) SetWait(wait func(done <-chan struct{})) { v.wait = wait }
 
 func (v waitingView) Begin() {
-	v.made = ""
+	v.made = 0
 	v.fullView.Begin()
 }
+
+// StepsMade returns the number of steps that the view has made since Begin.
+func (v waitingView) StepsMade() int { return v.made }
 
 func (v waitingView) WithoutGrowth() store.View {
 	return waitingView{v.fullView.WithoutGrowth().(fullView), v.waitingState}
@@ -35,7 +38,7 @@ func (v waitingView) Atomically(
 	if v.inside {
 		return steps()
 	}
-	s := &step{name: "Atomically", all: all, done: make(chan struct{})}
+	s := &step{all: all, done: make(chan struct{})}
 	for _, k := range keys {
 		s.keys = append(s.keys, keyIn(k.Database, k.Key))
 	}
@@ -59,7 +62,7 @@ func keysOf(requests []store.LimitRequest) (keys [][]byte) {
 func (v waitingView) Throttle(
 	ctx context.Context, key []byte, limit gcra.Limit, quantity int64, mode quota.Mode,
 ) (o gcra.Outcome, err error) {
-	err = v.submit(ctx, "Throttle", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		o, err = v.fullView.Throttle(ctx, key, limit, quantity, mode)
 		return err
 	})
@@ -69,7 +72,7 @@ func (v waitingView) Throttle(
 func (v waitingView) Take(
 	ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
 ) (d quota.Decision, err error) {
-	err = v.submit(ctx, "Take", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		d, err = v.fullView.Take(ctx, key, rule, quantity, mode)
 		return err
 	})
@@ -79,7 +82,7 @@ func (v waitingView) Take(
 func (v waitingView) TakeAll(
 	ctx context.Context, requests []store.LimitRequest, peek bool,
 ) (decisions []quota.Decision, allowed bool, err error) {
-	err = v.submit(ctx, "TakeAll", keysOf(requests), func() (err error) {
+	err = v.submit(ctx, keysOf(requests), func() (err error) {
 		decisions, allowed, err = v.fullView.TakeAll(ctx, requests, peek)
 		return err
 	})
@@ -89,7 +92,7 @@ func (v waitingView) TakeAll(
 func (v waitingView) Acquire(
 	ctx context.Context, key []byte, r lease.Request, maxHolders int,
 ) (d quota.Decision, err error) {
-	err = v.submit(ctx, "Acquire", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		d, err = v.fullView.Acquire(ctx, key, r, maxHolders)
 		return err
 	})
@@ -99,7 +102,7 @@ func (v waitingView) Acquire(
 func (v waitingView) Renew(
 	ctx context.Context, key []byte, ttl time.Duration, holder []byte,
 ) (renewed bool, err error) {
-	err = v.submit(ctx, "Renew", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		renewed, err = v.fullView.Renew(ctx, key, ttl, holder)
 		return err
 	})
@@ -107,7 +110,7 @@ func (v waitingView) Renew(
 }
 
 func (v waitingView) Release(ctx context.Context, key, holder []byte) (permits int64, err error) {
-	err = v.submit(ctx, "Release", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		permits, err = v.fullView.Release(ctx, key, holder)
 		return err
 	})
@@ -115,7 +118,7 @@ func (v waitingView) Release(ctx context.Context, key, holder []byte) (permits i
 }
 
 func (v waitingView) Holders(ctx context.Context, key []byte) (leases []lease.Lease, err error) {
-	err = v.submit(ctx, "Holders", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		leases, err = v.fullView.Holders(ctx, key)
 		return err
 	})
@@ -123,7 +126,7 @@ func (v waitingView) Holders(ctx context.Context, key []byte) (leases []lease.Le
 }
 
 func (v waitingView) ReadForm(ctx context.Context, key, dst []byte) (form []byte, e store.Entry, err error) {
-	err = v.submit(ctx, "ReadForm", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		form, e, err = v.fullView.ReadForm(ctx, key, dst)
 		return err
 	})
@@ -131,11 +134,11 @@ func (v waitingView) ReadForm(ctx context.Context, key, dst []byte) (form []byte
 }
 
 func (v waitingView) WriteForm(ctx context.Context, key []byte, state *form.State) error {
-	return v.submit(ctx, "WriteForm", one(key), func() error { return v.fullView.WriteForm(ctx, key, state) })
+	return v.submit(ctx, one(key), func() error { return v.fullView.WriteForm(ctx, key, state) })
 }
 
 func (v waitingView) Read(ctx context.Context, key, dst []byte) (value []byte, e store.Entry, err error) {
-	err = v.submit(ctx, "Read", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		value, e, err = v.fullView.Read(ctx, key, dst)
 		return err
 	})
@@ -145,7 +148,7 @@ func (v waitingView) Read(ctx context.Context, key, dst []byte) (value []byte, e
 func (v waitingView) ReadPart(
 	ctx context.Context, key, dst []byte, start, end int64,
 ) (part []byte, length int, e store.Entry, err error) {
-	err = v.submit(ctx, "ReadPart", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		part, length, e, err = v.fullView.ReadPart(ctx, key, dst, start, end)
 		return err
 	})
@@ -153,11 +156,11 @@ func (v waitingView) ReadPart(
 }
 
 func (v waitingView) Write(ctx context.Context, key []byte, value store.Value, expires int64) error {
-	return v.submit(ctx, "Write", one(key), func() error { return v.fullView.Write(ctx, key, value, expires) })
+	return v.submit(ctx, one(key), func() error { return v.fullView.Write(ctx, key, value, expires) })
 }
 
 func (v waitingView) Add(ctx context.Context, key []byte, n int64) (sum int64, err error) {
-	err = v.submit(ctx, "Add", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		sum, err = v.fullView.Add(ctx, key, n)
 		return err
 	})
@@ -167,11 +170,11 @@ func (v waitingView) Add(ctx context.Context, key []byte, n int64) (sum int64, e
 func (v waitingView) Edit(
 	ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error),
 ) error {
-	return v.submit(ctx, "Edit", one(key), func() error { return v.fullView.Edit(ctx, key, edit) })
+	return v.submit(ctx, one(key), func() error { return v.fullView.Edit(ctx, key, edit) })
 }
 
 func (v waitingView) Lookup(ctx context.Context, key []byte) (e store.Entry, err error) {
-	err = v.submit(ctx, "Lookup", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		e, err = v.fullView.Lookup(ctx, key)
 		return err
 	})
@@ -181,7 +184,7 @@ func (v waitingView) Lookup(ctx context.Context, key []byte) (e store.Entry, err
 func (v waitingView) Inspect(
 	ctx context.Context, key []byte,
 ) (e store.Entry, fields []store.Field, err error) {
-	err = v.submit(ctx, "Inspect", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		e, fields, err = v.fullView.Inspect(ctx, key)
 		return err
 	})
@@ -189,7 +192,7 @@ func (v waitingView) Inspect(
 }
 
 func (v waitingView) Idle(ctx context.Context, key []byte) (idle time.Duration, found bool, err error) {
-	err = v.submit(ctx, "Idle", one(key), func() (err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
 		idle, found, err = v.fullView.Idle(ctx, key)
 		return err
 	})
@@ -197,7 +200,7 @@ func (v waitingView) Idle(ctx context.Context, key []byte) (idle time.Duration, 
 }
 
 func (v waitingView) Count(ctx context.Context, keys [][]byte) (n int, err error) {
-	err = v.submit(ctx, "Count", keys, func() (err error) {
+	err = v.submit(ctx, keys, func() (err error) {
 		n, err = v.fullView.Count(ctx, keys)
 		return err
 	})
@@ -205,7 +208,7 @@ func (v waitingView) Count(ctx context.Context, keys [][]byte) (n int, err error
 }
 
 func (v waitingView) Touch(ctx context.Context, keys [][]byte) (n int, err error) {
-	err = v.submit(ctx, "Touch", keys, func() (err error) {
+	err = v.submit(ctx, keys, func() (err error) {
 		n, err = v.fullView.Touch(ctx, keys)
 		return err
 	})
@@ -213,7 +216,7 @@ func (v waitingView) Touch(ctx context.Context, keys [][]byte) (n int, err error
 }
 
 func (v waitingView) Delete(ctx context.Context, keys [][]byte) (n int, err error) {
-	err = v.submit(ctx, "Delete", keys, func() (err error) {
+	err = v.submit(ctx, keys, func() (err error) {
 		n, err = v.fullView.Delete(ctx, keys)
 		return err
 	})
@@ -223,7 +226,7 @@ func (v waitingView) Delete(ctx context.Context, keys [][]byte) (n int, err erro
 func (v waitingView) Transfer(
 	ctx context.Context, from, to store.KeyRef, how store.Transfer,
 ) (done bool, err error) {
-	err = v.submitAll(ctx, "Transfer", func() (err error) {
+	err = v.submitAll(ctx, func() (err error) {
 		done, err = v.fullView.Transfer(ctx, from, to, how)
 		return err
 	})
@@ -231,7 +234,7 @@ func (v waitingView) Transfer(
 }
 
 func (v waitingView) Size(ctx context.Context) (n int, err error) {
-	err = v.submitAll(ctx, "Size", func() (err error) {
+	err = v.submitAll(ctx, func() (err error) {
 		n, err = v.fullView.Size(ctx)
 		return err
 	})
@@ -241,7 +244,7 @@ func (v waitingView) Size(ctx context.Context) (n int, err error) {
 func (v waitingView) Scan(
 	ctx context.Context, cursor uint64, count int, visit func(key []byte, e store.Entry),
 ) (next uint64, err error) {
-	err = v.submitAll(ctx, "Scan", func() (err error) {
+	err = v.submitAll(ctx, func() (err error) {
 		next, err = v.fullView.Scan(ctx, cursor, count, visit)
 		return err
 	})
@@ -249,7 +252,7 @@ func (v waitingView) Scan(
 }
 
 func (v waitingView) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
-	err = v.submitAll(ctx, "Random", func() (err error) {
+	err = v.submitAll(ctx, func() (err error) {
 		key, ok, err = v.fullView.Random(ctx, dst)
 		return err
 	})
@@ -257,13 +260,13 @@ func (v waitingView) Random(ctx context.Context, dst []byte) (key []byte, ok boo
 }
 
 func (v waitingView) Flush(ctx context.Context) error {
-	return v.submitAll(ctx, "Flush", func() error { return v.fullView.Flush(ctx) })
+	return v.submitAll(ctx, func() error { return v.fullView.Flush(ctx) })
 }
 
 func (v waitingView) FlushAll(ctx context.Context) error {
-	return v.submitAll(ctx, "FlushAll", func() error { return v.fullView.FlushAll(ctx) })
+	return v.submitAll(ctx, func() error { return v.fullView.FlushAll(ctx) })
 }
 
 func (v waitingView) Swap(ctx context.Context, a, b int) error {
-	return v.submitAll(ctx, "Swap", func() error { return v.fullView.Swap(ctx, a, b) })
+	return v.submitAll(ctx, func() error { return v.fullView.Swap(ctx, a, b) })
 }
