@@ -93,6 +93,7 @@ type derived struct {
 	Grammar  grammar      // of Args
 	FirstKey int          // the index of the first key, 0 if there is none or it varies
 	access   []acl.Access // KeyAccess, as the rules of users see it
+	overlaps int          // see Overlaps
 }
 
 // Flags are the flags that Redis publishes for a command.
@@ -147,6 +148,8 @@ const (
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
 	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
 	ChecksHealth                        // refused as a write is while the disk fails, so that health checks notice
+	OneStep                             // uses the store once in a call, although it has several keys: see Overlaps
+	SeveralSteps                        // may use the store several times in a call, although it has one key
 )
 
 // needsAt is the lowest bit of Traits for the abilities of the store that a row needs.

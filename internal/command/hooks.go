@@ -13,6 +13,7 @@ const (
 	Notifying                    // keyspace notifications are published
 	DataLoading                  // the keys of an earlier run are being read: only rows with the flag Loading are called
 	DiskFailing                  // the disk fails, and calls that write are refused meanwhile
+	StoreBlocks                  // calls of the store may block, so sessions overlap calls; it never changes
 )
 
 // Hooks is the set of hooks that are in force. A session reads it once per turn: so calls cost nothing

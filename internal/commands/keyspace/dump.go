@@ -25,7 +25,7 @@ const (
 var dump = command.Command{
 	Name: "dump", Group: "generic", Since: "2.6.0",
 	Complexity: "O(N) in the size of what the key holds", Flags: command.ReadOnly, Cost: command.Constant,
-	Traits: command.ValueSized, Effort: &command.Effort{PerByte: dumpWork},
+	Traits: command.ValueSized | command.SeveralSteps, Effort: &command.Effort{PerByte: dumpWork},
 	Summary: "Returns what a key holds, as a payload for RESTORE.", KeyAccess: "RO ACCESS", Tips: command.Varying,
 	Args: []command.Arg{command.Key("key")},
 	Reply: `The payload; nil if there is no such key. Strings and integers have the format of Redis 7.0, which
@@ -128,6 +128,7 @@ func (k *Family) restore() *command.Command {
 		Name: "restore", Group: "generic", Since: "2.6.0",
 		Complexity: "O(N) in the size of the payload", Flags: command.Write | command.DenyOOM | command.Dangerous,
 		Cost:    command.Constant,
+		Traits:  command.SeveralSteps,
 		Effort:  &command.Effort{Fixed: workToRestore},
 		Summary: "Creates a key from a payload of DUMP.", KeyAccess: "OW UPDATE",
 		Args: []command.Arg{

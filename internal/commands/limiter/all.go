@@ -16,7 +16,7 @@ func (l *Family) all() *command.Command {
 	return &command.Command{
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.OneStep,
 		Summary:   "Takes from several limiters, or from none of them (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),

@@ -225,7 +225,7 @@ func editFloat(c *command.Call, key []byte, step floatStep) error {
 			later = false
 			switch long := (step.long || len(old) > maxShortFloat) && len(old) < maxFloatBytes; {
 			case fresh && e.Kind == before.Kind && bytes.Equal(old, seen):
-			case long && tries < maxTries && !c.InTransaction:
+			case long && tries < maxTries && !c.InTransaction && !c.OneStep:
 				before, seen, later = e, bytes.Clone(old), true
 				return store.Change{}, nil
 			default:

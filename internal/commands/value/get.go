@@ -16,6 +16,9 @@ var get = command.Command{
 		if c.InTransaction {
 			return writeValue(c, key)
 		}
+		if c.OneStep {
+			return readWhole(c, key)
+		}
 		hits := c.Hits
 		value, length, err := readPart(c, key, 0, maxKeptValue-1)
 		switch {
@@ -28,6 +31,15 @@ var get = command.Command{
 		bulkOrNull(c, value)
 		return nil
 	},
+}
+
+// readWhole writes the string at a key, or nil, in one step.
+func readWhole(c *command.Call, key []byte) error {
+	value, _, err := read(c, key)
+	if err == nil {
+		bulkOrNull(c, value)
+	}
+	return err
 }
 
 // writeValue writes the string at a key, or nil, straight from the store, with the key locked. It is for
