@@ -40,24 +40,6 @@ func TestConversationsOnStoreThatRunsTwice(t *testing.T) {
 	}, false)
 }
 
-// All conversations pass on a store whose calls wait.
-func TestConversationsOnWaitingStore(t *testing.T) {
-	transcript.Check(t, conversations(t), func(t *testing.T) transcript.Stage {
-		s, _ := newWaitingServer(t)
-		return s
-	}, false)
-}
-
-// newWaitingServer is newServer over a store whose calls wait until a goroutine answers them.
-func newWaitingServer(t testing.TB) (*testServer, *storetest.Waiting) {
-	clock := store.NewStillClock(clockStart)
-	data := storetest.NewWaiting(memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})).Run(1)
-	s, err := newServerOver(t, data, func(*Settings) {})
-	require.NoError(t, err)
-	s.clock = clock
-	return s, data
-}
-
 // Every command has a conversation of its own name, which calls it and all of its subcommands.
 func TestEveryCommandHasAConversation(t *testing.T) {
 	texts := map[string]string{}

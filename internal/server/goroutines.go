@@ -317,7 +317,7 @@ func (t *goroutineTransport) drain(ctx context.Context) error {
 	})
 	err := waitFor(ctx, &t.conns)
 	if err != nil {
-		t.active.Range(func(k, _ any) bool { k.(*goroutineConn).cut(); return true })
+		t.active.Range(func(k, _ any) bool { k.(*goroutineConn).session.Peer.Cut(); return true })
 	}
 	return err
 }

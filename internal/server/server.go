@@ -93,7 +93,7 @@ func New(instance *session.Instance, c Config) (*Server, error) {
 	s.protected = settings.ProtectedMode == "yes"
 	s.handshakes.open()
 	s.applySettings(settings, c.Options)
-	switch Transport(settings.Transport) {
+	switch transportFor(settings, instance) {
 	case EventLoop:
 		var err error
 		if s.transport, err = s.startLoops(settings.IOThreads, c.Turns); err != nil {
@@ -106,6 +106,17 @@ func New(instance *session.Instance, c Config) (*Server, error) {
 	}
 	go s.cutIdle()
 	return s, nil
+}
+
+// transportFor returns the transport to use. If calls of the store may block, it is Goroutines
+// whatever the option says: a call that waits on an event loop would keep all clients of the loop
+// waiting.
+func transportFor(settings *Settings, instance *session.Instance) Transport {
+	chosen := Transport(settings.Transport)
+	if chosen == EventLoop && instance.Store.MayBlock() {
+		return Goroutines
+	}
+	return chosen
 }
 
 // cutIdle closes connections that have sent nothing for the option timeout, to within a second.

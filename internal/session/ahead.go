@@ -51,6 +51,9 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	return w, words
 }
 
+// putBack undoes take.
+func (a *ahead) putBack() { a.next-- }
+
 // nextIsRepeat reports whether the next call differs from the one before it only in its key.
 func (a *ahead) nextIsRepeat() bool { return a.calls[a.next].isRepeat }
 

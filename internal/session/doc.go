@@ -47,6 +47,16 @@
 // turn's worth is made in the session's turn, up to 128 turns' worth in a goroutine, and more is
 // refused. Messages of PUBLISH and of keyspace events are sent after the keys are unlocked.
 //
+// # Stores that wait
+//
+// If calls of the store may block, calls of a client overlap (overlap.go): while one waits for the
+// store, the session begins the next, up to 64, so that a pipeline of the client becomes a pipeline of
+// the store. Each of these calls has a coroutine with a view and an output of its own (coroutine.go),
+// and replies are sent in the order of the calls. command.Command.Overlaps says which calls overlap;
+// all others are made alone. The session's goroutine waits for the store, so the server uses no event
+// loops. Over a store that never blocks, nothing of this runs: the hook command.StoreBlocks is not
+// set, and the code is on the slow path.
+//
 // # Changes
 //
 // A store that is a store.Notifier announces each change, and the client that made it, to

@@ -45,6 +45,8 @@ type Instance struct {
 
 	backgroundCalls sync.Map // by client: calls that run outside of the event loop
 	turnCalls       sync.Map // by client: calls that its session makes in its turns
+
+	coroutines coroutines // that make calls of the store, if these may block
 }
 
 // Begin initializes the fields that the package commands does not set.
@@ -52,6 +54,7 @@ func (in *Instance) Begin() {
 	in.Background, in.MaxTurnTransaction = background.NewSlots(), command.TurnUnits
 	in.Tracking.Busy, in.Notifier.Busy = &in.Background.Busy, &in.Background.Busy
 	in.Notifier.Running = in.runningCall
+	in.beginOverlapping()
 }
 
 // runningCall returns the call that a client is making; nil if it is not known. Only the goroutine
@@ -133,6 +136,7 @@ func (in *Instance) Sample() {
 		in.Hooks.Set(command.Full, false)
 	}
 	in.Persistence.Tick()
+	in.coroutines.trim()
 }
 
 // CountTraffic returns new traffic counters, for one goroutine that reads from or writes to

@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
+	"cellserver/internal/store"
 )
 
 // park starts a goroutine that makes a call in the background. The session makes no other call
@@ -66,6 +67,9 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 	call.Middleware, call.Caching = s.call.Middleware, s.call.Caching
 	b := &backgroundCall{slots: s.instance.Background, session: s, ctx: ctx, words: bytes}
 	call.Background = b
+	if v, suspends := call.View.(store.Suspender); suspends {
+		v.SetWait(func(done <-chan struct{}) { b.Await(func() { <-done }) })
+	}
 	go s.runInBackground(call, b, row, run)
 }
 
@@ -98,8 +102,7 @@ func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *co
 func (s *Session) tryRun(call *command.Call, row *command.Command, run func(*command.Call) error) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			s.instance.ClientLog.Error("a command panicked", "client", s.ID, "command", row.Name, "reason", reason, "stack",
-				string(debug.Stack()))
+			s.instance.logPanic(s.Client, row.Name, reason, debug.Stack())
 			s.Peer.Cut()
 			err = command.ErrStopped
 		}

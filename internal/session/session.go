@@ -53,6 +53,8 @@ type Session struct {
 
 	output
 	callCounts
+
+	overlap *overlap // calls that overlap; nil unless calls of the store may block
 }
 
 // output holds the replies that have not been sent. Long replies are pieces in the client's
@@ -79,8 +81,9 @@ type callCounts struct {
 
 // Open begins a session with a client that has connected.
 func (in *Instance) Open(p client.Peer) *Session {
-	s := &Session{Client: in.Clients.New(p), instance: in, reader: resp.NewReader(*in.Limits.Load())}
+	s := &Session{instance: in, reader: resp.NewReader(*in.Limits.Load())}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.Client = in.Clients.New(s.beginOverlapping(p))
 	s.call = command.Call{Context: s.ctx, Session: s, View: in.Store.View(), Out: &s.out, Server: &in.Server,
 		Client: s.Client}
 	s.transaction.Begin(s.Client, in.Watches)
@@ -107,6 +110,7 @@ func (s *Session) Close() {
 			cleanup.Close(s.Client, s)
 		}
 	}
+	s.endOverlapping()
 	s.CloseMail()
 	s.Release()
 }
@@ -160,11 +164,15 @@ func (s *Session) Resume() {
 // command does not end the server. No lock is held by then: locks are released by deferred calls.
 func (s *Session) recoverPanic() {
 	if reason := recover(); reason != nil {
-		s.instance.ClientLog.Error("a command panicked", "client", s.ID, "command", s.rowName(), "reason", reason, "stack",
-			string(debug.Stack()))
+		s.instance.logPanic(s.Client, s.rowName(), reason, debug.Stack())
 		s.call.Out.Rewind(s.mark)
 		s.closing = true
 	}
+}
+
+// logPanic logs that a command has panicked.
+func (in *Instance) logPanic(c *client.Client, command string, reason any, stack []byte) {
+	in.ClientLog.Error("a command panicked", "client", c.ID, "command", command, "reason", reason, "stack", string(stack))
 }
 
 func (s *Session) rowName() string {
@@ -223,8 +231,14 @@ func (s *Session) answerTurn() (answered int64) {
 				break
 			}
 		}
-		if s.slowPath && s.holdForPause() {
-			break
+		if s.slowPath {
+			if s.holdForPause() {
+				break
+			}
+			if overlapping := s.answerOverlapping(left); overlapping > 0 {
+				answered += overlapping
+				continue
+			}
 		}
 		s.answerCall()
 		answered++
@@ -284,6 +298,7 @@ const maxReadAheadInput = 64 << 10
 // bound of its length gets no reply, as in Redis.
 func (s *Session) failInput(err error) {
 	var broken resp.ProtocolError
+	s.completeAll() // the calls before it
 	switch {
 	case errors.As(err, &broken):
 		s.call.Out.Error("ERR " + broken.Error())

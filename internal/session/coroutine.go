@@ -1,0 +1,190 @@
+package session
+
+import (
+	"context"
+	"iter"
+	"runtime/debug"
+	"sync"
+
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+)
+
+// coroutine makes one call after another, each for any session. While a call waits for the store, the
+// coroutine is suspended. Resuming one costs a fraction of a microsecond and allocates nothing, so
+// coroutines are kept for further calls.
+type coroutine struct {
+	instance *Instance
+	call     command.Call // OneStep is set; Session is nil, as outside the event loop
+	out      resp.Writer
+	row      *command.Command // nil if the call was refused
+	words    [][]byte         // copies, in bytes: the call may outlive the batch of its words
+	bytes    []byte
+
+	done     <-chan struct{} // closed when the call can run on
+	ended    bool
+	err      error
+	ns       int64 // duration of the call in nanoseconds, including the time until it was resumed
+	panicked any   // the value of a panic
+	stack    []byte
+	charged  int // bytes for which the session's client is charged
+
+	next func() (struct{}, bool)
+	stop func()
+}
+
+// newCoroutine returns a suspended coroutine.
+func (in *Instance) newCoroutine() *coroutine {
+	c := &coroutine{instance: in}
+	c.call = command.Call{View: in.Store.View(), Out: &c.out, Server: &in.Server, OneStep: true}
+	c.next, c.stop = iter.Pull(c.run)
+	return c
+}
+
+// run makes calls until the coroutine is stopped.
+func (c *coroutine) run(yield func(struct{}) bool) {
+	c.call.View.(store.Suspender).SetWait(func(done <-chan struct{}) {
+		c.done = done
+		yield(struct{}{})
+	})
+	for more := yield(struct{}{}); more; more = yield(struct{}{}) {
+		c.answer()
+		c.ended = true
+	}
+}
+
+// answer makes the call. It recovers from a panic, which the session reports when it is the call's
+// turn to be answered.
+func (c *coroutine) answer() {
+	defer func() {
+		if c.panicked = recover(); c.panicked != nil {
+			c.stack = debug.Stack()
+		}
+	}()
+	c.ns, c.err = c.instance.runAndTime(&c.call, c.row, c.words, false)
+}
+
+// resume runs the coroutine until its call waits or has ended.
+func (c *coroutine) resume() { c.next() }
+
+// begin prepares a call of a session, which resume then begins.
+func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
+	c.row, c.ended = row, false
+	c.copyWords(words)
+	c.out.SetProtocol(s.out.Protocol())
+	c.call.Context, c.call.Client = s.ctx, s.Client
+	c.call.View.Select(s.database)
+	c.call.View.SetCaller(s.ID)
+	c.call.View.Begin()
+}
+
+// refuse makes an error the reply, in place of a call.
+func (c *coroutine) refuse(err error) { c.row, c.err, c.ended = nil, err, true }
+
+// copyWords sets the words of the call to copies of words.
+func (c *coroutine) copyWords(words [][]byte) {
+	c.words, c.bytes = c.words[:0], c.bytes[:0]
+	for _, word := range words {
+		c.bytes = append(c.bytes, word...)
+	}
+	rest := c.bytes
+	for _, word := range words {
+		c.words = append(c.words, rest[:len(word):len(word)])
+		rest = rest[len(word):]
+	}
+}
+
+// coroutineBytes estimates the memory of a coroutine, in bytes: its stack, its call and its view.
+const coroutineBytes = 12 << 10
+
+// size returns the memory that the coroutine uses, in bytes.
+func (c *coroutine) size() int {
+	return coroutineBytes + cap(c.bytes) + cap(c.call.Value) + c.out.Capacity()
+}
+
+// maxIdleBytes bounds the memory, in bytes, of each buffer of a coroutine that makes no call.
+const maxIdleBytes = 1 << 10
+
+// reset discards what is left of a call, and memory that most calls do not need.
+func (c *coroutine) reset() {
+	if c.out.Reset(); c.out.Capacity() > maxIdleBytes {
+		c.out = resp.Writer{}
+	}
+	if cap(c.bytes) > maxIdleBytes {
+		c.bytes = nil
+	}
+	clear(c.words)
+	c.call.Context, c.call.Client, c.call.Words = context.Background(), nil, nil
+	c.call.Limited, c.call.Hits, c.call.Misses = 0, 0, 0
+	c.done, c.err, c.panicked, c.stack = nil, nil, nil, nil
+}
+
+// coroutines holds the coroutines of an instance that make no call.
+type coroutines struct {
+	announces bool // the store is a store.Notifier
+
+	mu    sync.Mutex
+	idle  []*coroutine
+	least int // the lowest number of idle since the latest trim
+	users int // number of sessions
+}
+
+// takeCoroutine returns an idle coroutine, or a new one.
+func (in *Instance) takeCoroutine() *coroutine {
+	cs := &in.coroutines
+	cs.mu.Lock()
+	last := len(cs.idle) - 1
+	if last < 0 {
+		cs.mu.Unlock()
+		c := in.newCoroutine()
+		c.resume() // to its first suspension
+		return c
+	}
+	defer cs.mu.Unlock()
+	c := cs.idle[last]
+	cs.idle[last] = nil
+	cs.idle = cs.idle[:last]
+	cs.least = min(cs.least, last)
+	return c
+}
+
+// add adds idle coroutines.
+func (cs *coroutines) add(idle []*coroutine) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.idle = append(cs.idle, idle...)
+}
+
+// trim stops the coroutines that no session has needed since the latest trim.
+func (cs *coroutines) trim() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.stopIdle(len(cs.idle) - cs.least)
+	cs.least = len(cs.idle) // until one is taken
+}
+
+// stopIdle stops idle coroutines until only so many are left. The caller holds the lock.
+func (cs *coroutines) stopIdle(left int) {
+	for _, c := range cs.idle[left:] {
+		c.stop()
+	}
+	clear(cs.idle[left:])
+	cs.idle, cs.least = cs.idle[:left], min(cs.least, left)
+}
+
+// addUser is called when a session begins.
+func (cs *coroutines) addUser() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.users++
+}
+
+// removeUser is called when a session ends. Without sessions, no coroutine is kept.
+func (cs *coroutines) removeUser() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.users--; cs.users == 0 {
+		cs.stopIdle(0)
+	}
+}

@@ -1,0 +1,263 @@
+package session
+
+import (
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/commands/connection"
+	"cellserver/internal/store"
+)
+
+// Over a store whose calls may block, such as one in another process, calls of a client overlap: while
+// one waits for the store, the session begins the next, so that a pipeline of a client becomes a
+// pipeline of the store. Each call has its own command.Call, with its own view and output, and runs in
+// a coroutine (coroutine.go) until it waits or ends. Replies are sent in the order of the calls.
+//
+// Only the calls of which command.Command.Overlaps says so overlap. Any other is made when all calls
+// before it have ended, and the next begins when it has ended; so does EXEC, and every call of a
+// client with CLIENT TRACKING. At the end of a turn, all calls have ended.
+
+// maxOverlap bounds how many calls of a session are under way at a time.
+const maxOverlap = 64
+
+// maxOverlapBytes bounds the words, in bytes, of a call that overlaps, because they are copied.
+const maxOverlapBytes = 16 << 10
+
+// overlap holds the calls of a session that are under way. The session's goroutine waits for them, so
+// its transport must not be an event loop.
+type overlap struct {
+	begun  [maxOverlap]*coroutine // a ring, in the order of the calls
+	first  int                    // index of the first call
+	count  int                    // of calls
+	unused []*coroutine           // whose calls have ended; they are kept until the end of the turn
+	units  int                    // cost of the calls of this turn, in the units of command.TurnUnits
+}
+
+// beginOverlapping is called when the instance begins.
+func (in *Instance) beginOverlapping() {
+	_, suspends := in.Store.View().(store.Suspender)
+	_, in.coroutines.announces = in.Store.(store.Notifier)
+	in.Hooks.Set(command.StoreBlocks, in.Store.MayBlock() && suspends)
+}
+
+// beginOverlapping is called when the session begins. It returns the client's Peer, of which Cut also
+// ends calls that wait for the store.
+func (s *Session) beginOverlapping(p client.Peer) client.Peer {
+	if !s.instance.Hooks.Has(command.StoreBlocks) {
+		return p
+	}
+	s.overlap = new(overlap)
+	s.instance.coroutines.addUser()
+	cut := p.Cut
+	p.Cut = func() {
+		s.cancel()
+		cut()
+	}
+	return p
+}
+
+// endOverlapping is called when the session ends, after its context has ended, so no call waits for
+// long.
+func (s *Session) endOverlapping() {
+	if s.overlap != nil {
+		s.closing = true
+		s.completeAll()
+		s.releaseCoroutines()
+		s.instance.hideTurnCall(s)
+		s.instance.coroutines.removeUser()
+	}
+}
+
+// answerOverlapping makes the next calls as long as they may overlap and cost less than left, until all
+// have ended. It returns how many it has made. Then s.words and s.call.Work stand for all of them.
+func (s *Session) answerOverlapping(left int) (answered int64) {
+	o := s.overlap
+	if o == nil {
+		return 0
+	}
+	for o.units = 0; !s.closing && o.units < left && s.out.Len() < command.TurnOutput; answered++ {
+		if s.ahead.empty() {
+			bytes, some := s.readAhead()
+			if o.units += bytes / command.BytesPerUnit; !some {
+				break
+			}
+		}
+		if answered > 0 && s.instance.Hooks.Has(command.Paused) || !s.beginNext() {
+			break
+		}
+		o.units += s.turnCost()
+	}
+	s.completeAll()
+	s.releaseCoroutines()
+	if answered > 0 {
+		s.words, s.call.Work = 0, o.units*command.BytesPerUnit
+	}
+	return answered
+}
+
+// beginNext begins the next call if it overlaps, otherwise it does nothing and returns false. If the
+// call is refused, the refusal takes its place in the order of the replies.
+func (s *Session) beginNext() bool {
+	call, words := s.ahead.take()
+	row := call.row.Subcommand(words)
+	if s.ahead.longCall() != nil || row == nil || !row.Grammar.Fits(len(words)) || !s.overlaps(row, words) {
+		s.ahead.putBack()
+		return false
+	}
+	s.words, s.call.Work = len(words), 0
+	err := s.admit(row, words, nil)
+	c := s.takeCoroutine()
+	s.overlap.append(c)
+	if err != nil {
+		s.rejected = false
+		c.refuse(err)
+		return true
+	}
+	s.count(row)
+	c.begin(s, row, words)
+	s.chargeFor(c)
+	s.resume(c)
+	return true
+}
+
+// overlaps reports whether a call may be made while others are under way.
+func (s *Session) overlaps(row *command.Command, words [][]byte) bool {
+	return row.Overlaps(len(words)) && s.transaction.Queue == nil && s.call.Middleware == nil &&
+		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
+		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
+		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes
+}
+
+// append adds a call after those that are under way, of which there must be less than maxOverlap.
+func (o *overlap) append(c *coroutine) {
+	o.begun[(o.first+o.count)%maxOverlap] = c
+	o.count++
+}
+
+// takeCoroutine returns a coroutine for another call. If maxOverlap calls are under way, it first
+// completes the first of them.
+func (s *Session) takeCoroutine() *coroutine {
+	o := s.overlap
+	if o.count == 0 {
+		s.instance.hideTurnCall(s)
+	}
+	if o.count == maxOverlap {
+		s.completeFirst()
+	}
+	if last := len(o.unused) - 1; last >= 0 {
+		c := o.unused[last]
+		o.unused = o.unused[:last]
+		return c
+	}
+	return s.instance.takeCoroutine()
+}
+
+// releaseCoroutines returns the coroutines whose calls have ended to the instance.
+func (s *Session) releaseCoroutines() {
+	o := s.overlap
+	if len(o.unused) == 0 {
+		return
+	}
+	for _, c := range o.unused {
+		s.Charge(-c.charged)
+		c.charged = 0
+	}
+	s.instance.coroutines.add(o.unused)
+	clear(o.unused)
+	o.unused = o.unused[:0]
+	s.instance.showTurnCall(s)
+}
+
+// completeAll waits for all calls that are under way, and writes their replies.
+func (s *Session) completeAll() {
+	for o := s.overlap; o != nil && o.count > 0; {
+		s.completeFirst()
+	}
+}
+
+// completeFirst waits for the first of the calls that are under way, and writes its reply. The calls
+// after it run on when it is their turn: they do not use the store again.
+func (s *Session) completeFirst() {
+	o := s.overlap
+	c := o.begun[o.first]
+	for !c.ended {
+		<-c.done
+		s.resume(c)
+	}
+	o.begun[o.first] = nil
+	o.first, o.count = (o.first+1)%maxOverlap, o.count-1
+	s.complete(c)
+	c.reset()
+	o.unused = append(o.unused, c)
+}
+
+// resume runs a call until it waits or ends. All calls of a session share the state of the sampling
+// for CL.TOP.
+func (s *Session) resume(c *coroutine) {
+	c.call.Sampling = s.call.Sampling
+	c.resume()
+	s.call.Sampling = c.call.Sampling
+	if c.ended {
+		s.chargeFor(c)
+	}
+}
+
+// chargeFor charges the client for the memory of a call, which must not be waiting: while it waits,
+// the store may run its functions on another goroutine.
+func (s *Session) chargeFor(c *coroutine) {
+	size := c.size()
+	s.Charge(size - c.charged)
+	c.charged = size
+}
+
+// complete writes the reply of a call that has ended, and counts it. After a call that has panicked,
+// nothing is sent: see recoverPanic.
+func (s *Session) complete(c *coroutine) {
+	in, row, call := s.instance, c.row, &c.call
+	switch s.mark = s.call.Out.Mark(); {
+	case c.panicked != nil:
+		in.logPanic(s.Client, row.Name, c.panicked, c.stack)
+		s.closing = true
+		return
+	case c.err != nil:
+		text := in.CountError(row, c.err)
+		s.writeOverlapped(func() { s.out.Error(text) })
+	default:
+		s.writeOverlapped(func() { s.out.Raw(c.out.Bytes()) })
+	}
+	if row == nil {
+		return // the call was refused
+	}
+	if in.Observe(row, c.ns) {
+		in.Stats.SlowLog.Add(call.SlowCall(row, c.words), c.ns/1000)
+	}
+	if in.Hooks.Has(command.Monitored) {
+		in.Monitors.Show(call, row, c.words)
+	}
+	if call.Limited > 0 {
+		in.Stats.Of(row.Number).Limited.Add(call.Limited)
+	}
+	s.call.Hits, s.call.Misses = s.call.Hits+call.Hits, s.call.Misses+call.Misses
+	s.overlap.units += call.Work / command.BytesPerUnit
+}
+
+// writeOverlapped writes a reply unless the client does not want it, or the connection is closing.
+func (s *Session) writeOverlapped(write func()) {
+	if !s.closing && s.replyMode == connection.RepliesOn {
+		write()
+	}
+}
+
+// hideTurnCall makes runningCall return nil for a client while its calls overlap: it would not return
+// the call that has made a change.
+func (in *Instance) hideTurnCall(s *Session) {
+	if in.coroutines.announces {
+		in.turnCalls.Delete(s.ID)
+	}
+}
+
+// showTurnCall undoes hideTurnCall.
+func (in *Instance) showTurnCall(s *Session) {
+	if in.coroutines.announces {
+		in.turnCalls.Store(s.ID, &s.call)
+	}
+}
