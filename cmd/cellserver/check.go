@@ -15,12 +15,12 @@ const checkUsage = `Usage:
   cellserver check [--fix] FOLDER
   cellserver check FILE.rdb
 
-Checks the folder of --dir, and prints what is in it. The exit status is 1 if a server would refuse
-to start with it. With --fix, a damaged folder is repaired: what cannot be read is left out, and a
-copy of each damaged file is kept. No server may use the folder meanwhile.
+Checks the folder of --dir, and lists its files. The exit status is 1 if a server would refuse to
+start with it. With --fix, a damaged folder is repaired: the parts that cannot be read are removed,
+and a copy of each damaged file is kept. No server may use the folder meanwhile.
 
-Of a file in the format of Redis (RDB), it prints what cellserver import would make of its keys. The
-exit status is 1 if the file is damaged.
+For a file in the format of Redis (RDB), it prints which keys cellserver import can copy. The exit
+status is 1 if the file is damaged.
 `
 
 // check runs the subcommand check.
@@ -42,12 +42,12 @@ func check(args []string, out io.Writer) error {
 	}
 	err := persist.Check(out, f.Arg(0), *fix)
 	if damage(err) {
-		return fmt.Errorf("damaged: %w; cellserver check --fix %s repairs it", err, f.Arg(0))
+		return fmt.Errorf("damaged: %w; repair it with cellserver check --fix %s", err, f.Arg(0))
 	}
 	return err
 }
 
-// damage reports whether an error says that a file is damaged.
+// damage reports whether an error is a persist.Fault.
 func damage(err error) bool {
 	var fault *persist.Fault
 	return errors.As(err, &fault)

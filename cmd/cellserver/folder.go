@@ -14,8 +14,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// folder is the folder of --dir, in which keys outlive a restart. Without --dir there is none, and
-// its methods do nothing.
+// folder is the folder of --dir, in which keys survive a restart. Without --dir, opened is nil, and
+// the methods do nothing.
 type folder struct {
 	opened  *persist.Folder // nil without --dir
 	stop    func()          // interrupts load
@@ -44,20 +44,20 @@ func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, err
 	return f, nil
 }
 
-// explain adds to an error what an operator can do about it.
+// explain adds advice for the operator to an error.
 func explain(err error, dir string) error {
 	var locked *persist.LockedError
 	switch {
 	case damage(err):
-		return fmt.Errorf("%w; cellserver check %s says what is damaged, and repairs it with --fix; with --dir-fault start, the server starts with what can be read", err, dir)
+		return fmt.Errorf("%w; cellserver check %s shows the damage, and with --fix repairs it; with --dir-fault start, the server starts with what can be read", err, dir)
 	case errors.As(err, &locked):
 		return fmt.Errorf("%w: stop that server, wait longer with --dir-wait, or choose another folder with --dir", err)
 	}
 	return err
 }
 
-// openStore returns an empty store, and the folder from which load fills it. The clock of the store
-// continues that of the last run.
+// openStore opens the folder, and returns an empty store, which load fills from the folder. The
+// clock of the store continues that of the previous process.
 func (c *config) openStore(ctx context.Context, log *slog.Logger,
 	holds *meter.MaxCPUTime) (*folder, *memory.Store, error) {
 	f, err := c.openFolder(ctx, log)
@@ -79,9 +79,9 @@ func (f *folder) commands() commands.Folder {
 	return f.opened
 }
 
-// load loads all keys, and has changes written from then on. It does not wait for that: meanwhile
-// clients are connected, and most of their calls are refused. In the end it calls ready, or fail
-// with the reason.
+// load begins to load all keys, and returns. Clients can connect meanwhile, and most of their calls
+// are refused. When all keys are loaded, changes are written to the folder, and load calls ready.
+// If that fails, it calls fail with the error.
 func (f *folder) load(data *memory.Store, instance *session.Instance, log *slog.Logger,
 	ready func(), fail func(error)) {
 	if f.opened == nil {
@@ -114,7 +114,8 @@ func keys(data *memory.Store) (sum int) {
 	return sum
 }
 
-// close writes the last changes. It is called after the last reply. It also interrupts load.
+// close writes the last changes, and closes the folder. It is called after the last reply. It
+// interrupts load.
 func (f *folder) close() error {
 	f.stop()
 	f.loading.Wait()

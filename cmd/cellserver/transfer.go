@@ -10,12 +10,12 @@ import (
 	"cellserver/internal/transfer"
 )
 
-// serverEnvironment returns how the environment configures the server.
+// serverEnvironment tells subcommands how to read the server's configuration from the environment.
 func serverEnvironment() cli.ServerEnvironment {
 	return cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}
 }
 
-// transferEnvironment returns what export and import need.
+// transferEnvironment returns the environment of export and import.
 func transferEnvironment() transfer.Environment {
 	return transfer.Environment{
 		Server: serverEnvironment(), Stdout: os.Stdout, Stderr: os.Stderr,

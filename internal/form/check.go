@@ -7,14 +7,14 @@ import (
 	"cellserver/internal/lease"
 )
 
-// Check returns an error if no algorithm can produce the state.
+// Check returns an error if the state is not one that the algorithm of its kind can produce.
 func (s *State) Check() error {
 	switch s.Kind {
 	case Throttle:
-		return holds(s.TAT > 0, "a TAT is above 0")
+		return ensure(s.TAT > 0, "the TAT must be above 0")
 	case Fixed:
 		f := s.Fixed
-		return holds(f.Start >= 0 && f.Used > 0 && f.End > f.Start, "a fixed window lasts and holds something")
+		return ensure(f.Start >= 0 && f.Used > 0 && f.End > f.Start, "a fixed window must have a duration and a count above 0")
 	case Sliding:
 		return s.checkSliding()
 	case SlidingLog:
@@ -22,14 +22,14 @@ func (s *State) Check() error {
 	case Lease:
 		return s.checkLeases()
 	}
-	return errors.New("it is of no kind")
+	return errors.New("unknown kind of limiter")
 }
 
-func holds(condition bool, rule string) error {
+func ensure(condition bool, rule string) error {
 	if condition {
 		return nil
 	}
-	return errors.New("it breaks a rule: " + rule)
+	return errors.New("invalid state: " + rule)
 }
 
 // checkSliding checks a sliding window: it ends one period after the start of the current window,
@@ -37,32 +37,32 @@ func holds(condition bool, rule string) error {
 func (s *State) checkSliding() error {
 	w := s.Sliding
 	if w.Start < 0 || w.Previous < 0 || w.Current < 0 || w.Until < 0 {
-		return holds(false, "the numbers of a sliding window are not negative")
+		return ensure(false, "the numbers of a sliding window must not be negative")
 	}
 	whole := w.Current == 0 || (w.End-w.Start)%2 == 0
-	return holds((w.Previous > 0 || w.Current > 0) && w.End > w.Start && whole,
-		"a sliding window lasts for one period or two, and holds something")
+	return ensure((w.Previous > 0 || w.Current > 0) && w.End > w.Start && whole,
+		"a sliding window must last for one or two periods, and have a count above 0")
 }
 
 func (s *State) checkLog() error {
 	n := len(s.Entries)
 	if n == 0 || s.Log.Until < 0 {
-		return holds(false, "a log has entries")
+		return ensure(false, "a log must have entries")
 	}
 	total, at, sum := s.Log.Base, int64(-1), uint64(0)
 	for _, e := range s.Entries {
 		quantity := e.Total - total
 		if e.At <= at || quantity == 0 || quantity > math.MaxInt64-sum {
-			return holds(false, "the entries of a log are in order, hold something, and not too much")
+			return ensure(false, "the entries of a log must be in order, with quantities above 0 and a sum below 2^63")
 		}
 		total, at, sum = e.Total, e.At, sum+quantity
 	}
-	return holds(s.Log.End > at, "a log ends after its newest entry")
+	return ensure(s.Log.End > at, "a log must end after its newest entry")
 }
 
 func (s *State) checkLeases() error {
 	if len(s.Leases) == 0 {
-		return holds(false, "there are leases")
+		return ensure(false, "there must be leases")
 	}
 	seen := make(map[string]struct{}, len(s.Leases))
 	before, sum := lease.Lease{}, int64(0)
@@ -71,10 +71,10 @@ func (s *State) checkLeases() error {
 			return err
 		}
 		if l.End < before.End || l.End == before.End && l.Holder <= before.Holder || l.End <= 0 {
-			return holds(false, "leases are in order")
+			return ensure(false, "leases must be in order")
 		}
 		if _, twice := seen[l.Holder]; twice || l.Quantity <= 0 || l.Quantity > math.MaxInt64-sum {
-			return holds(false, "a holder has one lease, of something, and not too much")
+			return ensure(false, "a holder must have one lease, with permits above 0 and a sum below 2^63")
 		}
 		seen[l.Holder] = struct{}{}
 		before, sum = l, sum+l.Quantity

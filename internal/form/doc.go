@@ -1,6 +1,6 @@
-// Package form encodes the state of a limiter as bytes: for the journal and the snapshot, the
-// payload of DUMP, exported files, and the values of an external store. There is one encoding,
-// called form, for each kind of limiter. It has a version.
+// Package form encodes the state of a limiter as bytes, for the journal and snapshots, the payload
+// of DUMP, exported files, and the values of an external store. There is one encoding for each kind
+// of limiter; an encoded state is called a form. Forms have a version.
 //
 // # The form
 //
@@ -18,19 +18,21 @@
 //	count      1 to 9 bytes: a number from 0 to 2^63-1, in groups of 7 bits, the lowest first; all
 //	           bytes but the last have their upper bit set, and the last is not 0 unless it is the first
 //	duration   a count of nanoseconds
-//	version    8 bytes: random, and new each time that an external store writes the key; elsewhere zeros
-//	entries    of each, the oldest first, the count of what was taken (not 0) and when it was: of the
-//	           first its instant, of all others the duration since the entry before (not 0); and then 0
-//	leases     of each, by end and then by holder, the count of permits (not 0), when it ends (of the
-//	           first the instant, of all others the duration from the end before), and the length of
-//	           its holder's name, as a count, with the name; and then 0
+//	version    8 bytes: in an external store, random, and new each time that it writes the key; in a
+//	           journal, the version that deltas refer to (package entry); elsewhere zeros
+//	entries    for each, the oldest first: the count of its quantity (not 0), and the instant of the
+//	           first, or the duration since the previous one (not 0) of all others; and then 0
+//	leases     for each, by end and then by holder: the count of permits (not 0), the instant at which
+//	           the first ends, or the duration since the previous end of all others, the length of the
+//	           holder's name as a count, and the name; and then 0
 //
 // The packages of the algorithms, gcra, window and lease, explain the fields of a state. The
-// running totals of a log begin with 0 again, because only their differences matter.
+// running totals of a log are not encoded, because only their differences matter: a decoded log
+// begins with 0.
 //
 // Each state has exactly one form, apart from the version, so that equal states have equal forms: an
-// external store compares forms. Those of logs and leases may be long, so of them it compares only
-// the version (SetVersion, Identity). The decoder accepts only such forms, of states that the
+// external store compares forms. Those of logs and leases may be long, so it compares only their
+// version (SetVersion, Identity). The decoder accepts only such forms, of states that the
 // algorithms can produce (State.Check). It never accepts a truncated form, and accepts a form with a
 // changed byte only if that is the form of another state. Detecting changed bytes is left to the
 // checksums around a form.

@@ -22,8 +22,8 @@ const (
 	Lease      Kind = 'c'
 )
 
-// mark begins every form of any version. The digit after it is the version; this package has one
-// version.
+// mark is the beginning of every form. The digit after it is the version; this package knows only
+// version 1.
 const (
 	mark  = "\x00cl"
 	digit = '1'
@@ -38,7 +38,7 @@ var (
 	ErrTooMany = errors.New("too many entries or holders")
 )
 
-// VersionError refuses a form of another version, and contains its mark.
+// VersionError means that a form has another version. Mark includes the digit of that version.
 type VersionError struct{ Mark string }
 
 func (e *VersionError) Error() string {
@@ -102,9 +102,9 @@ func (s *State) Expires() int64 {
 	}
 }
 
-// Shift adds a number of nanoseconds to all instants of a state, for a clock that is ahead by as
-// much. If an instant would be negative or overflow an int64, Shift changes nothing and returns
-// false.
+// Shift adds a number of nanoseconds to all instants of a state, which converts them to a clock
+// that is ahead by as much. If an instant would become negative or overflow, Shift changes nothing
+// and returns false.
 func (s *State) Shift(by int64) bool {
 	first, last := s.span()
 	if by < 0 && first+by < 0 || by > 0 && last > math.MaxInt64-by {
@@ -134,8 +134,8 @@ func (s *State) Shift(by int64) bool {
 	return true
 }
 
-// shiftUntil shifts an instant, but does not change 0, which means that there is none. The result
-// for others is above 0.
+// shiftUntil shifts an instant. It does not change 0, which means that there is no instant; for all
+// others the result is above 0.
 func shiftUntil(until, by int64) int64 {
 	if until == 0 {
 		return 0
@@ -251,10 +251,10 @@ func appendInstant(dst []byte, at int64) []byte {
 
 func appendCount(dst []byte, n int64) []byte { return binary.AppendUvarint(dst, uint64(n)) }
 
-// Read decodes a form. It returns ErrTooMany if a log or leases have more than most entries, unless
-// most is 0. The state does not refer to the bytes of value. The next Read reuses its slices. After
-// an error, the state is empty.
-func (s *State) Read(value []byte, most int) error {
+// Read decodes a form. It returns ErrTooMany if there are more than maxEntries entries or leases; 0
+// means any number. The state does not refer to the bytes of value. The next Read reuses its
+// slices. After an error, the state is empty.
+func (s *State) Read(value []byte, maxEntries int) error {
 	clear(s.Leases) // so that the names can be garbage collected
 	entries, leases := s.Entries[:0], s.Leases[:0]
 	*s = State{Entries: entries, Leases: leases}
@@ -278,9 +278,9 @@ func (s *State) Read(value []byte, most int) error {
 		s.Sliding.End = r.after(s.Sliding.Start)
 		s.Sliding.Until = r.instant()
 	case SlidingLog:
-		s.readLog(&r, most)
+		s.readLog(&r, maxEntries)
 	case Lease:
-		s.readLeases(&r, most)
+		s.readLeases(&r, maxEntries)
 	}
 	r.end()
 	if r.err == nil {
@@ -292,11 +292,11 @@ func (s *State) Read(value []byte, most int) error {
 	return r.err
 }
 
-func (s *State) readLog(r *reader, most int) {
+func (s *State) readLog(r *reader, maxEntries int) {
 	s.Version = r.word()
 	total, at := uint64(0), int64(0)
 	for quantity := r.count(); quantity > 0 && r.err == nil; quantity = r.count() {
-		if len(s.Entries) == most && most > 0 {
+		if len(s.Entries) == maxEntries && maxEntries > 0 {
 			r.err = ErrTooMany
 			return
 		}
@@ -312,11 +312,11 @@ func (s *State) readLog(r *reader, most int) {
 	s.Log.Until = r.instant()
 }
 
-func (s *State) readLeases(r *reader, most int) {
+func (s *State) readLeases(r *reader, maxEntries int) {
 	s.Version = r.word()
 	end := int64(0)
 	for quantity := r.count(); quantity > 0 && r.err == nil; quantity = r.count() {
-		if len(s.Leases) == most && most > 0 {
+		if len(s.Leases) == maxEntries && maxEntries > 0 {
 			r.err = ErrTooMany
 			return
 		}

@@ -9,8 +9,8 @@ import (
 // Unix nanoseconds.
 func AppendTAT(dst []byte, tat int64) []byte { return strconv.AppendInt(dst, tat, 10) }
 
-// ParseTAT parses such a value. It accepts only the digits that AppendTAT writes for a TAT above 0,
-// so that AppendTAT restores the same digits.
+// ParseTAT parses a value that redis-cell wrote. It accepts only the digits that AppendTAT writes
+// for a TAT above 0, so that AppendTAT restores the same value.
 func ParseTAT(value []byte) (tat int64, ok bool) {
 	if len(value) == 0 || value[0] == '0' {
 		return 0, false
@@ -25,8 +25,7 @@ func ParseTAT(value []byte) (tat int64, ok bool) {
 }
 
 // Milliseconds converts an instant from nanoseconds to milliseconds, for an expiry. It rounds up,
-// so that a key does not expire before its state has no effect any more. The result is not
-// negative.
+// so that a key does not expire while its state still has an effect. The result is not negative.
 func Milliseconds(at int64) int64 {
 	at = max(at, 0)
 	ms := at / 1e6

@@ -1,11 +1,11 @@
 // Package rdb reads and writes Redis's snapshot files (RDB), and the payloads of DUMP and RESTORE,
 // which have the same encoding of values.
 //
-// A Writer writes version 10, which Redis 7.0 and everything later loads: strings and integers,
-// with their expiries. A Reader reads versions 1 to 13 (Redis up to 8.6) and Valkey's version 80.
-// It returns strings and integers. Of keys of other types it returns only the type, so that an
-// import can report what it left out. Reader and Writer stream: they keep neither the file nor a
-// key in memory for longer than a call.
+// A Writer writes strings and integers, with their expiries, in version 10 of the format, which
+// Redis 7.0 and later load. A Reader reads versions 1 to 13 (Redis up to 8.6) and Valkey's version
+// 80. It returns strings and integers. For keys of other types it returns only the type, so that an
+// import can report the keys that it skips. Reader and Writer stream: they keep neither the file
+// nor a key in memory after a call returns.
 //
 // # The file
 //
@@ -15,7 +15,7 @@
 //	checksum      8 bytes: CRC-64 of everything before it (since version 5); 0 means none
 //
 // Numbers of a fixed size, and checksums, are little-endian. Lengths and counts are encoded as a
-// length, whose form depends on its first two bits:
+// length. Its first two bits determine its size:
 //
 //	00nnnnnn             6 bits
 //	01nnnnnn nnnnnnnn    14 bits, big-endian
@@ -30,21 +30,21 @@
 //
 // # Sections
 //
-//	0xFA name value            AUX: a field about the file, such as redis-ver; unknown ones say nothing
+//	0xFA name value            AUX: a field about the file, such as redis-ver; unknown ones are ignored
 //	0xFE length                SELECTDB: the database of the keys that follow
 //	0xFB length length         RESIZEDB: how many keys it has, and how many of them expire (a hint)
 //	0xFC 8 bytes               the next key expires, Unix milliseconds
 //	0xFD 4 bytes               the next key expires, Unix seconds (in old files)
 //	0xF8 length, 0xF9 1 byte   the next key's idle time, or its frequency of use
 //	0xF5 string                the source of a library of functions (since version 10)
-//	0xF7 module                what a module keeps outside of keys (since version 9)
+//	0xF7 module                data of a module outside of keys (since version 9)
 //	0xF4 length length length  a slot of a cluster: its number, keys, and keys that expire
 //	type key value             a key: its type, its name as a string, and its value
 //
-// The value of type 0 is a string. For the other types, skip.go lists the parts of a value, as far
-// as is necessary to find its end. Type 6, a module's value in the release candidates of Redis 4.0,
-// is an error, because its end cannot be found without the module. Unknown types and opcodes are
-// errors too.
+// The value of type 0 is a string. For the other types, skip.go lists the parts of a value in as
+// much detail as is necessary to find its end. Type 6, a module's value in the release candidates
+// of Redis 4.0, is an error, because its end cannot be found without the module. Unknown types and
+// opcodes are errors too.
 //
 // # The payload of DUMP
 //
@@ -60,5 +60,5 @@
 // # Compression
 //
 // By default, Redis compresses strings of more than 20 bytes with LZF. This package reads such
-// strings (lzf.go describes the format) and writes none: the comment of Writer says why.
+// strings (lzf.go describes the format), but does not write them, for the reason given at Writer.
 package rdb

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 )
 
-// footerBytes is the size of the end of a payload: the version and the checksum.
+// footerBytes is the size of the footer of a payload: the version and the checksum.
 const footerBytes = 2 + 8
 
 // AppendDump appends the reply to DUMP for a string, in the version of Redis 7.0.
@@ -26,13 +26,13 @@ func appendFooter(dst []byte, begin int) []byte {
 }
 
 // ReadDump decodes a payload of RESTORE. The record has a type and, if that is String, a value,
-// which may be a slice of the payload. Every error is an *Error. For ErrVersion and ErrChecksum,
-// Redis has one message: "DUMP payload version or checksum are wrong".
-func ReadDump(payload []byte) (Record, error) { return ReadDumpWithin(payload, maxString) }
+// which may be a slice of the payload. Every error is an *Error. Redis has the same message for
+// ErrVersion and ErrChecksum: "DUMP payload version or checksum are wrong".
+func ReadDump(payload []byte) (Record, error) { return ReadDumpLimit(payload, maxString) }
 
-// ReadDumpWithin is like ReadDump, but returns ErrTooLong for a string of more than most bytes. It
+// ReadDumpLimit is like ReadDump, but returns ErrTooLong for a string of more than maxBytes. It
 // allocates no memory for such a string.
-func ReadDumpWithin(payload []byte, most int) (rec Record, err error) {
+func ReadDumpLimit(payload []byte, maxBytes int) (rec Record, err error) {
 	end := len(payload) - footerBytes
 	if end < 0 {
 		return rec, fail(int64(len(payload)), ErrChecksum)
@@ -45,7 +45,7 @@ func ReadDumpWithin(payload []byte, most int) (rec Record, err error) {
 	if checksum(0, payload[:end+2]) != binary.LittleEndian.Uint64(payload[end+2:]) {
 		return rec, fail(int64(end+2), ErrChecksum)
 	}
-	d := decoder{input: input{buf: payload[:end:end], end: end}, most: uint64(most)}
+	d := decoder{input: input{buf: payload[:end:end], end: end}, maxBytes: uint64(maxBytes)}
 	rec.Expires = Never
 	stored, err := d.readByte()
 	if err != nil {
@@ -60,9 +60,9 @@ func ReadDumpWithin(payload []byte, most int) (rec Record, err error) {
 	return rec, nil
 }
 
-// DumpSize returns the number of bytes of the string in a payload, according to its first bytes,
-// which may lie; but a payload with a string that is longer than that is malformed. For other types
-// the result is 0. It is for an estimate of the cost of ReadDump.
+// DumpSize estimates the cost of ReadDump. It returns the length of the string in a payload, in
+// bytes, according to the header of the string; 0 for other types. The header may be wrong, but
+// ReadDump returns an error for a string that is longer than its header says.
 func DumpSize(payload []byte) int {
 	if len(payload) == 0 || payload[0] != typeString {
 		return 0

@@ -50,9 +50,9 @@ func TestLongStringsInDumps(t *testing.T) {
 	for _, value := range []string{"\x00" + stored(strings.Repeat("v", 528)), "\x00" + packed + "\x01ab\xe0\xff\x01"} {
 		payload := withFooter([]byte(value))
 		require.Equal(t, 528, DumpSize(payload))
-		_, err := ReadDumpWithin(payload, 527)
+		_, err := ReadDumpLimit(payload, 527)
 		require.ErrorIs(t, err, ErrTooLong)
-		_, err = ReadDumpWithin(payload, 528)
+		_, err = ReadDumpLimit(payload, 528)
 		require.NotErrorIs(t, err, ErrTooLong)
 	}
 	require.Zero(t, DumpSize(nil))

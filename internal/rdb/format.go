@@ -6,7 +6,7 @@ import (
 	"math"
 )
 
-// Version is the version that this package writes: that of Redis 7.0.
+// Version is the version of the format that this package writes, that of Redis 7.0.
 const Version = 10
 
 // This package reads Redis's versions from firstVersion to lastVersion, which is that of Redis 8.6,
@@ -17,8 +17,8 @@ const (
 	lastVersion   = 13
 	valkeyVersion = 80
 
-	// withChecksum is the first version that has a checksum.
-	withChecksum = 5
+	// checksumVersion is the first version with a checksum.
+	checksumVersion = 5
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 	headerBytes = 9 // bytes of the magic and the digits of the version
 )
 
-// Opcodes. All others below firstOpcode are types.
+// The opcodes of sections. Bytes below firstOpcode are types of keys.
 const (
 	opSlot         = 0xf4
 	opLibrary      = 0xf5
@@ -88,20 +88,20 @@ func (t Type) String() string {
 // Record is one key of a file.
 type Record struct {
 	Database int
-	Key      []byte // borrowed until the next call
+	Key      []byte // valid until the next call
 	Type     Type
 	Module   string // of a Module, the module's name: 9 characters
 	Expires  int64  // Unix milliseconds, or Never
 
-	// The value of a String: an integer if it is stored as one, otherwise bytes, which are borrowed
-	// until the next call. (If an integer is stored as digits, these are bytes.) Values of other
-	// types are skipped.
+	// The value of a String. If the file stores it in an encoding for integers, it is an Integer;
+	// otherwise, even if it consists of digits, it is Bytes, which are valid until the next call.
+	// Values of other types are skipped.
 	Bytes     []byte
 	Integer   int64
 	IsInteger bool
 }
 
-// Error is an error with the position in the file.
+// Error is an error at a position in the file.
 type Error struct {
 	Offset int64 // bytes from the beginning
 	Err    error
@@ -121,9 +121,9 @@ var (
 	// ErrNoChecksum means that the file was read to its end, but has no checksum: it was written
 	// with rdbchecksum no, or by a Redis before 2.6.
 	ErrNoChecksum = errors.New("the file has no checksum")
-	// ErrTooLong means that a string is longer than the caller of ReadDump accepts.
+	// ErrTooLong means that a string is longer than the limit of ReadDumpLimit.
 	ErrTooLong = errors.New("the string is too long")
-	// ErrMalformed means that the file contains something that no Redis writes, or that this
-	// package does not know.
+	// ErrMalformed means that the file contains something that no version of Redis writes, or that
+	// is unknown to this package.
 	ErrMalformed = errors.New("malformed")
 )

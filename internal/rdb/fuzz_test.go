@@ -66,7 +66,7 @@ func FuzzDump(f *testing.F) {
 		if err == nil {
 			require.LessOrEqual(t, len(rec.Bytes), maxExpansion*len(value))
 			require.LessOrEqual(t, len(rec.Bytes), DumpSize(value))
-			_, err = ReadDumpWithin(payload, max(len(rec.Bytes), 1))
+			_, err = ReadDumpLimit(payload, max(len(rec.Bytes), 1))
 			require.NoError(t, err)
 		}
 	})

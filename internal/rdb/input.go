@@ -11,7 +11,7 @@ import (
 type input struct {
 	from   io.Reader // nil if buf contains all bytes
 	buf    []byte
-	at     int // buf[at:end] is unread
+	at     int // buf[at:end] has not been read
 	end    int
 	base   int64 // offset of buf in the file
 	sum    uint64
@@ -29,8 +29,8 @@ func malformed(offset int64, format string, args ...any) error {
 	return fail(offset, fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, args...)))
 }
 
-// fill reads until n bytes are unread in the buffer, at most the size of the buffer. Slices that
-// were lent before are no longer valid.
+// fill makes at least n unread bytes available in buf. n must not exceed the size of buf. Slices of
+// buf that were returned before are no longer valid.
 func (in *input) fill(n int) error {
 	if in.end-in.at >= n {
 		return nil
@@ -38,7 +38,7 @@ func (in *input) fill(n int) error {
 	if in.from == nil {
 		return fail(in.base+int64(in.end), io.ErrUnexpectedEOF)
 	}
-	in.sumUp()
+	in.updateSum()
 	in.base += int64(in.at)
 	in.end = copy(in.buf, in.buf[in.at:in.end])
 	in.at, in.summed = 0, 0
@@ -60,14 +60,14 @@ func (in *input) fill(n int) error {
 	return nil
 }
 
-// sumUp adds the bytes that have been read to the checksum.
-func (in *input) sumUp() {
+// updateSum updates the checksum with the bytes that have been read.
+func (in *input) updateSum() {
 	in.sum = checksum(in.sum, in.buf[in.summed:in.at])
 	in.summed = in.at
 }
 
-// ended reports whether no bytes follow.
-func (in *input) ended() (bool, error) {
+// atEnd reports whether no bytes follow.
+func (in *input) atEnd() (bool, error) {
 	err := in.fill(1)
 	if e, ok := err.(*Error); ok && e.Err == io.ErrUnexpectedEOF {
 		return true, nil
@@ -86,7 +86,7 @@ func (in *input) readByte() (byte, error) {
 	return b, nil
 }
 
-// take reads n bytes, at most the size of the buffer, which are lent until the next call.
+// take reads n bytes, which must not exceed the size of buf. They are valid until the next call.
 func (in *input) take(n int) ([]byte, error) {
 	if in.end-in.at < n {
 		if err := in.fill(n); err != nil {
@@ -110,9 +110,10 @@ func (in *input) skip(n uint64) error {
 	return nil
 }
 
-// lend reads n bytes, which are lent until the next call. If the buffer is too small, they are
-// collected in scratch, which grows as bytes arrive, so that a false length does not use memory.
-func (in *input) lend(n int, scratch *[]byte) ([]byte, error) {
+// takeLong reads n bytes, which are valid until the next call. If they do not fit in buf, they are
+// appended to scratch as they arrive, so that a wrong length does not cause an allocation of that
+// size.
+func (in *input) takeLong(n int, scratch *[]byte) ([]byte, error) {
 	if n <= len(in.buf) {
 		return in.take(n)
 	}
@@ -128,8 +129,8 @@ func (in *input) lend(n int, scratch *[]byte) ([]byte, error) {
 	return *scratch, nil
 }
 
-// readLengthOrEncoding reads a length. If there is an encoding in its place, it returns that, and
-// encoded is true.
+// readLengthOrEncoding reads a length, or the first byte of a string in another encoding: encoded
+// is true then, and n is that byte.
 func (in *input) readLengthOrEncoding() (n uint64, encoded bool, err error) {
 	begin := in.offset()
 	first, err := in.readByte()
@@ -165,14 +166,14 @@ func (in *input) readLength() (uint64, error) {
 	begin := in.offset()
 	n, encoded, err := in.readLengthOrEncoding()
 	if err == nil && encoded {
-		err = malformed(begin, "a length must stand here, not an encoded string")
+		err = malformed(begin, "an encoded string is in the place of a length")
 	}
 	return n, err
 }
 
-// text is a string in its stored form: an integer or bytes.
-type text struct {
-	bytes     []byte // lent
+// storedString is a string in its stored form: an integer or bytes.
+type storedString struct {
+	bytes     []byte // valid until the next call
 	integer   int64
 	isInteger bool
 }
@@ -180,13 +181,13 @@ type text struct {
 // decoder reads strings.
 type decoder struct {
 	input
-	gathered []byte // memory for a string that is longer than the buffer
-	unpacked []byte // memory for a string that was compressed
-	most     uint64 // bytes in a string; 0 stands for maxString
+	longBuf   []byte // for strings that do not fit in buf
+	unpackBuf []byte // for strings that were compressed
+	maxBytes  uint64 // length of the longest string that is accepted; 0 for maxString
 }
 
-// readString reads a string, whose bytes are lent until the next call.
-func (d *decoder) readString() (t text, err error) {
+// readString reads a string. Its bytes are valid until the next call.
+func (d *decoder) readString() (t storedString, err error) {
 	begin := d.offset()
 	n, encoded, err := d.readLengthOrEncoding()
 	switch {
@@ -203,7 +204,7 @@ func (d *decoder) readString() (t text, err error) {
 	if err := d.checkLength(n, begin); err != nil {
 		return t, err
 	}
-	t.bytes, err = d.lend(int(n), &d.gathered)
+	t.bytes, err = d.takeLong(int(n), &d.longBuf)
 	return t, err
 }
 
@@ -211,8 +212,8 @@ func (d *decoder) readString() (t text, err error) {
 func (d *decoder) checkLength(n uint64, begin int64) error {
 	switch {
 	case n > maxString:
-		return malformed(begin, "a string of %d bytes, and %d is the most", n, maxString)
-	case d.most > 0 && n > d.most:
+		return malformed(begin, "a string of %d bytes: the maximum is %d", n, maxString)
+	case d.maxBytes > 0 && n > d.maxBytes:
 		return fail(begin, ErrTooLong)
 	}
 	return nil
@@ -221,7 +222,7 @@ func (d *decoder) checkLength(n uint64, begin int64) error {
 func (d *decoder) readInteger(encoding byte, begin int64) (int64, error) {
 	size := 1 << (encoding - encoded8)
 	if encoding > encoded32 {
-		return 0, malformed(begin, "%#02x is no encoding of a string", encoding)
+		return 0, malformed(begin, "%#02x is not the encoding of a string", encoding)
 	}
 	p, err := d.take(size)
 	switch {
@@ -250,18 +251,18 @@ func (d *decoder) readCompressed(begin int64) ([]byte, error) {
 	if err := d.checkLength(long, begin); err != nil {
 		return nil, err
 	}
-	packed, err := d.lend(int(short), &d.gathered)
+	packed, err := d.takeLong(int(short), &d.longBuf)
 	if err != nil {
 		return nil, err
 	}
-	if uint64(cap(d.unpacked)) < long {
-		d.unpacked = make([]byte, 0, long)
+	if uint64(cap(d.unpackBuf)) < long {
+		d.unpackBuf = make([]byte, 0, long)
 	}
-	d.unpacked, err = unpack(d.unpacked[:0], packed, int(long))
+	d.unpackBuf, err = unpack(d.unpackBuf[:0], packed, int(long))
 	if err != nil {
 		return nil, malformed(begin, "%v", err)
 	}
-	return d.unpacked, nil
+	return d.unpackBuf, nil
 }
 
 // skipString skips a string of any length.

@@ -2,20 +2,20 @@ package rdb
 
 import "errors"
 
-// maxExpansion is the largest factor by which unpacking lengthens a string: three bytes stand for
-// at most 264.
+// maxExpansion is the largest factor by which a string can be compressed: three bytes stand for at
+// most 264.
 const maxExpansion = 88
 
 var errLZF = errors.New("malformed compressed string")
 
-// unpack decompresses packed, appends the result to dst, and returns an error if it does not have n
-// bytes. The format of LZF is a sequence of
+// unpack decompresses packed and appends the result to dst. It returns an error if the result does
+// not have n bytes. The format of LZF is a sequence of
 //
-//	000lllll                     l+1 bytes follow as they are
-//	lllooooo oooooooo            l+2 bytes again that stand o+1 bytes before the end, l below 7
-//	111ooooo llllllll oooooooo   l+9 bytes again
+//	000lllll                     l+1 literal bytes follow
+//	lllooooo oooooooo            a copy of l+2 bytes from o+1 bytes before the end of the output; l < 7
+//	111ooooo llllllll oooooooo   the same, of l+9 bytes
 //
-// The repeated bytes may overlap the repetition.
+// The source of a copy may overlap the copy: it then repeats bytes that it has written itself.
 func unpack(dst, packed []byte, n int) ([]byte, error) {
 	from, to := len(dst), len(dst)+n
 	for at := 0; at < len(packed); {
@@ -46,7 +46,7 @@ func unpack(dst, packed []byte, n int) ([]byte, error) {
 		if begin < from || len(dst)+length > to {
 			return dst, errLZF
 		}
-		for length > 0 { // as far as there is something, which doubles
+		for length > 0 { // an overlapping source: each round can copy twice as many bytes
 			again := dst[begin:min(begin+length, len(dst))]
 			dst = append(dst, again...)
 			length -= len(again)

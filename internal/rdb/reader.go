@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Reader reads a file as a stream. The checksum is at the end of the file, so keys may have been
-// changed until Next has returned io.EOF: if the file can be read twice, call Verify first. A
-// Reader is safe for hostile input: it allocates no more memory than the bytes that it has read, or
-// than a compressed string can expand to.
+// Reader reads a file as a stream. The checksum is at the end of the file, so damage may remain
+// undetected until Next has returned io.EOF: if the file can be read twice, call Verify first. A
+// Reader is safe for hostile input: the memory that it allocates is bounded by the number of bytes
+// that it has read, times the factor by which a string can be compressed (maxExpansion).
 type Reader struct {
 	decoder
 	version  int
@@ -19,11 +19,11 @@ type Reader struct {
 	begun    bool
 	err      error
 	database int
-	name     []byte // memory for the key that was returned last
+	name     []byte // the key that was returned last
 	fields   map[string]string
 
-	// Libraries is the number of skipped libraries of functions, and ModuleParts the number of
-	// skipped sections with data of modules outside keys.
+	// Libraries is the number of libraries of functions that were skipped, and ModuleParts the
+	// number of sections with data of modules.
 	Libraries, ModuleParts int
 }
 
@@ -40,8 +40,8 @@ func newReader(r io.Reader, bufferBytes int) *Reader {
 // Offset returns the number of bytes of the file that have been read.
 func (r *Reader) Offset() int64 { return r.offset() }
 
-// Field returns a field about the file, such as "redis-ver", if it has been read yet: fields
-// precede keys.
+// Field returns a field about the file, such as "redis-ver". Fields precede keys, so they have been
+// read when Next has returned the first key. The result is "" for an unknown field.
 func (r *Reader) Field(name string) string { return r.fields[name] }
 
 // Next returns the next key. At the end of the file, it verifies the checksum and that nothing
@@ -174,8 +174,8 @@ func (r *Reader) section(section byte, begin int64) (err error) {
 	return err
 }
 
-// The bounds of the fields that are kept. They exclude the scripts that Redis stored as fields
-// before 7.0.
+// The bounds of the fields that a Reader keeps. Redis before 7.0 stored scripts as fields, which
+// can be many and long.
 const (
 	maxFields     = 64
 	maxFieldBytes = 256
@@ -228,9 +228,9 @@ func (d *decoder) value(rec *Record, stored byte, valkey bool, begin int64) erro
 // finish verifies the checksum, and that nothing follows it.
 func (r *Reader) finish() error {
 	begin := r.offset()
-	r.sumUp()
+	r.updateSum()
 	sum := r.sum
-	if r.version >= withChecksum {
+	if r.version >= checksumVersion {
 		want, err := r.readEight()
 		switch {
 		case err != nil:
@@ -242,13 +242,13 @@ func (r *Reader) finish() error {
 		}
 	}
 	end := r.offset()
-	ended, err := r.ended()
+	ended, err := r.atEnd()
 	switch {
 	case err != nil:
 		return err
 	case !ended:
 		return malformed(end, "more follows the end of the file (commands, if it is an append-only file)")
-	case r.version < withChecksum || sum == 0:
+	case r.version < checksumVersion || sum == 0:
 		return ErrNoChecksum
 	}
 	return io.EOF
@@ -269,10 +269,10 @@ func verify(from io.Reader, bufferBytes int) error {
 	if err != nil {
 		return err
 	}
-	if version < withChecksum {
+	if version < checksumVersion {
 		return ErrNoChecksum
 	}
-	for { // the last 8 bytes of the file stay unread
+	for { // until only the last 8 bytes of the file are unread
 		if err = in.fill(sumBytes + 1); err != nil {
 			break
 		}
@@ -281,7 +281,7 @@ func verify(from io.Reader, bufferBytes int) error {
 	if e := err.(*Error); e.Err != io.ErrUnexpectedEOF || in.end-in.at < sumBytes {
 		return err
 	}
-	in.sumUp()
+	in.updateSum()
 	switch binary.LittleEndian.Uint64(in.buf[in.at:]) {
 	case 0:
 		return ErrNoChecksum

@@ -2,7 +2,7 @@ package rdb
 
 import "encoding/binary"
 
-// Types of values, as they are stored.
+// Types of values, as they are encoded.
 const (
 	typeString = 0
 	typeModule = 7
@@ -45,8 +45,8 @@ type layout struct {
 	parts []part
 }
 
-// layouts has all types except strings and modules, by their numbers. The encodings in the comments
-// (ziplist, listpack, intset, zipmap) are single strings here.
+// layouts has all types except strings and modules, by their numbers. A value in one of the
+// encodings in the comments (ziplist, listpack, intset, zipmap) is a single string here.
 var layouts = map[byte]layout{
 	1:  {List, []part{each(aString)}},
 	2:  {Set, []part{each(aString)}},
@@ -61,7 +61,7 @@ var layouts = map[byte]layout{
 	14: {List, []part{each(aString)}},          // a quicklist of ziplists
 	16: {Hash, []part{aString}},                // listpack
 	17: {SortedSet, []part{aString}},           // listpack
-	18: {List, []part{each(aLength, aString)}}, // a quicklist: whether it is one element, or a listpack of several
+	18: {List, []part{each(aLength, aString)}}, // a quicklist; the length: one element, or a listpack
 	20: {Set, []part{aString}},                 // listpack
 
 	// Hashes whose fields expire: they contain the first expiry, or the expiry of each field.
@@ -151,8 +151,8 @@ func (d *decoder) skipParts(parts []part) (err error) {
 	return err
 }
 
-// skipRepeated skips repeated parts. It ends with the input at the latest, because each part has at
-// least one byte.
+// skipRepeated skips repeated parts. A wrong number of repetitions does no harm: each part has at
+// least one byte, so the input ends first.
 func (d *decoder) skipRepeated(parts []part) error {
 	n, err := d.readLength()
 	for ; n > 0 && err == nil; n-- {

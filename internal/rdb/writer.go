@@ -9,19 +9,19 @@ import (
 	"strconv"
 )
 
-// bufferBytes is the number of bytes that are written, and added to the checksum, at once.
+// bufferBytes is the size of the buffers of Reader and Writer.
 const bufferBytes = 64 << 10
 
-// Writer writes a file of version 10. Its first error is the result of all later calls.
+// Writer writes a file of version 10. After an error, all later calls return the same error.
 //
-// Strings are not compressed, because what cellserver keeps does not shrink: instants and counts
-// hardly repeat. Measured with redis-server 7.0.15, which compresses strings of more than 20 bytes:
-// a file of sliding windows, or of logs, has the same size with and without, to the byte, and takes
-// 1.6 and 2.5 times as long to write. Only leases of holders with long, similar names become
+// Strings are not compressed, because the states of limiters do not become smaller: instants and
+// counts hardly repeat. With redis-server 7.0.15, which compresses strings of more than 20 bytes, a
+// file of sliding windows, or of logs, has exactly the same size with compression and without, and
+// takes 1.6 and 2.5 times as long to write. Only leases of holders with long, similar names become
 // smaller, by a third.
 type Writer struct {
 	to      io.Writer
-	buf     []byte // bytes that are not written yet, and that sum does not include
+	buf     []byte // bytes that have not been written, and that sum does not include
 	sum     uint64
 	written int64
 	err     error
@@ -37,14 +37,15 @@ func NewWriter(w io.Writer) *Writer {
 // unknown fields.
 func (w *Writer) Field(name, value string) error {
 	w.putByte(opField)
-	w.putText([]byte(name))
-	w.putText([]byte(value))
+	w.putString([]byte(name))
+	w.putString([]byte(value))
 	return w.err
 }
 
 // Database begins the keys of a database. keys is the approximate number of its keys, and expiring
-// that of the keys that expire. It is called once for each database. Redis refuses a file with more
-// databases than it is configured for; the default is 16.
+// that of those that expire: Redis allocates its tables accordingly. Database is called once for
+// each database. Redis refuses a file with more databases than it is configured for; the default is
+// 16.
 func (w *Writer) Database(number int, keys, expiring uint64) error {
 	w.putByte(opDatabase)
 	w.putLength(uint64(number))
@@ -54,10 +55,10 @@ func (w *Writer) Database(number int, keys, expiring uint64) error {
 	return w.err
 }
 
-// Bytes writes a key that holds a string. It expires at a Unix time in milliseconds, or Never.
+// Bytes writes a key that holds a string. expires is in Unix milliseconds, or Never.
 func (w *Writer) Bytes(key, value []byte, expires int64) error {
 	w.putKey(key, expires)
-	w.putText(value)
+	w.putString(value)
 	return w.err
 }
 
@@ -86,7 +87,8 @@ func (w *Writer) Close() error {
 
 var errClosed = errors.New("rdb: the file has been closed")
 
-// Written is how many bytes have been written. After Close that is the file's length.
+// Written returns the number of bytes that have been written. After Close it is the size of the
+// file.
 func (w *Writer) Written() int64 { return w.written }
 
 func (w *Writer) putKey(key []byte, expires int64) {
@@ -96,7 +98,7 @@ func (w *Writer) putKey(key []byte, expires int64) {
 		w.buf = binary.LittleEndian.AppendUint64(w.buf, uint64(expires))
 	}
 	w.putByte(typeString)
-	w.putText(key)
+	w.putString(key)
 }
 
 func (w *Writer) putByte(b byte) {
@@ -109,8 +111,8 @@ func (w *Writer) putLength(n uint64) {
 	w.buf = appendLength(w.buf, n)
 }
 
-// putText writes a string. One that does not fit into the buffer is not copied.
-func (w *Writer) putText(s []byte) {
+// putString writes a string. One that does not fit into the buffer is not copied.
+func (w *Writer) putString(s []byte) {
 	w.putLength(uint64(len(s)))
 	if len(s) > cap(w.buf)-len(w.buf) {
 		w.flush()

@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/rdb"
 )
 
-// IsRDB reports whether there is a file of this name that begins as one in the format of Redis does.
+// IsRDB reports whether a file begins like an RDB file. It returns false if it cannot be read.
 func IsRDB(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
@@ -21,7 +21,7 @@ func IsRDB(name string) bool {
 	return err == nil && (strings.HasPrefix(string(begin[:]), "REDIS") || string(begin[:]) == "VALKEY")
 }
 
-// CheckRDB reads a file and describes it to out.
+// CheckRDB reads a whole RDB file, and describes it to out.
 func CheckRDB(out io.Writer, name string) error {
 	from, err := openFile(name, out)
 	if err != nil {

@@ -21,9 +21,10 @@ type fileSource struct {
 	at   atomic.Int64
 }
 
-// openFile opens an RDB file and reads all of it, so that nothing is written if it is damaged: first
-// for its checksum, then for its structure, because a file with zeros after its end has the right
-// checksum too. openFile reports on warn if the file has no checksum.
+// openFile opens an RDB file and reads all of it, so that an import of a damaged file writes
+// nothing. It reads the file twice: first it compares the checksum, and then it verifies the
+// structure, because a file that is followed by zeros passes the first test. openFile writes a
+// warning to warn if the file has no checksum.
 func openFile(name string, warn io.Writer) (*fileSource, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -36,7 +37,7 @@ func openFile(name string, warn io.Writer) (*fileSource, error) {
 		err = rdb.Verify(f)
 	}
 	if errors.Is(err, rdb.ErrNoChecksum) {
-		fmt.Fprintf(warn, "%s has no checksum: it is not known whether its bytes have changed\n", name)
+		fmt.Fprintf(warn, "%s has no checksum: damage may remain undetected\n", name)
 		err = nil
 	}
 	if err != nil {
@@ -76,14 +77,14 @@ func (s *fileSource) progress() float64 { return float64(s.at.Load()) / float64(
 
 func (s *fileSource) close() { s.file.Close() }
 
-// newFile is a file that appears under its name when it is complete.
-type newFile struct {
+// outputFile is a file that appears under its name when it is complete.
+type outputFile struct {
 	*os.File
 	name string
 }
 
-// createFile creates a file, which must not exist unless it may be replaced.
-func createFile(name string, replace bool) (*newFile, error) {
+// createFile creates a file. The file must not exist, unless replace is set.
+func createFile(name string, replace bool) (*outputFile, error) {
 	if _, err := os.Stat(name); err == nil && !replace {
 		return nil, fmt.Errorf("%s exists; --replace replaces it", name)
 	}
@@ -91,17 +92,17 @@ func createFile(name string, replace bool) (*newFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &newFile{f, name}, nil
+	return &outputFile{f, name}, nil
 }
 
-// abort removes the file, unless it is complete.
-func (f *newFile) abort() {
+// abort removes the temporary file, unless complete has renamed it.
+func (f *outputFile) abort() {
 	f.Close()
 	os.Remove(f.Name())
 }
 
 // complete syncs the file, renames it and syncs the folder.
-func (f *newFile) complete() error {
+func (f *outputFile) complete() error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
@@ -136,8 +137,8 @@ func (d *fileDestination) put(it *item) error {
 		}
 	}
 	d.report.written(it.state != nil)
-	d.content = it.content(d.content[:0])
-	if it.state != nil && it.state.Kind == form.Throttle { // as redis-cell writes it
+	d.content = it.appendContent(d.content[:0])
+	if it.state != nil && it.state.Kind == form.Throttle { // in the format of redis-cell
 		d.content = form.AppendTAT(d.content[:0], it.state.TAT)
 	}
 	if n, ok := resp.ParseInt(d.content); ok {

@@ -16,10 +16,10 @@ import (
 // NewStore returns an empty store, and a loader for it.
 type NewStore func(databases int, clock store.Clock) (persist.Store, persist.Loader)
 
-// mostDatabases is how many databases a folder may have (the option databases of the server).
-const mostDatabases = 1024
+// maxDatabases is the maximum of the server's option databases.
+const maxDatabases = 1024
 
-// loadFolder loads a folder of --dir, which no server may use meanwhile.
+// loadFolder loads a folder of --dir. The error is a *persist.LockedError if a server is using it.
 func loadFolder(dir string, databases int, create NewStore, log *slog.Logger) (*persist.Folder, persist.Store, error) {
 	f, err := persist.Open(context.Background(), dir, persist.Options{Log: log})
 	if err != nil {
@@ -33,8 +33,8 @@ func loadFolder(dir string, databases int, create NewStore, log *slog.Logger) (*
 }
 
 // exportFolder writes the content of a folder to an RDB file.
-func exportFolder(dir string, create NewStore, log *slog.Logger, to *newFile) (err error) {
-	f, data, err := loadFolder(dir, mostDatabases, create, log)
+func exportFolder(dir string, create NewStore, log *slog.Logger, to *outputFile) (err error) {
+	f, data, err := loadFolder(dir, maxDatabases, create, log)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ type folderDestination struct {
 	replace bool
 }
 
-// openFolder opens a folder. now is the time, in Unix milliseconds.
+// openFolder opens a folder. now is the current time, in Unix milliseconds.
 func openFolder(
 	dir string, databases int, create NewStore, log *slog.Logger, r *report, replace bool,
 ) (d *folderDestination, now int64, err error) {
@@ -70,8 +70,7 @@ func openFolder(
 
 func (d *folderDestination) put(it *item) error {
 	if it.database >= d.data.Databases() {
-		d.report.refuse(fmt.Sprintf("of database %d, of which a folder with --databases %d has none", it.database,
-			d.data.Databases()), it.key)
+		d.report.refuse(fmt.Sprintf("of database %d: --databases is only %d", it.database, d.data.Databases()), it.key)
 		return nil
 	}
 	d.view.Select(it.database)
@@ -85,7 +84,7 @@ func (d *folderDestination) put(it *item) error {
 		d.report.refuse("which exist already (--replace replaces them)", it.key)
 		return nil
 	case it.state != nil && !it.state.Shift(-d.offset):
-		d.report.refuse("limiters with instants that the clock does not have", it.key)
+		d.report.refuse("limiters with instants that the store's clock cannot represent", it.key)
 		return nil
 	case it.state != nil:
 		err = d.view.WriteForm(ctx, it.key, it.state)
@@ -98,7 +97,7 @@ func (d *folderDestination) put(it *item) error {
 	return err
 }
 
-// instant returns the instant on the store's clock of an expiry.
+// instant converts an expiry, in Unix milliseconds, to an instant on the store's clock.
 func (d *folderDestination) instant(expires int64) int64 {
 	const last = (store.Never - 1) / 1e6
 	if expires == rdb.Never {
@@ -107,7 +106,7 @@ func (d *folderDestination) instant(expires int64) int64 {
 	return max(min(expires, last)*1e6-d.offset, 0)
 }
 
-// valueOf returns a string as a store keeps it.
+// valueOf converts a string to a value: an integer if it has the form of one.
 func valueOf(value []byte) store.Value {
 	if n, ok := resp.ParseInt(value); ok {
 		return store.Value{Integer: n, IsInteger: true}
@@ -115,7 +114,7 @@ func valueOf(value []byte) store.Value {
 	return store.Value{Bytes: value}
 }
 
-// close writes what has changed. What Close cannot write is an error.
+// close writes all changes. It flushes first, because that returns an error if the disk fails.
 func (d *folderDestination) close() error {
 	err := d.folder.Flush()
 	return errors.Join(err, d.folder.Close(), d.data.Close())

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// report counts what becomes of keys.
+// report counts keys by what was done with them.
 type report struct {
-	mu       sync.Mutex // held while counters change, because another goroutine prints the progress
-	read     int64      // keys
-	strings  int64      // written
-	limiters int64      // written
-	expired  int64
-	same     int64 // keys that the destination has already, with the same content
-	others   []*refused
-	progress func() float64 // the part of the source that has been read; nil if it is not known
+	mu        sync.Mutex // held while counters change, because another goroutine prints the progress
+	read      int64      // keys that were read
+	strings   int64      // strings and integers that were written
+	limiters  int64      // limiters that were written
+	expired   int64
+	unchanged int64 // keys that the destination has already, with the same content
+	refusals  []*refusal
+	progress  func() float64 // the part of the source that has been read; nil if it is not known
 }
 
-// refused are the keys that were not written for one reason.
-type refused struct {
+// refusal are the keys that were not written for one reason.
+type refusal struct {
 	reason string
 	keys   int64
 	names  []string // of the first few
 }
 
-// namesKept is the number of keys that the report names for each reason, and longestName bounds
-// their names, in bytes.
+// maxNames is the number of keys that the report names for each reason. Their names are truncated
+// to maxNameBytes.
 const (
-	namesKept   = 3
-	longestName = 60
+	maxNames     = 3
+	maxNameBytes = 60
 )
 
 // begin counts a key that was read.
@@ -57,37 +57,37 @@ func (r *report) written(limiter bool) {
 func (r *report) refuse(reason string, key []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i := slices.IndexFunc(r.others, func(o *refused) bool { return o.reason == reason })
+	i := slices.IndexFunc(r.refusals, func(o *refusal) bool { return o.reason == reason })
 	if i < 0 {
-		i = len(r.others)
-		r.others = append(r.others, &refused{reason: reason})
+		i = len(r.refusals)
+		r.refusals = append(r.refusals, &refusal{reason: reason})
 	}
-	o := r.others[i]
-	if o.keys++; len(o.names) < namesKept {
-		o.names = append(o.names, fmt.Sprintf("%q", key[:min(len(key), longestName)]))
+	o := r.refusals[i]
+	if o.keys++; len(o.names) < maxNames {
+		o.names = append(o.names, fmt.Sprintf("%q", key[:min(len(key), maxNameBytes)]))
 	}
 }
 
 // print writes the summary.
 func (r *report) print(out io.Writer, verb string) {
 	fmt.Fprintf(out, "%s %d keys: %d strings, %d limiters\n", verb, r.strings+r.limiters, r.strings, r.limiters)
-	if r.same > 0 {
-		fmt.Fprintf(out, "%d keys were there already, with the same content\n", r.same)
+	if r.unchanged > 0 {
+		fmt.Fprintf(out, "%d keys were there already, with the same content\n", r.unchanged)
 	}
 	if r.expired > 0 {
 		fmt.Fprintf(out, "left out: %d keys that have expired\n", r.expired)
 	}
-	for _, o := range r.others {
+	for _, o := range r.refusals {
 		more := ""
-		if o.keys > namesKept {
+		if o.keys > maxNames {
 			more = ", ..."
 		}
 		fmt.Fprintf(out, "left out: %d keys, %s: %s%s\n", o.keys, o.reason, strings.Join(o.names, ", "), more)
 	}
 }
 
-// show prints the progress at every tick, until the function that it returns is called.
-func (r *report) show(out io.Writer, ticks <-chan time.Time) (stop func()) {
+// showProgress prints the progress at every tick, until stop is called.
+func (r *report) showProgress(out io.Writer, ticks <-chan time.Time) (stop func()) {
 	end, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)

@@ -17,7 +17,7 @@ import (
 	"cellserver/internal/rdb"
 )
 
-// Environment is what the subcommands need of the program.
+// Environment is the part of the program that the subcommands use.
 type Environment struct {
 	Server         cli.ServerEnvironment
 	NewStore       NewStore
@@ -33,7 +33,7 @@ type options struct {
 	asThrottle string
 }
 
-// define defines the options that both subcommands have.
+// define defines the options that both subcommands have. complete must be called when they are set.
 func (o *options) define(f *pflag.FlagSet, e *Environment) (complete func() error) {
 	f.SortFlags = false
 	complete = o.server.Define(f, e.Server)
@@ -90,15 +90,15 @@ func Export(args []string, e Environment) error {
 	return nil
 }
 
-func (o *options) exportFolder(e *Environment, to *newFile) error {
+func (o *options) exportFolder(e *Environment, to *outputFile) error {
 	if _, err := os.Stat(o.dir); err != nil {
 		return err
 	}
-	return adviseLocked(exportFolder(o.dir, e.NewStore, e.logger(), to))
+	return explainLocked(exportFolder(o.dir, e.NewStore, e.logger(), to))
 }
 
-// adviseLocked adds what to do if a server is using the folder.
-func adviseLocked(err error) error {
+// explainLocked adds advice to the error for a folder that a server is using.
+func explainLocked(err error) error {
 	var locked *persist.LockedError
 	if errors.As(err, &locked) {
 		return fmt.Errorf("%w: without --dir, this command connects to that server", err)
@@ -106,7 +106,7 @@ func adviseLocked(err error) error {
 	return err
 }
 
-func (o *options) exportServer(e *Environment, to *newFile, r *report) error {
+func (o *options) exportServer(e *Environment, to *outputFile, r *report) error {
 	from, err := openServer(&o.server, -1)
 	if err != nil {
 		return err
@@ -115,14 +115,14 @@ func (o *options) exportServer(e *Environment, to *newFile, r *report) error {
 	return copyKeys(from, newFileDestination(to, r), r, &reader{}, 0, e.Stderr)
 }
 
-// source yields the keys to be copied.
+// source reads the keys to be copied.
 type source interface {
 	each(visit func(rec *rdb.Record) error) error
 	progress() float64
 	close()
 }
 
-// destination takes them.
+// destination writes the keys.
 type destination interface {
 	put(it *item) error
 	close() error
@@ -139,13 +139,13 @@ func Import(args []string, e Environment) error {
 	f.IntVar(&o.databases, "databases", o.databases, "with --dir: the number of databases of the server")
 	f.BoolVar(&o.replace, "replace", false, "replace keys that exist")
 	f.StringVar(&o.asThrottle, "as-throttle", "",
-		"glob-style pattern of keys whose integers are limiters of redis-cell, whatever their expiry is")
+		"glob-style pattern: integers at such keys are limiters of redis-cell, whatever their expiry is")
 	name, err := parse(f, args, importUsage, &e, complete)
 	if err != nil {
 		return err
 	}
-	if o.databases < 1 || o.databases > mostDatabases {
-		return fmt.Errorf("--databases %d: must be between 1 and %d", o.databases, mostDatabases)
+	if o.databases < 1 || o.databases > maxDatabases {
+		return fmt.Errorf("--databases %d: must be between 1 and %d", o.databases, maxDatabases)
 	}
 	from, err := openSource(name, &e)
 	if err != nil {
@@ -162,7 +162,7 @@ func Import(args []string, e Environment) error {
 	return err
 }
 
-// openSource opens a file, or connects to a server that a URL names.
+// openSource opens a file, or connects to the server of a URL.
 func openSource(name string, e *Environment) (source, error) {
 	scheme, _, isURL := strings.Cut(name, "://")
 	if !isURL {
@@ -178,21 +178,22 @@ func openSource(name string, e *Environment) (source, error) {
 	return openServer(s, database)
 }
 
-// openDestination opens the folder, or connects to the server. now is its time, in Unix milliseconds.
+// openDestination opens the folder, or connects to the server. now is the time there, in Unix
+// milliseconds.
 func (o *options) openDestination(e *Environment, r *report) (to destination, now int64, err error) {
 	if o.dir == "" {
 		return connectDestination(&o.server, r, o.replace)
 	}
 	to, now, err = openFolder(o.dir, o.databases, e.NewStore, e.logger(), r, o.replace)
-	return to, now, adviseLocked(err)
+	return to, now, explainLocked(err)
 }
 
-// copyKeys copies all keys that expire after now, and closes the destination.
+// copyKeys copies all keys that expire after now, in Unix milliseconds, and closes the destination.
 func copyKeys(from source, to destination, r *report, items *reader, now int64, stderr io.Writer) error {
 	r.progress = from.progress
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
-	stop := r.show(stderr, ticker.C)
+	stop := r.showProgress(stderr, ticker.C)
 	err := from.each(func(rec *rdb.Record) error {
 		r.begin()
 		it, why := items.read(rec)
@@ -213,7 +214,7 @@ func copyKeys(from source, to destination, r *report, items *reader, now int64, 
 
 const progressInterval = 2 * time.Second
 
-// logger returns a log of warnings about a folder.
+// logger returns a logger of warnings about a folder.
 func (e *Environment) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -223,9 +224,9 @@ const exportUsage = `cellserver export writes all keys of a server to a file in 
 Usage: cellserver export [options] FILE.rdb
 
 %s
-The keys of a running server are read one after the other while it goes on; those of a folder are of
-one instant. A redis-server can load the file: CL.THROTTLE keys are as redis-cell writes them, and the
-states of other limiters are strings, which cellserver import makes limiters again.
+The keys of a running server are read one after the other while clients change them; those of a
+folder are of one instant. A redis-server can load the file: CL.THROTTLE keys have the format of
+redis-cell, and other limiters are strings, which cellserver import converts to limiters again.
 
 Examples:
   cellserver export backup.rdb
@@ -239,9 +240,9 @@ Usage: cellserver import [options] FILE.rdb
        cellserver import [options] redis://[user:password@]host:port[/database]
 
 %s
-The options say where the keys go. Strings and integers keep their expiries. A key of redis-cell
-becomes a CL.THROTTLE key: it is an integer that is its own expiry, in nanoseconds. Keys of other
-types are counted and left out. Nothing is written unless the whole file is intact.
+The options name the destination. Strings and integers keep their expiries. A key of redis-cell, which
+is an integer equal to its expiry in nanoseconds, becomes a CL.THROTTLE key. Keys of other types are
+counted and left out. Nothing is written unless the whole file is intact.
 
 Examples:
   cellserver import -p 6379 dump.rdb

@@ -23,7 +23,7 @@ const (
 
 var background = context.Background()
 
-// exec sends a batch. The errors of single calls are in the calls.
+// exec sends a batch and reads its replies. Error replies are in the calls, and no error of exec.
 func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 	_, err := batch.Exec(background)
 	var refusal redis.Error
@@ -33,14 +33,14 @@ func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 	return conn.Describe(err)
 }
 
-// serverSource reads the keys of a running server: SCAN, and DUMP of what can be kept. The keys are of
-// different instants.
+// serverSource reads the keys of a running server, with SCAN and DUMP. The keys are of different
+// instants.
 type serverSource struct {
-	conn     *cli.Connection
-	database int // -1 for all
-	size     int64
-	read     atomic.Int64
-	noUnix   bool // the server has no PEXPIRETIME: it is older than Redis 7.0
+	conn         *cli.Connection
+	database     int // -1 for all
+	size         int64
+	read         atomic.Int64
+	noExpireTime bool // the server has no PEXPIRETIME: it is older than Redis 7.0
 }
 
 // openServer connects to a server.
@@ -51,7 +51,7 @@ func openServer(s *cli.Server, database int) (*serverSource, error) {
 	}
 	source := &serverSource{conn: conn, database: database}
 	if err := conn.Do(background, "PEXPIRETIME", "").Err(); err != nil {
-		source.noUnix = true
+		source.noExpireTime = true
 	}
 	return source, nil
 }
@@ -111,8 +111,8 @@ func (s *serverSource) scan(database int, visit func(rec *rdb.Record) error) err
 	}
 }
 
-// fetch reads keys that a scan has found: first their types, so that large values of types that
-// cannot be kept are not sent.
+// fetch reads keys that a scan has found. It reads their types first, so that the server does not
+// send large values of types that cannot be imported.
 func (s *serverSource) fetch(database int, keys []string, visit func(rec *rdb.Record) error) error {
 	batch := s.conn.Pipeline()
 	types := make([]*redis.StatusCmd, len(keys))
@@ -148,18 +148,18 @@ func (s *serverSource) fetch(database int, keys []string, visit func(rec *rdb.Re
 	return nil
 }
 
-// isKept reports whether keys of a type can be kept: strings, and the limiters of cellserver.
+// isKept reports whether keys of a type can be imported: strings, and the limiters of cellserver.
 func isKept(kind string) bool { return kind == "string" || strings.HasPrefix(kind, "cl.") }
 
-// askExpiry asks for the expiry of a key.
+// askExpiry adds the call that returns the expiry of a key to the batch.
 func (s *serverSource) askExpiry(batch redis.Pipeliner, key string) *redis.Cmd {
-	if s.noUnix {
+	if s.noExpireTime {
 		return batch.Do(background, "PTTL", key)
 	}
 	return batch.Do(background, "PEXPIRETIME", key)
 }
 
-// record returns a key as it would be in a file; ok is false if it does not exist any more.
+// record makes a record of the replies for a key; ok is false if the key no longer exists.
 func (s *serverSource) record(
 	key string, kind *redis.StatusCmd, payload *redis.StringCmd, expiry *redis.Cmd, now time.Time,
 ) (rec rdb.Record, ok bool, err error) {
@@ -169,7 +169,7 @@ func (s *serverSource) record(
 	case kind.Val() == "none":
 		return rec, false, nil
 	case payload == nil:
-		rec = rdb.Record{Key: []byte(key), Type: typeNamed(kind.Val()), Module: kind.Val()}
+		rec = rdb.Record{Key: []byte(key), Type: typeByName(kind.Val()), Module: kind.Val()}
 		return rec, true, nil
 	case errors.Is(payload.Err(), redis.Nil):
 		return rec, false, nil
@@ -187,7 +187,7 @@ func (s *serverSource) record(
 		return rec, false, err
 	case expires < 0: // it does not expire
 		rec.Expires = rdb.Never
-	case s.noUnix:
+	case s.noExpireTime:
 		rec.Expires = now.UnixMilli() + expires
 	default:
 		rec.Expires = expires
@@ -195,9 +195,9 @@ func (s *serverSource) record(
 	return rec, true, nil
 }
 
-// typeNamed returns the type of a key that TYPE calls so. The types of modules have names of their
-// own.
-func typeNamed(name string) rdb.Type {
+// typeByName returns the type with a name that TYPE returns. All unknown names are those of
+// modules.
+func typeByName(name string) rdb.Type {
 	for _, t := range []rdb.Type{rdb.List, rdb.Set, rdb.SortedSet, rdb.Hash, rdb.Stream} {
 		if t.String() == name {
 			return t
@@ -208,15 +208,15 @@ func typeNamed(name string) rdb.Type {
 
 // serverDestination writes keys to a running server, by RESTORE.
 type serverDestination struct {
-	conn     *cli.Connection
-	report   *report
-	replace  bool
-	selected int    // database; -1 if it is not known
-	missing  int    // the database that was refused last, and why
-	why      string // "" if none was
-	batch    redis.Pipeliner
-	calls    []restoreCall
-	bytes    int
+	conn            *cli.Connection
+	report          *report
+	replace         bool
+	selected        int    // the selected database; -1 if it is unknown
+	missingDatabase int    // the last database that the server has refused
+	missingReason   string // why; "" if it has refused none
+	batch           redis.Pipeliner
+	calls           []restoreCall
+	bytes           int
 }
 
 // restoreCall is a call of the batch.
@@ -227,7 +227,7 @@ type restoreCall struct {
 	reply   *redis.Cmd
 }
 
-// connectDestination connects to a server. now is its time, in Unix milliseconds.
+// connectDestination connects to a server. now is the server's time, in Unix milliseconds.
 func connectDestination(s *cli.Server, r *report, replace bool) (d *serverDestination, now int64, err error) {
 	conn, err := s.Connect()
 	if err != nil {
@@ -244,7 +244,7 @@ func connectDestination(s *cli.Server, r *report, replace bool) (d *serverDestin
 
 func (d *serverDestination) put(it *item) error {
 	if it.database != d.selected {
-		if ok, err := d.selects(it); !ok {
+		if ok, err := d.selectDatabase(it); !ok {
 			return err
 		}
 	}
@@ -264,10 +264,10 @@ func (d *serverDestination) put(it *item) error {
 	return d.flush()
 }
 
-// selects selects the database of an item. If the server does not have it, ok is false.
-func (d *serverDestination) selects(it *item) (ok bool, err error) {
-	if d.why != "" && it.database == d.missing {
-		d.report.refuse(d.why, it.key)
+// selectDatabase selects the database of an item. If the server does not have it, ok is false.
+func (d *serverDestination) selectDatabase(it *item) (ok bool, err error) {
+	if d.missingReason != "" && it.database == d.missingDatabase {
+		d.report.refuse(d.missingReason, it.key)
 		return false, nil
 	}
 	if err := d.flush(); err != nil {
@@ -277,8 +277,8 @@ func (d *serverDestination) selects(it *item) (ok bool, err error) {
 	var refusal redis.Error
 	switch {
 	case errors.As(err, &refusal):
-		d.missing, d.why = it.database, fmt.Sprintf("of database %d (%s)", it.database, refusal)
-		d.report.refuse(d.why, it.key)
+		d.missingDatabase, d.missingReason = it.database, fmt.Sprintf("of database %d (%s)", it.database, refusal)
+		d.report.refuse(d.missingReason, it.key)
 		return false, nil
 	case err != nil:
 		return false, d.conn.Describe(err)
@@ -287,8 +287,8 @@ func (d *serverDestination) selects(it *item) (ok bool, err error) {
 	return true, nil
 }
 
-// fatal lists the beginnings of errors after which all others would fail too.
-var fatal = []string{
+// fatalPrefixes are the prefixes of errors that all later calls would return too.
+var fatalPrefixes = []string{
 	"OOM ", "LOADING ", "MISCONF ", "NOAUTH ", "READONLY ", "CLUSTERDOWN ", "MOVED ", "ERR unknown command",
 }
 
@@ -307,7 +307,7 @@ func (d *serverDestination) flush() error {
 			d.report.written(call.limiter)
 		case strings.HasPrefix(err.Error(), "BUSYKEY "):
 			busy = append(busy, call)
-		case startsWithAny(err.Error(), fatal):
+		case hasAnyPrefix(err.Error(), fatalPrefixes):
 			return fmt.Errorf("%s refuses: %s", d.conn.Address(), err)
 		default:
 			d.report.refuse(err.Error(), []byte(call.key))
@@ -317,7 +317,7 @@ func (d *serverDestination) flush() error {
 	return d.compare(busy)
 }
 
-func startsWithAny(text string, beginnings []string) bool {
+func hasAnyPrefix(text string, beginnings []string) bool {
 	for _, beginning := range beginnings {
 		if strings.HasPrefix(text, beginning) {
 			return true
@@ -326,8 +326,8 @@ func startsWithAny(text string, beginnings []string) bool {
 	return false
 }
 
-// compare counts keys that the server has already. Those with the same content may have been written
-// by an earlier run, or are keys that SCAN of a redis-server has returned twice.
+// compare counts keys that the server already has. Those with the same content were written by an
+// earlier import, or SCAN of a redis-server has returned them twice.
 func (d *serverDestination) compare(busy []restoreCall) error {
 	if len(busy) == 0 {
 		return nil
@@ -342,7 +342,7 @@ func (d *serverDestination) compare(busy []restoreCall) error {
 	d.batch = d.conn.Pipeline()
 	for i, call := range busy {
 		if payloads[i].Val() == call.payload {
-			d.report.count(&d.report.same)
+			d.report.count(&d.report.unchanged)
 		} else {
 			d.report.refuse("which exist already (--replace replaces them)", []byte(call.key))
 		}

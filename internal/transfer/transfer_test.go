@@ -57,7 +57,7 @@ func TestReport(t *testing.T) {
 	r, ticks := new(report), make(chan time.Time)
 	r.progress = func() float64 { return 0.256 }
 	var progress, summary bytes.Buffer
-	stop := r.show(&progress, ticks)
+	stop := r.showProgress(&progress, ticks)
 	for i := range 7 {
 		r.begin()
 		r.refuse("each a list", fmt.Append(nil, "key", i))

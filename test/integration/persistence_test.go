@@ -110,8 +110,8 @@ func TestKeysOutliveAKill(t *testing.T) {
 	require.Equal(t, "$1\r\nv\r\n", exchange(t, peer.Start(t, "--dir", dir), command("GET", "k")))
 }
 
-// awaitSync waits until what has been written so far is on the disk: until the latest synced pass began
-// later than now.
+// awaitSync waits until what has been written so far is on the disk: until the latest synced pass
+// began later than now.
 func awaitSync(t *testing.T, server *peer.Server) {
 	t.Helper()
 	now := time.Now()
@@ -186,15 +186,15 @@ func TestAnswersDuringLoad(t *testing.T) {
 	end(t, next, syscall.SIGTERM)
 }
 
-// A folder that is damaged where a crash cannot have done it stops the start, which says what to do.
-// check finds the damage and repairs it, and so does --dir-fault start.
+// A folder that is damaged where a crash cannot have done it stops the start, which says what to
+// do. check finds the damage and repairs it, and so does --dir-fault start.
 func TestDamagedFolder(t *testing.T) {
 	args := func(dir string, more ...string) []string { return append([]string{"--dir", dir}, more...) }
 	for _, repair := range []string{"check", "start"} {
 		dir := damagedFolder(t)
 		says := refusesToStart(t, args(dir, "--port", strconv.Itoa(peer.FreePort(t)))...)
 		require.Contains(t, says, dir+" is damaged: ")
-		require.Contains(t, says, "; cellserver check "+dir+" says what is damaged, and repairs it with --fix;")
+		require.Contains(t, says, "; cellserver check "+dir+" shows the damage, and with --fix repairs it;")
 
 		check := func(more ...string) (status int) {
 			return peer.Launch(t, peer.Command(append([]string{"check", dir}, more...)...)).Wait()

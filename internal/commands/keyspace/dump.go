@@ -187,7 +187,7 @@ func (k *Family) runRestore(c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	rec, err := rdb.ReadDumpWithin(r.payload, c.Server.Limits.Load().Bulk)
+	rec, err := rdb.ReadDumpLimit(r.payload, c.Server.Limits.Load().Bulk)
 	switch {
 	case errors.Is(err, rdb.ErrVersion), errors.Is(err, rdb.ErrChecksum):
 		return errPayload

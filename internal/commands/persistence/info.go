@@ -8,9 +8,9 @@ import (
 	"cellserver/internal/persist"
 )
 
-// Info is the family's part of INFO. The fields are Redis's where they have a meaning here: those of
-// aof_ describe the journal and its snapshots, those of rdb_ the files of SAVE and BGSAVE. Fields of
-// journal_ are cellserver's own.
+// Info is the family's section of INFO. Fields that begin with aof_ are Redis's, and describe the
+// journal and its snapshots; those that begin with rdb_ describe the files of SAVE and BGSAVE. Those
+// that begin with journal_ are cellserver's own.
 func (f *Family) Info() command.InfoPart {
 	return command.InfoPart{Section: "Persistence", Write: f.writeInfo}
 }
@@ -61,7 +61,8 @@ func writeJournal(out *command.InfoText, j *persist.Journal) {
 	out.Add("aof_last_write_status", okOrErr(j.LastWriteFailed))
 }
 
-// writePasses writes what shows how much a power failure would lose, and since when the disk fails.
+// writePasses writes the fields that show how much would be lost in a power failure, and since when
+// the disk fails.
 func writePasses(out *command.InfoText, status *persist.Status) {
 	age := int64(-1)
 	if status.Passes.SyncAge >= 0 {

@@ -1,10 +1,11 @@
-// Package persistence is the commands about what outlives a restart: SAVE, BGSAVE, LASTSAVE,
-// BGREWRITEAOF and SHUTDOWN. It also has calls refused while keys are loaded and while the disk
-// fails, and writes the section of INFO that exporters read.
+// Package persistence implements the commands about persistence: SAVE, BGSAVE, LASTSAVE,
+// BGREWRITEAOF and SHUTDOWN. It also makes the server refuse calls while keys are loaded, and
+// optionally writes while the disk fails, and writes the section Persistence of INFO.
 //
-// With --dir, keys are in a folder: a journal that is written once a second, and snapshots that keep
-// it short. The files that SAVE and BGSAVE write are for other programs: they are in Redis's format,
-// and a start does not read them. Without --dir, keys are in memory only, and the commands say so.
+// With --dir, keys survive a restart: package persist keeps them in a folder, as a journal that is
+// written once a second, and snapshots that keep the journal short. The files of SAVE and BGSAVE are
+// for other programs: they are in Redis's format, and the server does not load them at startup.
+// Without --dir, keys are in memory only, and SAVE, BGSAVE and BGREWRITEAOF return an error.
 package persistence
 
 import (
@@ -17,23 +18,22 @@ import (
 	"cellserver/internal/store"
 )
 
-// Folder is what the family needs of the folder in which keys outlive a restart. *persist.Folder
-// implements it.
+// Folder is the part of *persist.Folder that the family uses.
 type Folder interface {
 	Status() persist.Status
-	// SaveRDB writes all keys to a file in Redis's format, and waits until it is on the disk.
+	// SaveRDB writes all keys to a file in Redis's format, and returns when it is on the disk.
 	SaveRDB(name string) error
-	// BeginSaveRDB is SaveRDB that does not wait.
+	// BeginSaveRDB is like SaveRDB, but does not wait.
 	BeginSaveRDB(name string) error
 	// Compact begins to write a snapshot and a new journal.
 	Compact() error
-	// Flush writes all changes, and waits until they are on the disk.
+	// Flush writes all changes, and returns when they are on the disk.
 	Flush() error
-	// SetNoSync sets whether the system decides when a pass reaches the disk.
+	// SetNoSync sets whether passes are written without a sync.
 	SetNoSync(on bool)
 }
 
-// Family is the family, and what it needs of a server.
+// Family has the state of the family. The exported fields are set by the server.
 type Family struct {
 	Folder  Folder // nil without --dir
 	Clock   store.Clock
@@ -48,7 +48,7 @@ type Family struct {
 	fileName     atomic.Pointer[string]
 
 	ticking sync.Mutex
-	tried   int64 // instant of the latest save by a rule
+	lastTry int64 // instant of the latest save by a rule
 }
 
 // Commands lists the family in reading order.
@@ -56,11 +56,11 @@ func (f *Family) Commands() []*command.Command {
 	return []*command.Command{f.lastSave(), f.save(), f.bgSave(), f.bgRewriteAOF(), f.shutdown()}
 }
 
-// Begin is called before the first client connects. If there is a folder, calls are refused until
-// Loaded is called.
+// Begin is called before the first client connects. With a folder, most calls are refused from then
+// on (LOADING), until Loaded is called.
 func (f *Family) Begin() { f.setLoading(f.Folder != nil) }
 
-// Loaded is called when all keys have been loaded, and changes are written to the folder.
+// Loaded is called when all keys have been loaded and the folder records changes.
 func (f *Family) Loaded() { f.setLoading(false) }
 
 func (f *Family) setLoading(on bool) {
@@ -68,24 +68,24 @@ func (f *Family) setLoading(on bool) {
 	f.Hooks.Set(command.DataLoading, on)
 }
 
-// Tick does what is due: it begins and ends the refusal of writes, and begins a save by the rules of
-// the option save. It is called several times a second.
+// Tick begins or ends the refusal of writes (MISCONF), depending on the state of the disk, and begins
+// a save if a rule of the option save requires one. It is called several times a second.
 func (f *Family) Tick() {
 	if f.Folder == nil || f.loading.Load() {
 		return
 	}
-	f.ticking.Lock() // the hook must not be set by what was so earlier
+	f.ticking.Lock() // concurrent calls must not set the hook from an older status
 	defer f.ticking.Unlock()
 	status, rules := f.Folder.Status(), *f.rules.Load()
 	fails := status.Failure.Since != 0 || len(rules) > 0 && status.RDB.LastSaveFailed
 	f.Hooks.Set(command.DiskFailing, fails && f.refuseWrites.Load())
 	now := f.Clock.Now()
-	mayTry := !status.RDB.LastSaveFailed || now-f.tried >= retryAfter
+	mayTry := !status.RDB.LastSaveFailed || now-f.lastTry >= retryInterval
 	if mayTry && rules.isDue(&status.RDB, (now+f.Clock.Offset())/1e9) {
-		f.tried = now
-		_ = f.Folder.BeginSaveRDB(*f.fileName.Load()) // the status and the log say how it ended
+		f.lastTry = now
+		_ = f.Folder.BeginSaveRDB(*f.fileName.Load()) // the status and the log have its result
 	}
 }
 
-// retryAfter is the time, in nanoseconds, after which a save by a rule that has failed is tried again.
-const retryAfter = 5e9
+// retryInterval is the time between two saves by a rule if the first has failed, in nanoseconds.
+const retryInterval = 5e9

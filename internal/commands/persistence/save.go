@@ -13,7 +13,7 @@ const (
 	errCompacting command.Refusal = "ERR Background append only file rewriting already in progress"
 )
 
-// errorFor returns the error of a folder as the client reads it.
+// errorFor converts an error of the folder to the reply of a command.
 func errorFor(err error) error {
 	switch {
 	case err == nil:

@@ -14,10 +14,10 @@ import (
 // Settings are the values of the family's options.
 type Settings struct {
 	Dir         string // the folder; empty if keys are in memory only
-	Wait        int    // seconds for which a start waits for the server that uses the folder
-	OnFault     string // what a start does if a file is damaged: refuse or start
-	LongestStop int    // seconds; 0 if any stop may be as long as the clock says
-	FileName    string // of the file of SAVE and BGSAVE
+	Wait        int    // seconds for which a startup waits for another server that uses the folder
+	OnFault     string // whether to start if a file is damaged: refuse or start
+	LongestStop int    // longest plausible downtime, in seconds; 0 for no bound
+	FileName    string // name of the file of SAVE and BGSAVE
 	StopWrites  string // yes or no: stop-writes-on-bgsave-error
 
 	save       saveRules
@@ -37,21 +37,21 @@ const maxSeconds = 1 << 30
 func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "dir", Group: option.Persistence, Kind: option.Text(&s.Dir, "path"),
-			Help: "folder in which keys outlive a restart; without it, they are in memory only"},
+			Help: "folder in which keys survive a restart; without it, they are in memory only"},
 		{Name: "dir-wait", Group: option.Persistence, Kind: option.Number(&s.Wait, 0, maxSeconds),
-			Help: "seconds for which a start waits until another server has stopped using the folder"},
+			Help: "seconds to wait at startup for another server that uses the folder"},
 		{Name: "dir-fault", Group: option.Persistence, Kind: option.Choice(&s.OnFault, "refuse", "start"),
-			Help: "what a start does if a file in the folder is damaged: refuse, or start with what can be read"},
+			Help: "if a file in the folder is damaged: refuse to start, or start with what can be read"},
 		{Name: "dir-longest-stop", Group: option.Persistence, Kind: option.Number(&s.LongestStop, 0, maxSeconds),
-			Help: "seconds that the server can have been stopped for; after a restart of the machine, a start warns if the system clock says that it was longer; 0 for no bound"},
+			Help: "longest plausible downtime in seconds: after a restart of the machine, the server warns at startup if the system clock says that it was longer; 0 for no bound"},
 		{Name: "appendonly", Group: option.Persistence, Kind: appendOnly{s},
-			Help: "yes with --dir, and no without: it cannot be chosen, and exists for tools that read it"},
-		{Name: "appendfsync", Group: option.Persistence, Kind: syncing{&s.sync}, Change: option.Live,
-			Help: "whether changes are forced to the disk once a second, or when the system decides; they are written once a second in either case"},
+			Help: "yes with --dir, and no without: it exists for tools that read it, and cannot be changed"},
+		{Name: "appendfsync", Group: option.Persistence, Kind: appendFsync{&s.sync}, Change: option.Live,
+			Help: "when changes are synced to the disk: once a second, or when the system decides; they are written once a second in either case"},
 		{Name: "dbfilename", Group: option.Persistence, Kind: fileName{&s.FileName}, Change: option.Live, Protected: true,
 			Help: "file in the folder, in Redis's format, that SAVE and BGSAVE write"},
 		{Name: "save", Group: option.Persistence, Kind: &savePoints{s}, Change: option.Live,
-			Help: "when to write this file: pairs of seconds and changed keys, such as '3600 1 300 100'; a start does not need the file"},
+			Help: "when to write this file: pairs of seconds and changed keys, such as '3600 1 300 100'; the file is not loaded at startup"},
 		{Name: "stop-writes-on-bgsave-error", Group: option.Persistence, Kind: option.YesNo(&s.StopWrites),
 			Change: option.Live,
 			Help:   "refuse commands that may write, and PING, while the folder cannot be written (MISCONF)"},
@@ -118,10 +118,10 @@ func (a appendOnly) Show() string {
 	return "no"
 }
 
-// syncing is the option.Kind of appendfsync.
-type syncing struct{ to *string }
+// appendFsync is the option.Kind of appendfsync.
+type appendFsync struct{ to *string }
 
-func (y syncing) Set(text string) error {
+func (y appendFsync) Set(text string) error {
 	switch text = strings.ToLower(text); text {
 	case "everysec", "no":
 		*y.to = text
@@ -132,17 +132,17 @@ func (y syncing) Set(text string) error {
 	return errors.New("it must be one of everysec, no")
 }
 
-func (y syncing) Check(text string) error {
+func (y appendFsync) Check(text string) error {
 	before := *y.to
 	err := y.Set(text)
 	*y.to = before
 	return err
 }
 
-func (y syncing) String() string { return *y.to }
-func (y syncing) Show() string   { return *y.to }
-func (y syncing) Type() string   { return "everysec|no" }
-func (y syncing) Range() string  { return "everysec, no" }
+func (y appendFsync) String() string { return *y.to }
+func (y appendFsync) Show() string   { return *y.to }
+func (y appendFsync) Type() string   { return "everysec|no" }
+func (y appendFsync) Range() string  { return "everysec, no" }
 
 // fileName is the option.Kind of the name of a file, without a folder.
 type fileName struct{ to *string }
@@ -167,12 +167,13 @@ func (f fileName) Show() string   { return *f.to }
 func (f fileName) Type() string   { return "name" }
 func (f fileName) Range() string  { return "" }
 
-// saveRules say when to save: by each rule, after seconds in which so many keys have changed.
+// saveRules are the rules of the option save. Each requires a save if the last one was at least so
+// many seconds ago, and at least so many keys have changed since.
 type saveRules []saveRule
 
 type saveRule struct{ seconds, changes int }
 
-// isDue reports whether a rule wants a save now, in Unix seconds.
+// isDue reports whether a rule requires a save. now is in Unix seconds.
 func (rules saveRules) isDue(s *persist.RDB, now int64) bool {
 	return !s.Saving && slices.ContainsFunc(rules, func(rule saveRule) bool {
 		return s.Changes >= int64(rule.changes) && now-s.LastSave >= int64(rule.seconds)
@@ -196,7 +197,7 @@ func (p *savePoints) Check(text string) error {
 	return err
 }
 
-// parseRules returns Redis's error if the text is invalid.
+// parseRules parses the option save. If the text is invalid, it returns Redis's error.
 func parseRules(text string) (rules saveRules, err error) {
 	invalid := errors.New("Invalid save parameters") //lint:ignore ST1005 it is Redis's text, which clients see
 	words := strings.Fields(text)

@@ -4,7 +4,7 @@ import "cellserver/internal/command"
 
 const errShutdown command.Refusal = "ERR Errors trying to SHUTDOWN. Check logs."
 
-// The tokens of SHUTDOWN, as Call.Choice numbers them.
+// The values of Call.Choice for the tokens of SHUTDOWN.
 const (
 	noSave = 1 + iota
 	saveFirst
@@ -32,7 +32,7 @@ func (f *Family) shutdown() *command.Command {
 			case f.Stop == nil:
 				return errShutdown
 			case save == saveFirst && c.Session != nil:
-				c.Session.Offload() // the file may be long
+				c.Session.Offload() // writing the file may take long, and must not block the event loop
 				return nil
 			case save == saveFirst:
 				if err := f.saveAndWait(c); err != nil && !force {
