@@ -327,7 +327,7 @@ var randomCalls = []string{
 	"COPY % % REPLACE", "DUMP %", "OBJECT ENCODING %", "DBSIZE", "PING", "ECHO #", "SELECT 0", "SELECT 1",
 	"NOSUCH %", "GET", "GET % %", "MULTI", "EXEC", "DISCARD", "WATCH %", "UNWATCH", "HELLO 2", "HELLO 3",
 	"CLIENT REPLY ON", "CLIENT REPLY SKIP", "CLIENT REPLY OFF", "FLUSHDB", "CL.TOP", "CLIENT TRACKING ON",
-	"CLIENT TRACKING OFF", "SUBSCRIBE ch", "UNSUBSCRIBE ch", "PUBLISH ch #", "RESET",
+	"CLIENT TRACKING OFF", "SUBSCRIBE ch", "UNSUBSCRIBE ch", "PUBLISH ch #", "AUTH u x", "RESET",
 }
 
 // randomPipeline returns up to 150 random calls. Mostly they are of rows that overlap.
@@ -365,8 +365,10 @@ func differences(t *testing.T, seed uint64, pipelines int, disorder bool) (diffe
 		plain := newServer(o)
 		other := plain.dial()
 		defer other.session.Close()
-		setting := "CONFIG SET slowlog-max-len 10000 slowlog-log-slower-than " + []string{"0", "-1"}[seed%2] + "\r\n"
-		_, _ = o.do(setting), other.do(t, strings.TrimSpace(setting))
+		setting := "CONFIG SET slowlog-max-len 10000 slowlog-log-slower-than " + []string{"0", "-1"}[seed%2] +
+			"\r\nACL SETUSER u on nopass +@all -getset ~k[012] &*\r\n"
+		require.NoError(t, other.Send([]byte(setting)))
+		require.Equal(t, other.output(), o.do(setting))
 		monitors := []*testClient{o.dial(), plain.dial()}
 		for _, m := range monitors {
 			defer m.session.Close()
