@@ -9,7 +9,8 @@ package command
 //
 // It follows from other facts of a row. A row that has keys needs no session. Calls with one key use
 // the store once, unless the row has the trait SeveralSteps; calls with several keys may use it
-// several times, unless the row has the trait OneStep. What takes long does not overlap.
+// several times, unless the row has the trait OneStep. What takes long does not overlap. Atomically is
+// not one step here: a store may read the keys in one, and change them in another.
 func (row *Command) Overlaps(words int) bool {
 	return row.overlaps == anyWords || row.overlaps == words
 }

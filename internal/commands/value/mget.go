@@ -7,7 +7,7 @@ import (
 
 var mGet = command.Command{
 	Name: "mget", Group: "string", Since: "1.0.0", Complexity: "O(N) in the number of keys",
-	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized,
+	Flags: command.ReadOnly | command.Fast, Cost: command.Constant, Traits: command.ValueSized | command.SeveralSteps,
 	Summary: "Returns the values of several keys.", KeyAccess: "RO ACCESS",
 	Tips: []string{"request_policy:multi_shard"}, Args: []command.Arg{command.Key("key").Many()},
 	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
@@ -74,7 +74,7 @@ func keysIn(c *command.Call, words [][]byte, stride int) []store.KeyRef {
 
 var mSet = command.Command{
 	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
-	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant, Traits: command.SeveralSteps,
 	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE",
 	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Events: command.Events{Change: "set"},
 	Args:  []command.Arg{command.Key("key").With("value")},
@@ -101,7 +101,7 @@ func writeAll(c *command.Call, words [][]byte) error {
 
 var mSetNX = command.Command{
 	Name: "msetnx", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
-	Flags: command.Write | command.DenyOOM, Cost: command.Constant,
+	Flags: command.Write | command.DenyOOM, Cost: command.Constant, Traits: command.SeveralSteps,
 	Summary: "Sets the values of several keys, if none of them exists.", KeyAccess: "OW INSERT",
 	Tips: []string{"request_policy:multi_shard", "response_policy:agg_min"}, Events: command.Events{Change: "set"},
 	Args:  []command.Arg{command.Key("key").With("value")},

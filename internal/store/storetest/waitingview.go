@@ -25,7 +25,8 @@ func (v waitingView) Begin() {
 	v.fullView.Begin()
 }
 
-// StepsMade returns the number of steps that the view has made since Begin.
+// StepsMade returns the number of steps that the view has made since Begin. A transaction counts as
+// several, because other stores read its keys in one step and change them in another.
 func (v waitingView) StepsMade() int { return v.made }
 
 func (v waitingView) WithoutGrowth() store.View {
@@ -38,6 +39,7 @@ func (v waitingView) Atomically(
 	if v.inside {
 		return steps()
 	}
+	v.made++ // and once more below
 	s := &step{all: all, done: make(chan struct{})}
 	for _, k := range keys {
 		s.keys = append(s.keys, keyIn(k.Database, k.Key))
