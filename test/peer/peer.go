@@ -84,6 +84,8 @@ type Server struct {
 	Port int
 	TLS  *tls.Config // what its clients need; nil if they need none
 
+	bus int // port of the bus of a node of a cluster
+
 	t              *testing.T
 	cmd            *exec.Cmd
 	stdout, stderr screen

@@ -1,0 +1,209 @@
+package peer
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Valkey is the environment variable that names a valkey-server of version 8.1 or later.
+const Valkey = "VALKEY_SERVER"
+
+// StartValkey starts the valkey-server that VALKEY_SERVER names; make test-valkey fetches one.
+func StartValkey(t *testing.T, args ...string) *Server {
+	t.Helper()
+	path := os.Getenv(Valkey)
+	require.NotEmpty(t, path, "VALKEY_SERVER names no valkey-server; make test-valkey fetches one")
+	return startRedis(t, path, args)
+}
+
+// A Starter starts a server such as StartRedis.
+type Starter func(t *testing.T, args ...string) *Server
+
+// Ask sends a command to a server without TLS, and returns the reply.
+func Ask(t testing.TB, addr string, command ...any) any {
+	t.Helper()
+	reply, err := ask(addr, command...)
+	require.NoError(t, err, "%v", command)
+	return reply
+}
+
+func ask(addr string, command ...any) (any, error) {
+	client := redis.NewClient(
+		&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+	defer client.Close()
+	reply, err := client.Do(context.Background(), command...).Result()
+	if err == redis.Nil {
+		err = nil
+	}
+	return reply, err
+}
+
+// Until waits until a condition holds, up to a minute.
+func Until(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	require.Eventually(t, holds, time.Minute, 20*time.Millisecond, what)
+}
+
+// Says waits until the reply of a server contains a text.
+func Says(t testing.TB, addr, text string, command ...any) {
+	t.Helper()
+	Until(t, fmt.Sprintf("%s says %q to %v", addr, text, command), func() bool {
+		reply, err := ask(addr, command...)
+		return err == nil && strings.Contains(fmt.Sprint(reply), text)
+	})
+}
+
+// Cluster is a cluster of real servers on the loopback address.
+type Cluster struct {
+	Primaries, Replicas []*Server // the first replica is that of the first primary
+	Addrs               []string  // where clients find the primaries
+}
+
+// clusterSlots is the number of slots of a cluster.
+const clusterSlots = 16384
+
+// StartCluster starts a cluster, each primary with one replica if replicas is set. announced returns
+// the address at which clients find a node, such as that of a proxy; it may be nil.
+func StartCluster(
+	t *testing.T, start Starter, primaries int, replicas bool, announced func(addr string) string, args ...string,
+) *Cluster {
+	t.Helper()
+	c := &Cluster{}
+	for i := range primaries {
+		s := startNode(t, start, announced, args)
+		c.Primaries = append(c.Primaries, s)
+		c.Addrs = append(c.Addrs, announcedBy(t, s))
+		first, last := clusterSlots*i/primaries, clusterSlots*(i+1)/primaries-1
+		Ask(t, s.Addr, "cluster", "addslotsrange", first, last)
+		Ask(t, s.Addr, "cluster", "set-config-epoch", i+1)
+		if replicas {
+			c.Replicas = append(c.Replicas, startNode(t, start, nil, args))
+		}
+	}
+	c.meet(t)
+	for i, r := range c.Replicas {
+		id := Ask(t, c.Primaries[i].Addr, "cluster", "myid")
+		Until(t, "the replica knows its primary", func() bool {
+			_, err := ask(r.Addr, "cluster", "replicate", id)
+			return err == nil
+		})
+	}
+	for i, r := range c.Replicas {
+		Says(t, r.Addr, "master_link_status:up", "info", "replication")
+		Says(t, c.Primaries[i].Addr, "state=online", "info", "replication")
+	}
+	c.settle(t)
+	return c
+}
+
+// startNode starts a node of a cluster. Its bus has a port of its own, because the default, 10000
+// above the other, may not exist.
+func startNode(t *testing.T, start Starter, announced func(string) string, args []string) *Server {
+	t.Helper()
+	bus := FreePort(t)
+	s := start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus)}, args...)...)
+	if announced != nil {
+		_, port, err := net.SplitHostPort(announced(s.Addr))
+		require.NoError(t, err)
+		Ask(t, s.Addr, "config", "set", "cluster-announce-ip", "127.0.0.1", "cluster-announce-port", port)
+	}
+	s.bus = bus
+	return s
+}
+
+// announcedBy returns the address under which a node is known to the others.
+func announcedBy(t *testing.T, s *Server) string {
+	reply := Ask(t, s.Addr, "config", "get", "cluster-announce-port").([]any)
+	if port := fmt.Sprint(reply[1]); port != "0" {
+		return net.JoinHostPort("127.0.0.1", port)
+	}
+	return s.Addr
+}
+
+func (c *Cluster) nodes() []*Server {
+	return append(append([]*Server(nil), c.Primaries...), c.Replicas...)
+}
+
+// meet makes all nodes known to each other.
+func (c *Cluster) meet(t *testing.T) {
+	first := c.Primaries[0]
+	for _, s := range c.nodes()[1:] {
+		Ask(t, first.Addr, "cluster", "meet", "127.0.0.1", s.Port, s.bus)
+	}
+	for _, s := range c.nodes() {
+		Says(t, s.Addr, fmt.Sprintf("cluster_known_nodes:%d\r", len(c.nodes())), "cluster", "info")
+	}
+}
+
+// settle waits until all nodes know which of them has which slots.
+func (c *Cluster) settle(t *testing.T) {
+	for _, s := range c.nodes() {
+		Says(t, s.Addr, "cluster_state:ok", "cluster", "info")
+		Says(t, s.Addr, "cluster_slots_ok:16384", "cluster", "info")
+		Until(t, "all replicas are known", func() bool {
+			reply, err := ask(s.Addr, "cluster", "nodes")
+			return err == nil && strings.Count(fmt.Sprint(reply), "slave") == len(c.Replicas)
+		})
+	}
+}
+
+// Sentinels are a primary, a replica, and Sentinels that watch them.
+type Sentinels struct {
+	Name             string // of the primary
+	Primary, Replica *Server
+	Addrs            []string // of the Sentinels
+}
+
+// StartSentinels starts a primary, a replica and three Sentinels, which replace a primary that has
+// been down for this time. front returns the address at which the Sentinels and clients find the
+// primary, such as that of a proxy; it may be nil.
+func StartSentinels(t *testing.T, down time.Duration, front func(addr string) string, args ...string) *Sentinels {
+	t.Helper()
+	s := &Sentinels{Name: "limits", Primary: StartRedis(t, args...)}
+	addr := s.Primary.Addr
+	if front != nil {
+		addr = front(addr)
+	}
+	host, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	s.Replica = StartRedis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	Says(t, s.Replica.Addr, "master_link_status:up", "info", "replication")
+	for range 3 {
+		s.Addrs = append(s.Addrs, startSentinel(t, fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
+sentinel down-after-milliseconds %[1]s %[4]d
+sentinel failover-timeout %[1]s 5000
+`, s.Name, host, port, down.Milliseconds())))
+	}
+	for _, a := range s.Addrs {
+		Says(t, a, "num-other-sentinels 2", "sentinel", "master", s.Name)
+		Says(t, a, "num-slaves 1", "sentinel", "master", s.Name)
+	}
+	return s
+}
+
+// startSentinel starts a Sentinel and returns its address. It is killed at the end of the test.
+func startSentinel(t *testing.T, config string) string {
+	t.Helper()
+	path, err := exec.LookPath("redis-server")
+	require.NoError(t, err, "this test runs real Sentinels: install redis-server")
+	port := FreePort(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\ndir %s\n%s", port, dir, config)
+	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+	Launch(t, exec.Command(path, file, "--sentinel"))
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	Says(t, addr, "PONG", "ping")
+	return addr
+}
