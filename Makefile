@@ -65,7 +65,7 @@ faults: test-servers ## kill and stop servers that keep keys on a disk, and make
 
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
-	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-clients soak
+	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-valkey test-clients soak
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -101,6 +101,10 @@ test-clients: build ## run real clients and limiter libraries in other languages
 .PHONY: test-redis-suite
 test-redis-suite: build ## run Redis's own tests; those not listed must pass (ARGS=-update removes passing ones from the lists)
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
+
+.PHONY: test-valkey
+test-valkey: ## test the remote store with a valkey-server of 8.1 or later (downloads one if possible; VALKEY=required fails without one)
+	test/valkey/run.sh
 
 .PHONY: test-redis8
 test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)

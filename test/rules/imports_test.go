@@ -51,6 +51,10 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/lease", "internal/form", "internal/store", "internal/store/memory",
 		"internal/store/remote/combine",
 	},
+	"internal/store/remote/backend": {
+		"internal/store/remote/combine",
+		"github.com/redis/go-redis/v9/...",
+	},
 	"internal/store/storetest": {
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",

@@ -1,0 +1,261 @@
+// Package backend connects the remote store to Redis or Valkey: a single server, one that Sentinels
+// watch, or a cluster. It sends the batches of package combine, each as one pipeline, and fills in
+// the replies.
+//
+// go-redis implements the protocol, authentication and the client of the Sentinels. Connections are
+// opened here, because a client of go-redis may open one whenever it likes, and a decision needs to
+// know the clock of the server that it is sent to. Each connection is therefore a go-redis client
+// that is given one socket and no other. Nothing is ever sent twice here: a request of which some
+// bytes were written, and to which there was no reply, is Unknown.
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"cellserver/internal/store/remote/combine"
+)
+
+// DefaultSilence is how long a connection may wait for a reply before it is closed.
+const DefaultSilence = time.Second
+
+// Config is what a Backend needs to know.
+type Config struct {
+	Address Address
+	Prefix  string // of every key
+	// Password is used if PasswordFile is empty, and that of the URL if both are. The file is read at
+	// each new connection, so a password can be changed without a restart.
+	Password, PasswordFile string
+	TLS                    *tls.Config   // for rediss; nil: the authorities of the system
+	MayEvict               bool          // accepts a maxmemory-policy other than noeviction
+	Silence                time.Duration // DefaultSilence if zero
+	// Now returns the monotonic time of the process, in nanoseconds.
+	Now func() int64
+	Log *slog.Logger // nil: no log
+}
+
+// Backend has the connections to the servers that hold the keys.
+type Backend struct {
+	config   Config
+	topology topology
+	stop     context.Context
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	mu          sync.RWMutex
+	servers     []*server // by their numbers
+	connections map[place]*connection
+	askers      map[place]*asker
+}
+
+// place identifies a connection, as a batch does.
+type place struct {
+	primary            combine.Primary
+	database, sequence int
+}
+
+// server is one primary.
+type server struct {
+	number combine.Primary
+	name   string // the address under which a node of a cluster is known
+	clock  clock
+
+	mu      sync.Mutex
+	address string // where the last connection went
+	runID   string // of the process that has answered there; empty if it does not say
+	about   About  // what the last connection has found out
+	trouble error  // why the last connection could not be opened; nil if it could
+	warned  bool   // the warning about its maxmemory-policy was logged
+}
+
+// topology says which server holds a key. Its methods do not block, apart from address.
+type topology interface {
+	primary(key string) combine.Primary
+	primaries() []combine.Primary
+	address(ctx context.Context, p combine.Primary) (string, error) // where the server listens
+	moved(slot int, address string)                                 // a server has said so
+	lost(p combine.Primary)                                         // a connection was closed, or could not be opened
+	probeSlot(p combine.Primary) int                                // a slot that the server holds
+	watch(ctx context.Context)                                      // runs until the backend is closed
+}
+
+// Open returns a backend. It opens no connection before the first batch asks for it, except that a
+// cluster is asked for its slots, and the Sentinels for the primary.
+func Open(config Config) (*Backend, error) {
+	if err := CheckPrefix(config.Prefix); err != nil {
+		return nil, err
+	}
+	if config.Now == nil {
+		return nil, errors.New("the backend needs a clock")
+	}
+	if config.Silence == 0 {
+		config.Silence = DefaultSilence
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	logging.Disable() // go-redis would write its errors to stderr, and it returns them too
+	b := &Backend{config: config, connections: map[place]*connection{}, askers: map[place]*asker{}}
+	b.stop, b.cancel = context.WithCancel(context.Background())
+	switch config.Address.Kind {
+	case Sentinel:
+		b.topology = newSentinels(b)
+	case Cluster:
+		b.topology = newCluster(b)
+	default:
+		b.topology = newSingle(b)
+	}
+	b.running.Go(func() { b.topology.watch(b.stop) })
+	return b, nil
+}
+
+// Close closes all connections. Batches that are under way end without replies.
+func (b *Backend) Close() {
+	b.cancel()
+	b.mu.Lock()
+	connections := b.connections
+	b.connections = nil
+	b.mu.Unlock()
+	for _, c := range connections {
+		c.abort()
+	}
+	b.running.Wait()
+	b.closeAskers()
+}
+
+// Primary returns the server that holds the slot of a key, or combine.NoPrimary.
+func (b *Backend) Primary(key string) combine.Primary { return b.topology.primary(key) }
+
+// Primaries returns all servers that hold slots, in the order of their numbers. There are none as
+// long as a cluster has not said which it has.
+func (b *Backend) Primaries() []combine.Primary { return b.topology.primaries() }
+
+// Offset returns the time of the server's clock minus that of this process.
+func (b *Backend) Offset(p combine.Primary) int64 { return b.server(p).clock.offset.Load() }
+
+// RoundTrip returns the shortest round trip of the last measurements of the server's clock, in
+// nanoseconds. The offset is wrong by half of it at most.
+func (b *Backend) RoundTrip(p combine.Primary) int64 { return b.server(p).clock.roundTrip() }
+
+// ClockJumps returns how often the server's clock was found to be set.
+func (b *Backend) ClockJumps(p combine.Primary) int64 { return b.server(p).clock.jumps.Load() }
+
+// server returns the server of a number that was given out.
+func (b *Backend) server(p combine.Primary) *server {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return b.servers[p]
+}
+
+// numberOf returns the number of the server at an address, and adds the server if it is new.
+func (b *Backend) numberOf(address string) combine.Primary {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.servers {
+		if s.name == address {
+			return s.number
+		}
+	}
+	s := &server{number: combine.Primary(len(b.servers)), name: address}
+	b.servers = append(b.servers, s)
+	return s.number
+}
+
+// Do carries out a batch and fills in its replies. It returns when all replies have arrived or are
+// lost. Batches of different connections may be under way at the same time.
+func (b *Backend) Do(batch *combine.Batch) {
+	at := place{batch.Primary, batch.Database, batch.Connection}
+	if batch.Connect {
+		batch.Failed = b.connect(at) != nil
+		return
+	}
+	b.mu.RLock()
+	c := b.connections[at]
+	b.mu.RUnlock()
+	for _, r := range batch.Requests {
+		r.Reply = combine.Reply{Status: combine.Unsent}
+	}
+	if c == nil || !c.exchange(batch.Requests) {
+		batch.Failed = true
+		b.drop(at, c)
+	}
+}
+
+// connect opens a connection, instead of the one that is there, if there is one.
+func (b *Backend) connect(at place) error {
+	b.mu.RLock()
+	old := b.connections[at]
+	b.mu.RUnlock()
+	if old != nil {
+		b.remove(at, old)
+	}
+	c, err := b.open(b.stop, at)
+	b.note(at.primary, err)
+	if err != nil {
+		b.topology.lost(at.primary)
+		return err
+	}
+	b.mu.Lock()
+	closed := b.connections == nil
+	if !closed {
+		b.connections[at] = c
+	}
+	b.mu.Unlock()
+	if closed {
+		c.abort()
+		return context.Canceled
+	}
+	return nil
+}
+
+// note keeps why a connection could not be opened, and logs it when it changes.
+func (b *Backend) note(p combine.Primary, err error) {
+	s := b.server(p)
+	s.mu.Lock()
+	before := s.trouble
+	s.trouble = err
+	address := s.address
+	s.mu.Unlock()
+	switch {
+	case b.stop.Err() != nil:
+	case err != nil && (before == nil || before.Error() != err.Error()):
+		b.config.Log.Warn("store: no connection", "address", address, "error", err)
+	case err == nil && before != nil:
+		b.config.Log.Info("store: connected again", "address", address)
+	}
+}
+
+// drop closes a connection that has failed.
+func (b *Backend) drop(at place, c *connection) {
+	if c != nil {
+		b.remove(at, c)
+	}
+	b.topology.lost(at.primary)
+}
+
+func (b *Backend) remove(at place, c *connection) {
+	b.mu.Lock()
+	if b.connections[at] == c {
+		delete(b.connections, at)
+	}
+	b.mu.Unlock()
+	c.close()
+}
+
+// disconnect closes the sockets of all connections to a server that are not to this address. The
+// batches under way on them end without replies.
+func (b *Backend) disconnect(p combine.Primary, except string) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	for at, c := range b.connections {
+		if at.primary == p && c.address != except {
+			c.abort()
+		}
+	}
+}

@@ -1,0 +1,90 @@
+package backend
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// measureEvery is the time between two measurements of the offset on one connection.
+	measureEvery = int64(time.Second)
+	// kept is the number of measurements of which the one with the shortest round trip counts.
+	kept = 10
+	// jump is the change of an offset that is more than a better measurement.
+	jump = int64(10 * time.Millisecond)
+)
+
+// measurement is one reading of a server's clock. The server has read it at some moment of the round
+// trip, so the offset is wrong by half of the round trip at most.
+type measurement struct {
+	offset int64 // the server's clock minus that of this process, nanoseconds
+	trip   int64 // nanoseconds
+}
+
+// measure computes a measurement from the server's clock and the times, by the clock of this process,
+// at which the request was sent and the reply received.
+func measure(server, sent, received int64) measurement {
+	return measurement{offset: server - (sent + (received-sent)/2), trip: received - sent}
+}
+
+// clock is what is known of a server's clock.
+type clock struct {
+	offset atomic.Int64 // of the measurement that counts
+	jumps  atomic.Int64 // how often the clock was found to be set
+
+	mu    sync.Mutex
+	last  [kept]measurement
+	count int // all measurements since the last jump; the last kept of them are in last
+}
+
+// add adds a measurement. It returns by how much the clock was set, in nanoseconds, or 0.
+//
+// Two measurements of a clock that was not set differ by half of both round trips at most. If they
+// differ by more than this and 10 ms, the clock was set, and the earlier measurements are void.
+func (c *clock) add(m measurement) (set int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count > 0 {
+		best := c.best()
+		change := m.offset - best.offset
+		if max(change, -change) > jump+(m.trip+best.trip)/2 {
+			set = change
+			c.count = 0
+			c.jumps.Add(1)
+		}
+	}
+	c.last[c.count%kept] = m
+	c.count++
+	c.offset.Store(c.best().offset)
+	return set
+}
+
+// restart forgets all measurements, because they are of another server.
+func (c *clock) restart() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.count = 0
+}
+
+// best returns the measurement with the shortest round trip, and of several the latest. c.mu is held.
+func (c *clock) best() measurement {
+	known := min(c.count, kept)
+	best := c.last[(c.count-1)%kept]
+	for i := range known {
+		if c.last[i].trip < best.trip {
+			best = c.last[i]
+		}
+	}
+	return best
+}
+
+// roundTrip returns the shortest round trip of those that are kept, in nanoseconds.
+func (c *clock) roundTrip() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.count == 0 {
+		return 0
+	}
+	return c.best().trip
+}

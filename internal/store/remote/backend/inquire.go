@@ -1,0 +1,146 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// About is what a connection finds out about its server.
+type About struct {
+	Version string // as the server says it, such as "valkey 8.1.1"; empty if it does not
+	RunID   string // of the server's process
+	Policy  string // its maxmemory-policy; empty if it cannot be asked
+	// Native says that the server compares and sets with SET IFEQ. Otherwise a script does it.
+	Native bool
+}
+
+// noEviction is the maxmemory-policy with which no key is removed before it expires.
+const noEviction = "noeviction"
+
+// inquire asks the server what it is, and whether it can be used.
+func (c *connection) inquire(ctx context.Context) (About, error) {
+	key := c.backend.internalKey(c.backend.topology.probeSlot(c.server.number), "probe")
+	probe := newCommand("set", key, "x", "ifeq", "y", "get")
+	server, memory := newCommand("info", "server"), newCommand("info", "memory")
+	policy := newCommand("config", "get", "maxmemory-policy")
+	load := loadScripts()
+	if err := c.run(ctx, append([]redis.Cmder{probe, server, memory, policy}, load...)); err != nil {
+		return About{}, err
+	}
+	c.noteLoaded(load)
+	native, err := readProbe(probe.Err())
+	if err != nil {
+		return About{}, err
+	}
+	about := About{Version: version(server.Cmd), RunID: infoField(server.Cmd, "run_id"),
+		Policy: evictionPolicy(memory.Cmd, policy.Cmd), Native: native}
+	if err := c.backend.judgePolicy(c, about.Policy); err != nil {
+		return about, err
+	}
+	c.native = native
+	return about, nil
+}
+
+// readProbe reads the reply to a SET IFEQ that changes nothing: is it understood? A server that
+// refuses writes at the moment, because its memory is full, for example, has not said so.
+func readProbe(err error) (native bool, _ error) {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return true, nil
+	}
+	switch outcome, word := classify(err.Error()); {
+	case word == "READONLY":
+		return false, errors.New("the server is a replica, which accepts no writes: the store needs the primary")
+	case word == "NOPERM":
+		return false, fmt.Errorf("the store's user lacks a right (%w); it needs: %s", err, Rule("PREFIX"))
+	case outcome == outcomeMoved:
+		return false, errors.New("the server is a node of a cluster: the store's URL begins with redis+cluster:// then")
+	case outcome == outcomeLater || word == "BUSY" || word == "NOAUTH":
+		return false, err
+	}
+	return false, nil
+}
+
+func loadScripts() (commands []redis.Cmder) {
+	for _, script := range scripts {
+		commands = append(commands, newCommand("script", "load", script))
+	}
+	return commands
+}
+
+// noteLoaded keeps the reply of a server that has refused to load the scripts.
+func (c *connection) noteLoaded(commands []redis.Cmder) {
+	c.unloaded, c.loadError = false, ""
+	for _, command := range commands {
+		if err := command.Err(); err != nil && isReply(err) {
+			c.loadError = err.Error()
+		}
+	}
+}
+
+// version returns the name and the version of a server. Valkey says a version of Redis, too.
+func version(info *redis.Cmd) string {
+	if v := infoField(info, "valkey_version"); v != "" {
+		return "valkey " + v
+	}
+	if v := infoField(info, "cellserver_version"); v != "" {
+		return "cellserver " + v
+	}
+	if v := infoField(info, "redis_version"); v != "" {
+		return "redis " + v
+	}
+	return ""
+}
+
+// infoField returns a field of a reply to INFO, empty if it is not there.
+func infoField(info *redis.Cmd, name string) string {
+	text, _ := info.Val().(string)
+	for line := range strings.Lines(text) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// evictionPolicy reads the maxmemory-policy from INFO, or from CONFIG, of which a hosted server often
+// allows only the first.
+func evictionPolicy(memory, config *redis.Cmd) string {
+	if policy := infoField(memory, "maxmemory_policy"); policy != "" {
+		return policy
+	}
+	if pair, _ := config.Val().([]any); len(pair) == 2 {
+		return fmt.Sprint(pair[1])
+	}
+	return ""
+}
+
+// judgePolicy refuses a server that evicts keys: a limiter whose key is evicted lets its client
+// through.
+func (b *Backend) judgePolicy(c *connection, policy string) error {
+	switch {
+	case policy == noEviction || b.config.MayEvict:
+		return nil
+	case policy == "":
+		b.warnOnce(c.server, "store: the server does not say its maxmemory-policy; with any other than noeviction, "+
+			"it may remove keys, and their limits with them", c.address)
+		return nil
+	}
+	return fmt.Errorf("the server's maxmemory-policy is %s, with which it removes keys when its memory is full, "+
+		"and a limit whose key is removed lets every client through: set it to noeviction, or accept this with --store-may-evict",
+		policy)
+}
+
+// warnOnce logs a warning about a server, the first time.
+func (b *Backend) warnOnce(s *server, text, address string) {
+	s.mu.Lock()
+	warned := s.warned
+	s.warned = true
+	s.mu.Unlock()
+	if !warned {
+		b.config.Log.Warn(text, "address", address)
+	}
+}

@@ -1,0 +1,249 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"cellserver/internal/store/remote/combine"
+)
+
+// pipeline collects the commands of an exchange.
+type pipeline struct {
+	commands []redis.Cmder
+	sent     []sent // one for each request
+}
+
+// sent says which commands of the pipeline belong to a request; -1 for none.
+type sent struct {
+	main   int
+	take   int  // SET of the turn key
+	look   int  // GET of the turn key
+	give   int  // removal of the turn key
+	script bool // main calls a script
+}
+
+// exchange sends requests and fills in their replies. It reports whether the connection can still be
+// used.
+func (c *connection) exchange(requests []*combine.Request) bool {
+	if c.socket.isLost() {
+		return false
+	}
+	p := &c.pipeline
+	p.commands, p.sent = p.commands[:0], p.sent[:0]
+	measuring := c.backend.config.Now()-c.measured >= measureEvery
+	if measuring {
+		p.add("time")
+	}
+	loading := len(p.commands)
+	if c.unloaded {
+		p.commands = append(p.commands, loadScripts()...)
+	}
+	for _, r := range requests {
+		p.sent = append(p.sent, c.encode(r))
+	}
+	err := c.run(context.Background(), p.commands)
+	if measuring && p.commands[0].Err() == nil {
+		_ = c.learnTime(p.commands[0].(command).Cmd) // a reply that is not understood is no measurement
+	}
+	if c.unloaded {
+		c.noteLoaded(p.commands[loading : loading+len(scripts)])
+	}
+	for i, r := range requests {
+		c.decode(r, p.sent[i])
+	}
+	clear(p.commands) // they are not kept longer than needed
+	return err == nil && !c.socket.closed.Load()
+}
+
+func (p *pipeline) add(args ...any) int {
+	p.commands = append(p.commands, newCommand(args...))
+	return len(p.commands) - 1
+}
+
+// result returns the reply to a command.
+func (p *pipeline) result(index int) (any, error) {
+	cmd := p.commands[index].(command)
+	if err := cmd.Err(); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, err
+	}
+	return cmd.Val(), nil
+}
+
+// encode adds the commands of a request: that of its turn, its own, and that which gives a turn back.
+func (c *connection) encode(r *combine.Request) sent {
+	s := sent{main: -1, take: -1, look: -1, give: -1}
+	if r.Turn.Op == combine.TakeTurn || r.Turn.Op == combine.LookTurn {
+		c.encodeTurn(r, &s)
+	}
+	c.asking(r)
+	p := &c.pipeline
+	switch r.Kind {
+	case combine.Read:
+		if len(r.Parts) == 1 && !r.Parts[0].Expiry {
+			s.main = p.add("get", r.Parts[0].Key)
+		} else {
+			s.main, s.script = p.add(readArgs(r.Parts)...), true
+		}
+	case combine.Write:
+		if args := nativeArgs(&r.Parts[0]); len(r.Parts) == 1 && c.native && args != nil {
+			s.main = p.add(args...)
+		} else {
+			s.main, s.script = p.add(scriptArgs(r.Parts)...), true
+		}
+	case combine.Command:
+		args := make([]any, len(r.Command))
+		for i, arg := range r.Command {
+			args[i] = arg
+		}
+		s.main = p.add(args...)
+	case combine.TurnOnly:
+	}
+	if r.Turn.Op == combine.GiveTurn {
+		c.asking(r)
+		s.give = p.add(c.giveArgs(r)...)
+	}
+	return s
+}
+
+// asking adds ASKING, which holds for the next command.
+func (c *connection) asking(r *combine.Request) {
+	if r.Asking {
+		c.pipeline.add("asking")
+	}
+}
+
+// encodeTurn asks for the turn, or which process has it. SET NX GET is not in Redis 6.2.
+func (c *connection) encodeTurn(r *combine.Request, s *sent) {
+	p, key := &c.pipeline, c.backend.turnKey(r.Turn.Key)
+	if r.Turn.Op == combine.TakeTurn {
+		c.asking(r)
+		held := strconv.FormatUint(r.Turn.Holder, 10) + ":" + strconv.FormatInt(r.Turn.Span, 10)
+		ms := max(1, milliseconds(r.Turn.Span))
+		if c.native {
+			s.look = p.add("set", key, held, "nx", "get", "px", ms)
+			return
+		}
+		s.take = p.add("set", key, held, "nx", "px", ms)
+	}
+	c.asking(r)
+	s.look = p.add("get", key)
+}
+
+// giveArgs removes the turn key if it is still this process's.
+func (c *connection) giveArgs(r *combine.Request) []any {
+	holder := strconv.FormatUint(r.Turn.Holder, 10) + ":"
+	return []any{"evalsha", compareAndSetDigest, 1, c.backend.turnKey(r.Turn.Key), len(holder), holder, "", expiryRemove}
+}
+
+// nativeArgs returns the command that changes one key if it holds what is known, on a server with SET
+// IFEQ. It is nil if there is none: no command compares only a part of a value.
+func nativeArgs(p *combine.Part) []any {
+	switch {
+	case p.Op == combine.Keep || p.Op == combine.Remove && p.Known == nil:
+		return []any{"get", p.Key}
+	case p.Compared > 0:
+		return nil
+	case p.Op == combine.Remove:
+		return []any{"set", p.Key, "0", "ifeq", p.Known, "get", "pxat", 1}
+	}
+	args := []any{"set", p.Key, p.Bytes, "nx", "get"}
+	if p.Known != nil {
+		args = append(args[:3], "ifeq", p.Known, "get")
+	}
+	switch p.Expires {
+	case combine.Never:
+	case combine.KeepExpiry:
+		if p.Known != nil {
+			args = append(args, "keepttl")
+		}
+	default:
+		args = append(args, "pxat", instant(p.Expires))
+	}
+	return args
+}
+
+// The expiry of a key in the arguments of the script that are not instants.
+const (
+	expiryNone   = ""
+	expiryKeep   = "k"
+	expirySame   = "-" // the key is not changed
+	expiryRemove = "d"
+)
+
+// scriptArgs returns the call of the script that compares all keys, and then changes them.
+func scriptArgs(parts []combine.Part) []any {
+	args := make([]any, 0, 3+5*len(parts))
+	args = append(args, "evalsha", compareAndSetDigest, len(parts))
+	for i := range parts {
+		args = append(args, parts[i].Key)
+	}
+	for i := range parts {
+		p := &parts[i]
+		how, known := "=", p.Known
+		switch {
+		case known == nil:
+			how = ""
+		case p.Compared > 0:
+			how, known = strconv.Itoa(p.Compared), known[:p.Compared]
+		}
+		args = append(args, how, known, p.Bytes, scriptExpiry(p))
+	}
+	return args
+}
+
+func scriptExpiry(p *combine.Part) any {
+	switch {
+	case p.Op == combine.Keep:
+		return expirySame
+	case p.Op == combine.Remove:
+		return expiryRemove
+	case p.Expires == combine.Never:
+		return expiryNone
+	case p.Expires == combine.KeepExpiry:
+		return expiryKeep
+	}
+	return instant(p.Expires)
+}
+
+// readArgs returns the call of the script that reads keys.
+func readArgs(parts []combine.Part) []any {
+	args := make([]any, 0, 3+2*len(parts))
+	args = append(args, "evalsha", readAllDigest, len(parts))
+	for i := range parts {
+		args = append(args, parts[i].Key)
+	}
+	for i := range parts {
+		args = append(args, parts[i].Expiry) // written as 1 or 0
+	}
+	return args
+}
+
+// instant returns an expiry in Unix milliseconds, rounded up: a key that expires a little later than
+// its limiter does no harm, because the value says when the limiter's state ends.
+func instant(nanoseconds int64) int64 { return max(1, milliseconds(nanoseconds)) }
+
+// milliseconds rounds up.
+func milliseconds(nanoseconds int64) int64 {
+	const ms = 1_000_000
+	whole := nanoseconds / ms
+	if nanoseconds%ms > 0 {
+		whole++
+	}
+	return whole
+}
+
+// turnOf reads the value of a turn key. Anything else there is no process's turn.
+func turnOf(value any) (holder uint64, span int64) {
+	text, _ := value.(string)
+	first, second, _ := strings.Cut(text, ":")
+	holder, err1 := strconv.ParseUint(first, 10, 64)
+	span, err2 := strconv.ParseInt(second, 10, 64)
+	if err1 != nil || err2 != nil {
+		return 0, 0
+	}
+	return holder, span
+}

@@ -1,0 +1,29 @@
+package backend
+
+import (
+	"context"
+
+	"cellserver/internal/store/remote/combine"
+)
+
+// single is the topology of one server.
+type single struct {
+	number combine.Primary
+	where  string
+}
+
+func newSingle(b *Backend) *single {
+	where := b.config.Address.Socket
+	if where == "" {
+		where = b.config.Address.Nodes[0]
+	}
+	return &single{number: b.numberOf(where), where: where}
+}
+
+func (s *single) primary(string) combine.Primary                           { return s.number }
+func (s *single) primaries() []combine.Primary                             { return []combine.Primary{s.number} }
+func (s *single) moved(int, string)                                        {}
+func (s *single) lost(combine.Primary)                                     {}
+func (s *single) probeSlot(combine.Primary) int                            { return 0 }
+func (s *single) watch(context.Context)                                    {}
+func (s *single) address(context.Context, combine.Primary) (string, error) { return s.where, nil }

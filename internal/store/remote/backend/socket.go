@@ -1,0 +1,79 @@
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync/atomic"
+)
+
+// socket is the network connection of a client of go-redis. It counts what is written, because that
+// decides whether a request that has no reply may have been carried out, and notes when the first
+// bytes were sent and received, from which the offset of the server's clock is computed.
+type socket struct {
+	net.Conn
+	raw    net.Conn // without TLS
+	now    func() int64
+	closed atomic.Bool
+
+	// Of the exchange under way, and used only by its goroutine.
+	written        int
+	sent, received int64 // 0: not yet
+}
+
+// dial connects, and makes the TLS handshake.
+func dial(ctx context.Context, network, address string, secure *tls.Config, now func() int64) (*socket, error) {
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	s := &socket{Conn: conn, raw: conn, now: now}
+	if secure == nil {
+		return s, nil
+	}
+	if secure.ServerName == "" {
+		secure = secure.Clone()
+		secure.ServerName, _, _ = net.SplitHostPort(address) // empty if there is no host: the handshake says so
+	}
+	secured := tls.Client(conn, secure)
+	if err := secured.HandshakeContext(ctx); err != nil {
+		conn.Close()
+		return nil, err
+	}
+	s.Conn = secured
+	return s, nil
+}
+
+// begin begins an exchange.
+func (s *socket) begin() { s.written, s.sent, s.received = 0, 0, 0 }
+
+func (s *socket) Write(b []byte) (int, error) {
+	if s.sent == 0 {
+		s.sent = s.now()
+	}
+	n, err := s.Conn.Write(b)
+	s.written += n
+	if err != nil && s.Conn != s.raw {
+		s.written++ // TLS: a part of a record may have been sent
+	}
+	return n, err
+}
+
+func (s *socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	if n > 0 && s.received == 0 {
+		s.received = s.now()
+	}
+	return n, err
+}
+
+func (s *socket) Close() error {
+	s.closed.Store(true)
+	return s.Conn.Close()
+}
+
+// isLost reports whether the connection was closed by either side. It is asked before anything is
+// sent, when the server has nothing to say: bytes that have arrived are the end of a TLS connection,
+// or not a reply to anything.
+func (s *socket) isLost() bool { return s.closed.Load() || hasInput(s.raw) }

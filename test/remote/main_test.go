@@ -1,0 +1,136 @@
+// Package remote tests the remote store with real servers: single ones, those that Sentinels watch,
+// and clusters.
+package remote
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store/remote/backend"
+	"cellserver/internal/store/remote/combine"
+	"cellserver/test/peer"
+)
+
+// began is the beginning of the process's monotonic time.
+var began = time.Now()
+
+func now() int64 { return int64(time.Since(began)) }
+
+// link is a backend, and the connections that its user has opened.
+type link struct {
+	*backend.Backend
+	t *testing.T
+}
+
+// open opens a backend for a URL. changes alter its configuration.
+func open(t *testing.T, url string, changes ...func(*backend.Config)) *link {
+	t.Helper()
+	b, err := backend.Open(config(t, url, changes...))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	peer.Until(t, "a primary is known", func() bool { return len(b.Primaries()) > 0 })
+	return &link{b, t}
+}
+
+// config returns a configuration whose connections wait longer for a reply than a busy machine takes.
+func config(t *testing.T, url string, changes ...func(*backend.Config)) backend.Config {
+	t.Helper()
+	address, err := backend.ParseAddress(url)
+	require.NoError(t, err)
+	c := backend.Config{Address: address, Prefix: "cl:", Now: now, Silence: 30 * time.Second}
+	for _, change := range changes {
+		change(&c)
+	}
+	return c
+}
+
+// connect opens the connection to the primary of a key. It reports whether that has succeeded.
+func (l *link) connect(key string) bool {
+	batch := combine.Batch{Primary: l.Primary(key), Connect: true}
+	if batch.Primary == combine.NoPrimary {
+		return false
+	}
+	l.Do(&batch)
+	return !batch.Failed
+}
+
+// send sends requests to the primary of the first one's key, on a connection that is open.
+func (l *link) send(requests ...*combine.Request) (failed bool) {
+	return l.sendTo(l.Primary(requests[0].Parts[0].Key), requests...)
+}
+
+func (l *link) sendTo(p combine.Primary, requests ...*combine.Request) (failed bool) {
+	batch := combine.Batch{Primary: p, Requests: requests}
+	l.Do(&batch)
+	return batch.Failed
+}
+
+// done sends a request, which has to be done.
+func (l *link) done(r *combine.Request) *combine.Request {
+	l.t.Helper()
+	return l.ends(combine.Done, r)
+}
+
+// ends sends a request, whose reply has to be of this kind.
+func (l *link) ends(want combine.Status, r *combine.Request) *combine.Request {
+	l.t.Helper()
+	failed := l.send(r)
+	require.Equal(l.t, want, r.Reply.Status, "%+v", r.Reply)
+	require.False(l.t, failed)
+	return r
+}
+
+// text is the value of a part: "nil" if the key does not exist.
+func text(v combine.Value) string {
+	if v.Bytes == nil {
+		return "nil"
+	}
+	return string(v.Bytes)
+}
+
+// values returns the values of all parts.
+func values(r *combine.Request) (all []string) {
+	for _, p := range r.Parts {
+		all = append(all, text(p.Value))
+	}
+	return all
+}
+
+func read(keys ...string) *combine.Request {
+	r := &combine.Request{Kind: combine.Read}
+	for _, key := range keys {
+		r.Parts = append(r.Parts, combine.Part{Key: key})
+	}
+	return r
+}
+
+func write(parts ...combine.Part) *combine.Request {
+	return &combine.Request{Kind: combine.Write, Parts: parts}
+}
+
+// set is a change of a key from what is known to a value; "nil" is a key that does not exist.
+func set(key, known, value string) combine.Part {
+	p := combine.Part{Key: key, Op: combine.Set, Bytes: []byte(value), Expires: combine.Never}
+	if known != "nil" {
+		p.Known = []byte(known)
+	}
+	if value == "nil" {
+		p.Op, p.Bytes, p.Expires = combine.Remove, nil, 0
+	}
+	return p
+}
+
+// call is a command of which the first argument is the key.
+func call(words ...string) *combine.Request {
+	r := &combine.Request{Kind: combine.Command, Parts: []combine.Part{{Key: words[1]}}}
+	for _, word := range words {
+		r.Command = append(r.Command, []byte(word))
+	}
+	return r
+}
+
+// raw returns what a request has got, as text.
+func raw(r *combine.Request) string { return fmt.Sprint(r.Reply.Raw) }
