@@ -109,7 +109,7 @@ Examples:
   cellserver                                              on 127.0.0.1:6379
   cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
   cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
-  cellserver --dir /var/lib/cellserver                    with keys that outlive a restart
+  cellserver --dir /var/lib/cellserver                    with keys that survive a restart
 `, prefix, c.options.Usage(width))
 }
 

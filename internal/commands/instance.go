@@ -22,7 +22,7 @@ import (
 // ACLFile is the file that ACL LOAD and ACL SAVE read and write.
 type ACLFile = access.ACLFile
 
-// Folder is the folder in which keys outlive a restart.
+// Folder is the folder in which keys survive a restart.
 type Folder = persistence.Folder
 
 // Config is the configuration of an Instance. Fields that are zero have defaults.
@@ -31,7 +31,7 @@ type Config struct {
 	// NewLocal returns an empty store in memory that decides while Store fails, with --store-fails
 	// local. It is needed if Store may block.
 	NewLocal func() store.Store
-	Folder   Folder    // in which the keys of the store outlive a restart; nil if they do not
+	Folder   Folder    // in which keys survive a restart; nil if they do not
 	Version  string    // of cellserver
 	Settings *Settings // the defaults if nil
 	// Options are all options of the server, for CONFIG. They include those of Settings, which are

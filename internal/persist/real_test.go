@@ -111,7 +111,7 @@ func dump(t *testing.T, data store.Store) map[string]string {
 	return all
 }
 
-// Keys of every kind outlive a restart, by the journal and by a snapshot.
+// Keys of every kind survive a restart, in the journal and in a snapshot.
 func TestEveryKind(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
 	f, data := openReal(t, dir)

@@ -232,7 +232,7 @@ func TestReachedFromOutside(t *testing.T) {
 	}
 }
 
-// With --dir /data, keys outlive the container: a second one on the same files has them.
+// With --dir /data, keys survive the container: a second one on the same files has them.
 func TestContainerKeepsKeys(t *testing.T) {
 	i := imageFor(t, runtime.GOARCH)
 	client, server := cable(t)
