@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 
 	"github.com/spf13/pflag"
 
@@ -34,7 +35,7 @@ func check(args []string, out io.Writer) error {
 	if f.NArg() != 1 {
 		return errors.New("check needs the path of a folder or a file; see cellserver check --help")
 	}
-	if transfer.IsRDB(f.Arg(0)) {
+	if isRDB(f.Arg(0)) {
 		if *fix {
 			return errors.New("a file in the format of Redis cannot be repaired; import the last one that is intact")
 		}
@@ -45,6 +46,13 @@ func check(args []string, out io.Writer) error {
 		return fmt.Errorf("damaged: %w; repair it with cellserver check --fix %s", err, f.Arg(0))
 	}
 	return err
+}
+
+// isRDB reports whether a path is to be read as a file in the format of Redis: that of a file which is
+// not one of those of a folder.
+func isRDB(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && !persist.IsFile(path)
 }
 
 // damage reports whether an error is a persist.Fault.

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // Check describes a folder, or the folder that contains a file, to out. It returns a *Fault if a
@@ -13,6 +15,9 @@ import (
 // of each file that it changes; the error is a *LockedError if a server is using the folder.
 func Check(out io.Writer, path string, fix bool) error {
 	dir, err := folderOf(path)
+	if err == nil {
+		err = Exists(string(dir))
+	}
 	if err != nil {
 		return err
 	}
@@ -36,6 +41,23 @@ func Check(out io.Writer, path string, fix bool) error {
 	}
 	fmt.Fprintf(out, "%s is complete: a server can start with it\n", string(dir))
 	return nil
+}
+
+// Exists returns an error if there is no folder of this name, or none that a server has ever used.
+func Exists(dir string) error {
+	names, err := directory(dir).list()
+	if err == nil && !slices.ContainsFunc(names, IsFile) {
+		err = fmt.Errorf("%s is not a folder of cellserver: none of its files is there", dir)
+	}
+	return err
+}
+
+// IsFile reports whether a path has the name of a file that is only in such a folder.
+func IsFile(path string) bool {
+	name := filepath.Base(path)
+	_, segment := parseSegmentName(name)
+	_, _, snapshot := parseSnapshotName(name)
+	return segment || snapshot || name == lockName || strings.Contains(name, brokenSuffix)
 }
 
 // asError returns a nil error for a nil fault.

@@ -208,9 +208,4 @@ func parseSnapshotName(name string) (segment, needs uint64, ok bool) {
 }
 
 // isReserved reports whether an RDB file cannot have a name, because this package uses it.
-func isReserved(name string) bool {
-	_, segment := parseSegmentName(name)
-	_, _, snapshot := parseSnapshotName(name)
-	return segment || snapshot || name == lockName || strings.HasSuffix(name, ".tmp") ||
-		strings.Contains(name, brokenSuffix)
-}
+func isReserved(name string) bool { return IsFile(name) || strings.HasSuffix(name, ".tmp") }

@@ -3,23 +3,9 @@ package transfer
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 
 	"cellserver/internal/rdb"
 )
-
-// IsRDB reports whether a file begins like an RDB file. It returns false if it cannot be read.
-func IsRDB(name string) bool {
-	f, err := os.Open(name)
-	if err != nil {
-		return false
-	}
-	defer f.Close()
-	var begin [6]byte
-	_, err = io.ReadFull(f, begin[:])
-	return err == nil && (strings.HasPrefix(string(begin[:]), "REDIS") || string(begin[:]) == "VALKEY")
-}
 
 // CheckRDB reads a whole RDB file, and describes it to out.
 func CheckRDB(out io.Writer, name string) error {
