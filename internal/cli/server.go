@@ -113,7 +113,12 @@ func (s *Server) Connect() (*Connection, error) {
 }
 
 // Describe returns the error to be shown for an error of the client.
-func (c *Connection) Describe(err error) error { return c.inner.describeError(err) }
+func (c *Connection) Describe(err error) error {
+	if errors.Is(err, errConnectionClosed) {
+		return fmt.Errorf("%s has closed the connection: was it stopped?", c.Address())
+	}
+	return c.inner.describeError(err)
+}
 
 // Address returns the address of the server.
 func (c *Connection) Address() string { return c.inner.address }

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 
 	"cellserver/internal/form"
 	"cellserver/internal/rdb"
@@ -26,16 +28,19 @@ type fileSource struct {
 // structure, because a file that is followed by zeros passes the first test. openFile writes a
 // warning to warn if the file has no checksum.
 func openFile(name string, warn io.Writer) (*fileSource, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
+		return nil, fmt.Errorf("%s is not a regular file; an RDB file is read twice, so it cannot come from a pipe", name)
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &fileSource{file: f, name: name}
-	info, err := f.Stat()
-	if err == nil {
-		s.size = info.Size()
-		err = rdb.Verify(f)
-	}
+	s := &fileSource{file: f, name: name, size: info.Size()}
+	err = rdb.Verify(f)
 	if errors.Is(err, rdb.ErrNoChecksum) {
 		fmt.Fprintf(warn, "%s has no checksum: damage may remain undetected\n", name)
 		err = nil
@@ -83,10 +88,22 @@ type outputFile struct {
 	name string
 }
 
-// createFile creates a file. The file must not exist, unless replace is set.
+// createFile creates a file, which must not exist unless it may be replaced. Of a symbolic link, its
+// target is replaced.
 func createFile(name string, replace bool) (*outputFile, error) {
-	if _, err := os.Stat(name); err == nil && !replace {
-		return nil, fmt.Errorf("%s exists; --replace replaces it", name)
+	if name == "" {
+		return nil, errors.New("the name of the file is empty")
+	}
+	if _, err := os.Lstat(name); err == nil {
+		if !replace {
+			return nil, fmt.Errorf("%s exists; --replace replaces it", name)
+		}
+		if name, err = filepath.EvalSymlinks(name); err != nil {
+			return nil, err
+		}
+		if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() {
+			return nil, errors.Join(err, fmt.Errorf("%s is not a regular file, and is not replaced", name))
+		}
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // of mode 0600
 	if err != nil {
@@ -99,6 +116,27 @@ func createFile(name string, replace bool) (*outputFile, error) {
 func (f *outputFile) abort() {
 	f.Close()
 	os.Remove(f.Name())
+}
+
+// abortAtSignal removes the file if the process is ended by a signal, until stop is called.
+func (f *outputFile) abortAtSignal() (stop func()) {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		s, ok := <-signals
+		if !ok {
+			return
+		}
+		f.abort()
+		signal.Reset(s) // the signal ends the process now, so that its parent sees by which it ended
+		if self, err := os.FindProcess(os.Getpid()); err == nil {
+			_ = self.Signal(s)
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+	}
 }
 
 // complete syncs the file, renames it and syncs the folder.

@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -50,13 +51,12 @@ type folderDestination struct {
 	offset  int64 // from the store's clock to Unix time
 	report  *report
 	replace bool
+	bounds  bounds
 }
 
-// openFolder opens a folder. now is the current time, in Unix milliseconds.
-func openFolder(
-	dir string, databases int, create NewStore, log *slog.Logger, r *report, replace bool,
-) (d *folderDestination, now int64, err error) {
-	f, data, err := loadFolder(dir, databases, create, log)
+// openFolder opens the folder of the option dir. now is the current time, in Unix milliseconds.
+func (o *options) openFolder(e *Environment, r *report) (d *folderDestination, now int64, err error) {
+	f, data, err := loadFolder(o.dir, o.databases, e.NewStore, e.logger())
 	if err != nil {
 		return nil, 0, err
 	}
@@ -64,37 +64,67 @@ func openFolder(
 		return nil, 0, errors.Join(err, f.Close(), data.Close())
 	}
 	d = &folderDestination{folder: f, data: data, view: data.View(), offset: data.Clock().Offset(), report: r,
-		replace: replace}
+		replace: o.replace, bounds: o.bounds}
 	return d, form.Milliseconds(d.view.Now() + d.offset), nil
 }
 
 func (d *folderDestination) put(it *item) error {
-	if it.database >= d.data.Databases() {
-		d.report.refuse(fmt.Sprintf("of database %d: --databases is only %d", it.database, d.data.Databases()), it.key)
+	if why := d.refusal(it); why != "" {
+		d.report.refuse(why, it.key)
 		return nil
 	}
 	d.view.Select(it.database)
 	d.view.Begin()
-	ctx := context.Background()
-	n, err := d.view.Count(ctx, [][]byte{it.key})
-	switch {
-	case err != nil:
-		return err
-	case n > 0 && !d.replace:
-		d.report.refuse("which exist already (--replace replaces them)", it.key)
-		return nil
-	case it.state != nil && !it.state.Shift(-d.offset):
-		d.report.refuse("limiters with instants that the store's clock cannot represent", it.key)
-		return nil
-	case it.state != nil:
-		err = d.view.WriteForm(ctx, it.key, it.state)
-	default:
-		err = d.view.Write(ctx, it.key, valueOf(it.value), d.instant(it.expires))
+	if !d.replace {
+		exists, same, err := d.compare(it)
+		switch {
+		case err != nil:
+			return err
+		case same:
+			d.report.count(&d.report.unchanged)
+			return nil
+		case exists:
+			d.report.refuse("which exist already (--replace replaces them)", it.key)
+			return nil
+		}
 	}
+	err := d.write(it)
 	if err == nil {
 		d.report.written(it.state != nil)
 	}
 	return err
+}
+
+// refusal returns why a key cannot be in the folder; otherwise an empty string. It makes the instants
+// of a limiter those of the store's clock.
+func (d *folderDestination) refusal(it *item) string {
+	switch {
+	case it.database >= d.data.Databases():
+		return fmt.Sprintf("of database %d: --databases is only %d", it.database, d.data.Databases())
+	case it.state != nil && !it.state.Shift(-d.offset):
+		return "limiters with instants that the store's clock cannot represent"
+	}
+	return d.bounds.refusal(it)
+}
+
+// compare reports whether a key exists, and whether it has the same content. Then it may have been
+// written by an earlier run.
+func (d *folderDestination) compare(it *item) (exists, same bool, err error) {
+	ctx := context.Background()
+	content, e, err := d.view.Read(ctx, it.key, nil)
+	if err == nil && e.Kind != store.None && !e.Kind.IsValue() {
+		content, e, err = d.view.ReadForm(ctx, it.key, nil)
+	}
+	exists = e.Kind != store.None
+	same = exists && e.Kind.IsValue() == (it.state == nil) && bytes.Equal(content, it.appendContent(nil))
+	return exists, same, err
+}
+
+func (d *folderDestination) write(it *item) error {
+	if it.state != nil {
+		return d.view.WriteForm(context.Background(), it.key, it.state)
+	}
+	return d.view.Write(context.Background(), it.key, valueOf(it.value), d.instant(it.expires))
 }
 
 // instant converts an expiry, in Unix milliseconds, to an instant on the store's clock.

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +29,7 @@ type options struct {
 	databases  int
 	replace    bool
 	asThrottle string
+	bounds     bounds
 }
 
 // define defines the options that both subcommands have. complete must be called when they are set.
@@ -72,6 +71,7 @@ func Export(args []string, e Environment) error {
 		return err
 	}
 	defer to.abort()
+	defer to.abortAtSignal()()
 	r := new(report)
 	if o.dir != "" {
 		err = o.exportFolder(&e, to)
@@ -91,7 +91,7 @@ func Export(args []string, e Environment) error {
 }
 
 func (o *options) exportFolder(e *Environment, to *outputFile) error {
-	if _, err := os.Stat(o.dir); err != nil {
+	if err := persist.Exists(o.dir); err != nil {
 		return err
 	}
 	return explainLocked(exportFolder(o.dir, e.NewStore, e.logger(), to))
@@ -130,13 +130,12 @@ type destination interface {
 
 // Import runs the subcommand import.
 func Import(args []string, e Environment) error {
-	o := options{databases: 16}
-	if n, err := strconv.Atoi(os.Getenv(e.Server.Prefix + "DATABASES")); err == nil && n > 0 {
-		o.databases = n
-	}
+	o := options{databases: 16, bounds: defaultBounds()}
 	f := pflag.NewFlagSet("cellserver import", pflag.ContinueOnError)
 	complete := o.define(f, &e)
 	f.IntVar(&o.databases, "databases", o.databases, "with --dir: the number of databases of the server")
+	o.bounds.define(f)
+	fromEnvironment(f, e.Server.Prefix, "databases", "max-key-size", "proto-max-bulk-len")
 	f.BoolVar(&o.replace, "replace", false, "replace keys that exist")
 	f.StringVar(&o.asThrottle, "as-throttle", "",
 		"glob-style pattern: integers at such keys are limiters of redis-cell, whatever their expiry is")
@@ -158,6 +157,9 @@ func Import(args []string, e Environment) error {
 		return err
 	}
 	err = copyKeys(from, to, r, &reader{asThrottle: o.asThrottle}, now, e.Stderr)
+	if err != nil && o.dir != "" {
+		return fmt.Errorf("%w\nnot all keys are in %s: start the import again", err, o.dir)
+	}
 	r.print(e.Stdout, "imported")
 	return err
 }
@@ -184,7 +186,7 @@ func (o *options) openDestination(e *Environment, r *report) (to destination, no
 	if o.dir == "" {
 		return connectDestination(&o.server, r, o.replace)
 	}
-	to, now, err = openFolder(o.dir, o.databases, e.NewStore, e.logger(), r, o.replace)
+	to, now, err = o.openFolder(e, r)
 	return to, now, explainLocked(err)
 }
 

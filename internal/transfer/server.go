@@ -13,6 +13,7 @@ import (
 
 	"cellserver/internal/cli"
 	"cellserver/internal/rdb"
+	"cellserver/internal/resp"
 )
 
 // A batch of calls is sent at once. It has up to batchKeys calls, and about batchBytes bytes.
@@ -62,8 +63,17 @@ func (s *serverSource) progress() float64 {
 	return min(float64(s.read.Load())/float64(max(s.size, 1)), 1)
 }
 
-// databases returns the numbers of the databases that have keys, in ascending order.
+// databases returns the numbers of the databases that have keys, in ascending order; if the URL names
+// one, that one.
 func (s *serverSource) databases() (numbers []int, err error) {
+	// A server that is still loading its keys answers INFO, which then shows only some of them. It
+	// does not answer SCAN.
+	if err := s.conn.Scan(background, 0, "", 1).Err(); err != nil {
+		return nil, s.conn.Describe(err)
+	}
+	if s.database >= 0 {
+		numbers = []int{s.database} // also if it is empty, so that it is an error if there is none
+	}
 	text, err := s.conn.Do(background, "INFO", "keyspace").Text()
 	if err != nil {
 		return nil, s.conn.Describe(err)
@@ -71,9 +81,13 @@ func (s *serverSource) databases() (numbers []int, err error) {
 	for line := range strings.Lines(text) {
 		var n int
 		var keys int64
-		if _, err := fmt.Sscanf(line, "db%d:keys=%d,", &n, &keys); err == nil && (s.database < 0 || s.database == n) {
+		_, err := fmt.Sscanf(line, "db%d:keys=%d,", &n, &keys)
+		if err != nil || s.database >= 0 && s.database != n {
+			continue
+		}
+		s.size += keys
+		if s.database < 0 {
 			numbers = append(numbers, n)
-			s.size += keys
 		}
 	}
 	return numbers, nil
@@ -211,6 +225,7 @@ type serverDestination struct {
 	conn            *cli.Connection
 	report          *report
 	replace         bool
+	maxBulk         int    // bytes in an argument
 	selected        int    // the selected database; -1 if it is unknown
 	missingDatabase int    // the last database that the server has refused
 	missingReason   string // why; "" if it has refused none
@@ -238,11 +253,27 @@ func connectDestination(s *cli.Server, r *report, replace bool) (d *serverDestin
 		conn.Close()
 		return nil, 0, conn.Describe(err)
 	}
-	return &serverDestination{conn: conn, report: r, replace: replace, selected: -1, batch: conn.Pipeline()},
-		at.UnixMilli(), nil
+	return &serverDestination{conn: conn, report: r, replace: replace, maxBulk: maxBulk(conn), selected: -1,
+		batch: conn.Pipeline()}, at.UnixMilli(), nil
+}
+
+// maxBulk returns how many bytes an argument of a call may have. A server closes the connection after a
+// longer one. If the user may not ask for it, it is the default.
+func maxBulk(conn *cli.Connection) int {
+	const name = "proto-max-bulk-len"
+	values, _ := conn.ConfigGet(background, name).Result()
+	if n, err := strconv.Atoi(values[name]); err == nil {
+		return n
+	}
+	return resp.DefaultLimits().Bulk
 }
 
 func (d *serverDestination) put(it *item) error {
+	payload := string(it.payload())
+	if max(len(it.key), len(payload)) > d.maxBulk {
+		d.report.refuse(fmt.Sprintf("longer than the server's proto-max-bulk-len of %d bytes", d.maxBulk), it.key)
+		return nil
+	}
 	if it.database != d.selected {
 		if ok, err := d.selectDatabase(it); !ok {
 			return err
@@ -252,7 +283,6 @@ func (d *serverDestination) put(it *item) error {
 	if it.state != nil || expires == rdb.Never {
 		expires = 0
 	}
-	payload := string(it.payload())
 	words := []any{"RESTORE", string(it.key), strconv.FormatInt(expires, 10), payload, "ABSTTL"}
 	if d.replace {
 		words = append(words, "REPLACE")

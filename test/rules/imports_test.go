@@ -115,8 +115,8 @@ var mayImport = map[string][]string{
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
 	"internal/transfer": {
-		"internal/cli", "internal/form", "internal/match", "internal/persist", "internal/rdb", "internal/resp",
-		"internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
+		"internal/cli", "internal/form", "internal/match", "internal/option", "internal/persist", "internal/rdb",
+		"internal/resp", "internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
 	},
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
