@@ -2,17 +2,71 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"cellserver/internal/commands"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/store/storetest"
 )
+
+// Clients that pipeline, and clients that leave in the middle of their calls, are served side by side.
+// Afterwards, no goroutine and no coroutine is left.
+func TestClientsOverAWaitingStore(t *testing.T) {
+	before := goleak.IgnoreCurrent()
+	s, data, conn := listenOverWaiting(t)
+	data.Run(1)
+	var clients sync.WaitGroup
+	for client := range 6 {
+		clients.Go(func() {
+			conn, err := net.Dial("tcp", conn.RemoteAddr().String())
+			if !assert.NoError(t, err) {
+				return
+			}
+			defer conn.Close()
+			for round := range 5 {
+				calls, want := pipeline(fmt.Sprintf("%d-%d", client, round), 100)
+				if _, err = conn.Write(calls); round == 4 && client%2 == 0 {
+					return // without reading the replies
+				}
+				got := make([]byte, len(want))
+				_, failed := io.ReadFull(conn, got)
+				assert.NoError(t, errors.Join(err, failed))
+				assert.Equal(t, string(want), string(got))
+			}
+		})
+	}
+	clients.Wait()
+	conn.Close()
+	require.NoError(t, s.Shutdown(t.Context()))
+	require.NoError(t, data.Close())
+	require.NoError(t, goleak.Find(before))
+}
+
+// pipeline returns calls on keys with a prefix, some of which are made alone, and their replies.
+func pipeline(prefix string, n int) (calls, want []byte) {
+	for i := range n {
+		calls = fmt.Appendf(calls, "INCRBY %s-%d %d\r\n", prefix, i%7, i)
+		sum := 0
+		for k := i % 7; k <= i; k += 7 {
+			sum += k
+		}
+		want = fmt.Appendf(want, ":%d\r\n", sum)
+		if i%40 == 39 {
+			calls = append(calls, "MULTI\r\nPING\r\nEXEC\r\n"...)
+			want = append(want, "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n"...)
+		}
+	}
+	return calls, want
+}
 
 // listenOverWaiting returns a server over a store whose calls wait, and a connection to it.
 func listenOverWaiting(t *testing.T) (*Server, *storetest.Waiting, net.Conn) {
@@ -34,11 +88,7 @@ func TestStoreThatMayBlockIsNotUsedByEventLoops(t *testing.T) {
 	s, data, conn := listenOverWaiting(t)
 	require.IsType(t, &goroutineTransport{}, s.transport)
 	data.Run(1)
-	var calls, want []byte
-	for i := range 2000 {
-		calls = fmt.Appendf(calls, "INCRBY k%d %d\r\n", i, i)
-		want = fmt.Appendf(want, ":%d\r\n", i)
-	}
+	calls, want := pipeline("k", 2000)
 	_, err := conn.Write(calls)
 	require.NoError(t, err)
 	got := make([]byte, len(want))
