@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // onTable returns a store over a table.
 func onTable(t *testing.T, backend *table, o remote.Options) *remote.Store {
 	o.Executor, o.Keyspace, o.Clock, o.AllowFlush = backend, backend, backend, true
-	o.Databases = len(backend.databases)
+	backend.prefix, o.Databases = o.Prefix, len(backend.databases)
 	s := remote.New(o)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -96,7 +96,8 @@ var errFlush = &store.RefusedError{
 // Size returns the number of keys of the selected database.
 func (v *view) Size(ctx context.Context) (n int, err error) {
 	err = v.onDatabase(ctx, func() error {
-		n, err = v.store.Keyspace.Size(ctx, v.selected)
+		keys, err := v.store.Keyspace.DBSize(ctx, v.selected)
+		n = int(keys)
 		return err
 	})
 	return n, err
@@ -120,25 +121,25 @@ func (v *view) onDatabase(ctx context.Context, operation func() error) error {
 // Scan visits keys of the selected database.
 func (v *view) Scan(ctx context.Context, cursor uint64, count int,
 	visit func(key []byte, e store.Entry)) (next uint64, err error) {
-	var names []string
+	var keys []string
 	err = v.onDatabase(ctx, func() error {
-		next, err = v.store.Keyspace.Scan(ctx, v.selected, cursor, count, func(name string) { names = append(names, name) })
+		keys, next, err = v.store.Keyspace.Scan(ctx, v.selected, cursor, "*", count)
 		return err
 	})
-	for len(names) > 0 && err == nil {
-		part := names[:min(len(names), keysPerStep)]
-		names = names[len(part):]
+	for len(keys) > 0 && err == nil {
+		part := keys[:min(len(keys), keysPerStep)]
+		keys = keys[len(part):]
 		err = v.visitEach(ctx, part, visit)
 	}
 	return next, err
 }
 
 // visitEach reads the entries of keys, and visits those that exist.
-func (v *view) visitEach(ctx context.Context, names []string, visit func(key []byte, e store.Entry)) error {
-	calls, runs := make([]*call, len(names)), make([]*scratchRun, len(names))
-	entries := make([]store.Entry, len(names))
-	for i, name := range names {
-		key := []byte(name[len(v.store.Prefix):])
+func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []byte, e store.Entry)) error {
+	calls, runs := make([]*call, len(keys)), make([]*scratchRun, len(keys))
+	entries := make([]store.Entry, len(keys))
+	for i := range keys {
+		key := []byte(keys[i])
 		runs[i] = &scratchRun{store: v.store, database: v.selected, keys: [][]byte{key}, withExpiry: true,
 			operation: func(s *scratch) (err error) {
 				entries[i], err = s.view.Lookup(background, key)
@@ -146,7 +147,7 @@ func (v *view) visitEach(ctx context.Context, names []string, visit func(key []b
 			}}
 		calls[i] = new(call)
 		v.initCall(calls[i], runs[i])
-		calls[i].keys[0] = name
+		calls[i].keys[0] = v.name(key)
 		calls[i].step.Keys, calls[i].step.Expiry = calls[i].keys[:], true
 	}
 	if err := v.doAll(ctx, calls); err != nil {
@@ -167,13 +168,13 @@ func (v *view) visitEach(ctx context.Context, names []string, visit func(key []b
 func (v *view) Random(ctx context.Context, dst []byte) (key []byte, ok bool, err error) {
 	var name string
 	err = v.onDatabase(ctx, func() error {
-		name, ok, err = v.store.Keyspace.Random(ctx, v.selected)
+		name, ok, err = v.store.Keyspace.RandomKey(ctx, v.selected)
 		return err
 	})
 	if !ok || err != nil {
 		return dst, false, err
 	}
-	return append(dst, name[len(v.store.Prefix):]...), true, nil
+	return append(dst, name...), true, nil
 }
 
 // Flush removes the keys of the selected database, if that is allowed.
@@ -197,5 +198,6 @@ func (v *view) flush(ctx context.Context, database int) error {
 	if !v.store.AllowFlush {
 		return errFlush
 	}
-	return v.store.Keyspace.Flush(ctx, database)
+	_, err := v.store.Keyspace.Flush(ctx, database)
+	return err
 }

@@ -17,17 +17,18 @@ type Executor interface {
 	Monotonic() int64
 }
 
-// Keyspace makes operations on whole databases of the backend. Keys have the names that the backend
-// knows them by. Their number, and the keys that are shown, are those of all primaries that begin with
-// the prefix of the store, without keys of the store's own.
+// Keyspace makes operations on whole databases of the backend: on the keys of all primaries that begin
+// with the prefix of the store. It takes and returns them without the prefix.
 type Keyspace interface {
-	Size(ctx context.Context, database int) (int, error)
-	// Scan visits about count keys, as View.Scan.
-	Scan(ctx context.Context, database int, cursor uint64, count int, visit func(key string)) (next uint64, err error)
-	// Random returns a random key; ok is false if there is none.
-	Random(ctx context.Context, database int) (key string, ok bool, err error)
+	DBSize(ctx context.Context, database int) (keys int64, err error)
+	// Scan returns some keys that match a pattern, and the cursor with which to go on; 0 is the first
+	// cursor, and the end. It may return a key twice.
+	Scan(ctx context.Context, database int, cursor uint64, pattern string, count int) (
+		keys []string, next uint64, err error)
+	// RandomKey returns a random key; ok is false if there is none.
+	RandomKey(ctx context.Context, database int) (key string, ok bool, err error)
 	// Flush removes the keys of a database.
-	Flush(ctx context.Context, database int) error
+	Flush(ctx context.Context, database int) (removed int64, err error)
 }
 
 // Options configure a store. Executor, Keyspace and Clock must be set.

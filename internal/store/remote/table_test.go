@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 // step runs on what its keys hold, and is committed only if they still hold it.
 type table struct {
 	clock    *store.StillClock
+	prefix   string
 	mistakes bool // runs steps on values that no key holds, as if another process were faster
+
+	watch func(s *combine.Step, changes []combine.Change) // may be nil; sees what is committed
 
 	mu        sync.Mutex
 	latest    int64 // of the instants of steps
@@ -126,6 +130,9 @@ func (t *table) try(s *combine.Step) (done bool, err error) {
 			return false, nil
 		}
 	}
+	if t.watch != nil {
+		t.watch(s, changes)
+	}
 	for i, key := range s.Keys {
 		t.change(s.Database, key, changes[i])
 	}
@@ -227,27 +234,27 @@ func (t *table) increment(database int, key, by string) (any, error) {
 
 // The methods below implement remote.Keyspace.
 
-func (t *table) Size(_ context.Context, database int) (int, error) {
+func (t *table) DBSize(_ context.Context, database int) (int64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.databases[database]), nil
+	return int64(len(t.databases[database])), nil
 }
 
-func (t *table) Scan(
-	_ context.Context, database int, cursor uint64, count int, visit func(key string),
-) (next uint64, err error) {
+func (t *table) Scan(_ context.Context, database int, cursor uint64, _ string, count int) (
+	keys []string, next uint64, err error,
+) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	order := t.sorted(database)
 	from, _ := slices.BinarySearchFunc(order, cursor, func(n hashedName, c uint64) int { return cmp.Compare(n.hash, c) })
 	for _, n := range order[from:] {
 		if count--; count < 0 && n.hash != cursor {
-			return n.hash, nil
+			return keys, n.hash, nil
 		}
-		visit(n.name)
+		keys = append(keys, strings.TrimPrefix(n.name, t.prefix))
 		cursor = n.hash
 	}
-	return 0, nil
+	return keys, 0, nil
 }
 
 // sorted returns the keys of a database in the order of their hashes.
@@ -263,21 +270,21 @@ func (t *table) sorted(database int) []hashedName {
 	return t.order[database]
 }
 
-func (t *table) Random(_ context.Context, database int) (key string, ok bool, err error) {
+func (t *table) RandomKey(_ context.Context, database int) (key string, ok bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.latest = max(t.latest, t.clock.Now())
 	for name := range t.databases[database] {
 		if t.get(database, name).Bytes != nil {
-			return name, true, nil
+			return strings.TrimPrefix(name, t.prefix), true, nil
 		}
 	}
 	return "", false, nil
 }
 
-func (t *table) Flush(_ context.Context, database int) error {
+func (t *table) Flush(_ context.Context, database int) (removed int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.databases[database], t.order[database] = map[string]combine.Value{}, nil
-	return nil
+	return 0, nil
 }
