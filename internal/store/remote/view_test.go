@@ -301,11 +301,11 @@ func (s *slow) Submit(step *combine.Step) {
 
 // A call whose context ends returns, and its step does not touch what belongs to the caller any more.
 func TestCallsThatAreGivenUp(t *testing.T) {
-	for _, waits := range []bool{false, true} {
+	for _, suspends := range []bool{false, true} {
 		executor := &slow{begun: make(chan struct{}, 1)}
 		s := remote.New(remote.Options{Executor: executor, Clock: store.NewStillClock(start), Timeout: 7})
 		v := s.View()
-		if waits {
+		if suspends {
 			v.(store.Suspender).SetWait(func(done <-chan struct{}) { <-done })
 		}
 		stopped, stop := context.WithCancel(ctx)

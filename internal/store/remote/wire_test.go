@@ -105,7 +105,8 @@ func (w *wire) try(s *combine.Step) (failed, err error) {
 // readAll reads what keys hold.
 func readAll(tx *redis.Tx, keys []string) ([]combine.Value, error) {
 	p := tx.Pipeline()
-	values, held, ends := make([]combine.Value, len(keys)), make([]*redis.StringCmd, len(keys)), make([]*redis.Cmd, len(keys))
+	values, held, ends := make([]combine.Value, len(keys)), make([]*redis.StringCmd, len(keys)),
+		make([]*redis.Cmd, len(keys))
 	for i, key := range keys {
 		held[i], ends[i] = p.Get(ctx, key), p.Do(ctx, "PEXPIRETIME", key)
 	}

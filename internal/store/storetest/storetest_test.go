@@ -322,4 +322,3 @@ func (r *recorder) FailNow() { runtime.Goexit() }
 func (r *recorder) Errorf(format string, args ...any) {
 	r.failures = append(r.failures, fmt.Sprintf(format, args...))
 }
-
