@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script does everything that a process does with a folder: passes, a compaction with passes
-// meanwhile, failures of the disk that end, and a shutdown.
+// script makes a process do all that it can do with a folder: passes, a compaction with passes
+// meanwhile, temporary failures of the disk, and a shutdown.
 func (p *process) script() {
 	s := p.store
 	s.set("1", "a", "b", "c", "d", "e", "f", "g")
@@ -28,12 +28,12 @@ func (p *process) script() {
 	p.finish()
 	s.set("", "b")
 	p.tick()
-	p.disk.room = p.disk.used() + 20
+	p.disk.capacity = p.disk.used() + 20
 	s.set("3", "a", "g", "h")
 	p.tick()
 	s.set("4", "a", "g")
 	p.tick()
-	p.disk.room = 1 << 40
+	p.disk.capacity = 1 << 40
 	p.tick()
 	p.disk.noSync = true
 	s.set("5", "a", "g")
@@ -54,17 +54,18 @@ func (p *process) script() {
 	p.close()
 }
 
-// crashes are the disks that a process may find after a crash.
+// crashes returns disks as a process may find them after a crash.
 func (d *disk) crashes(random *rand.Rand) map[string]*disk {
-	left := map[string]*disk{"killed": d.killed(), "nothing unsynced": d.lost()}
+	left := map[string]*disk{"killed": d.killed(), "nothing unsynced": d.powerFailure()}
 	for i := range 12 {
 		left[fmt.Sprint("some of it ", i)] = d.torn(random)
 	}
 	return left
 }
 
-// crashAfter returns why a crash after n calls loses what was promised, or leaves a folder with
-// which no process starts; it is nil if all is well.
+// crashAfter runs the script with a crash after n calls of the disk, or without one if n is 0. It
+// returns an error if a pass that was known to be on the disk is lost, or if no process can start
+// with the folder. plant may plant an error in the disk.
 func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
 	d := newDisk()
 	plant(d)
@@ -72,7 +73,7 @@ func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
 	p, err := start(d, Options{})
 	if err != nil {
 		if d.crashed() {
-			return d.calls, nil // no process has written anything yet
+			return d.calls, nil // it crashed before it could write anything
 		}
 		return d.calls, err
 	}
@@ -88,18 +89,18 @@ func crashAfter(n int, plant func(d *disk)) (calls int, err error) {
 		}
 		if !p.survived(q.store.keys) {
 			return d.calls, fmt.Errorf("%s: %v after the passes %v, of which %d are promised",
-				how, q.store.keys, p.store.history, p.promise)
+				how, q.store.keys, p.store.history, p.promised)
 		}
-		if err := q.goesOn(random); err != nil {
+		if err := q.checkContinues(random); err != nil {
 			return d.calls, fmt.Errorf("%s: %w", how, err)
 		}
 	}
 	return d.calls, nil
 }
 
-// goesOn checks that a process that has started after a crash keeps what changes from now on, also
-// if it crashes itself.
-func (p *process) goesOn(random *rand.Rand) error {
+// checkContinues checks that a process that has started after a crash keeps its own changes, even
+// if it crashes too.
+func (p *process) checkContinues(random *rand.Rand) error {
 	p.store.set("later", "a", "x")
 	p.disk.crashAt = p.disk.calls + 1 + random.IntN(60)
 	for range 3 {
@@ -119,7 +120,7 @@ func (p *process) goesOn(random *rand.Rand) error {
 	if err := q.close(); err != nil {
 		return err
 	}
-	if q, err = start(q.disk.lost(), Options{}); err != nil {
+	if q, err = start(q.disk.powerFailure(), Options{}); err != nil {
 		return fmt.Errorf("the third start: %w", err)
 	}
 	if !maps.Equal(before, q.store.keys) {
@@ -128,7 +129,7 @@ func (p *process) goesOn(random *rand.Rand) error {
 	return nil
 }
 
-// crashAnywhere crashes after each call, and returns the first error.
+// crashAnywhere calls crashAfter for each call of the disk, and returns the first error.
 func crashAnywhere(plant func(d *disk)) (calls int, err error) {
 	calls, err = crashAfter(0, plant)
 	for n := 1; n < calls && err == nil; n++ {
@@ -146,12 +147,12 @@ func TestCrashAnywhere(t *testing.T) {
 	t.Log(calls, "calls")
 }
 
-// The checker finds disks that do not do what they say.
+// The checker finds disks that report a sync that they have not made.
 func TestCrashesAreFound(t *testing.T) {
-	_, err := crashAnywhere(func(d *disk) { d.lies = true })
+	_, err := crashAnywhere(func(d *disk) { d.ignoresSync = true })
 	require.Error(t, err, "files are not synced")
 	t.Log(err)
-	_, err = crashAnywhere(func(d *disk) { d.forgets = true })
+	_, err = crashAnywhere(func(d *disk) { d.ignoresFolderSync = true })
 	require.Error(t, err, "the folder is not synced")
 	t.Log(err)
 }

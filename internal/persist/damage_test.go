@@ -38,7 +38,7 @@ func example(t *testing.T) (d *disk, history []state) {
 	return p.disk.killed(), append(history, p.store.history...)
 }
 
-// damaged returns a copy of a disk with another content of one file, or without it.
+// damaged returns a copy of a disk with other content in one file, or without that file.
 func (d *disk) damaged(name string, content []byte) *disk {
 	c := d.killed()
 	if content == nil {
@@ -63,10 +63,11 @@ func (d *disk) eachDamage(try func(d *disk, what string, cut bool)) {
 	}
 }
 
-// undetected returns the first damage with which a process starts wrongly: a start either fails
-// with a Fault, or finds what no damage has changed. A file that ends early may look as after a
-// crash, and then the end of an earlier pass is found.
-func undetected(d *disk, history []state, o Options) (what string, refused int) {
+// undetectedDamage returns the first damage with which a process starts with wrong keys, and the
+// number of damages with which it does not start. Each start must either fail with a Fault, or load
+// the state after the last pass. A truncated file may look as after a crash; then it may be the
+// state after an earlier pass.
+func undetectedDamage(d *disk, history []state, o Options) (what string, refused int) {
 	final := history[len(history)-1]
 	d.eachDamage(func(d *disk, damage string, cut bool) {
 		p, err := start(d, o)
@@ -87,13 +88,14 @@ func undetected(d *disk, history []state, o Options) (what string, refused int) 
 	return what, refused
 }
 
-// Damage stops the start, or is only of what no client was promised. Nothing wrong is ever loaded.
+// A process does not start with a damaged folder, unless the damage is like that of a crash. It
+// never loads wrong keys.
 func TestDamage(t *testing.T) {
 	d, history := example(t)
-	what, refused := undetected(d, history, Options{})
+	what, refused := undetectedDamage(d, history, Options{})
 	require.Empty(t, what)
 	require.Greater(t, refused, 1000)
-	what, _ = undetected(d, history, Options{StartWithFault: true})
+	what, _ = undetectedDamage(d, history, Options{StartWithFault: true})
 	require.NotEmpty(t, what, "the checker finds a process that starts nevertheless")
 }
 
@@ -122,7 +124,7 @@ func TestStartWithFault(t *testing.T) {
 		}
 		p.store.set("6", "f")
 		require.NoError(t, p.close())
-		q := mustStart(t, d.lost(), Options{})
+		q := mustStart(t, d.powerFailure(), Options{})
 		require.Equal(t, p.store.keys, q.store.keys, what)
 	})
 }
@@ -141,7 +143,7 @@ func TestCrashDuringRepair(t *testing.T) {
 			if _, err := start(c, Options{StartWithFault: true}); err == nil {
 				return
 			}
-			for _, left := range []*disk{c.killed(), c.lost()} {
+			for _, left := range []*disk{c.killed(), c.powerFailure()} {
 				p, err := start(left, Options{StartWithFault: true})
 				require.NoError(t, err, "%s, crash at %d", what, n)
 				require.True(t, p.store.keys.isFrom(history), what)
@@ -194,7 +196,7 @@ DIR is complete: a server can start with it
 	require.Len(t, listDirectory(t, dir), 5)
 }
 
-// A folder in use is only described.
+// Check describes a folder that is in use, but does not repair it.
 func TestCheckInUse(t *testing.T) {
 	dir := t.TempDir()
 	f, err := Open(ctx, dir, Options{})
@@ -208,7 +210,7 @@ func TestCheckInUse(t *testing.T) {
 	require.Error(t, Check(&out, filepath.Join(dir, "nothing"), false))
 }
 
-// A load ends when its context does, and with the error of the loader.
+// A load returns the error of its context, or of its loader.
 func TestLoadFails(t *testing.T) {
 	d, _ := example(t)
 	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, unlock: func() {}}

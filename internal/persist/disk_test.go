@@ -18,19 +18,19 @@ var (
 	errCrash = errors.New("the process has crashed")
 )
 
-// disk is a folder on a disk that can fail and lose its power. Each call of it or of its files
-// counts; after call crashAt, nothing happens any more.
+// disk is a folder on a simulated disk, which can fail and lose power. It counts the calls of its
+// methods and of those of its files. After call crashAt, all calls fail and have no effect.
 type disk struct {
-	mu      sync.Mutex
-	names   map[string]*node
-	synced  map[string]*node // the names that are on the disk
-	pending []change         // of names, since
-	calls   int
-	crashAt int  // 0 for never
-	room    int  // bytes that all files may have
-	noSync  bool // syncs of files fail, and what they should have written is never written
-	lies    bool // syncs of files do nothing
-	forgets bool // syncs of the folder do nothing
+	mu                sync.Mutex
+	names             map[string]*node
+	synced            map[string]*node // the names at the last sync of the folder
+	pending           []change         // changes of names since then
+	calls             int
+	crashAt           int  // 0 for never
+	capacity          int  // bytes that all files may have
+	noSync            bool // syncs of files fail, and what they should have written is never written
+	ignoresSync       bool // syncs of files do nothing
+	ignoresFolderSync bool // syncs of the folder do nothing
 }
 
 // change is a change of names.
@@ -44,7 +44,7 @@ type node struct {
 }
 
 func newDisk() *disk {
-	return &disk{names: map[string]*node{}, synced: map[string]*node{}, room: 1 << 40}
+	return &disk{names: map[string]*node{}, synced: map[string]*node{}, capacity: 1 << 40}
 }
 
 // call counts a call.
@@ -101,7 +101,7 @@ func (d *disk) checkIdentity(name string, f file) error {
 func (d *disk) sync() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.call(); err != nil || d.forgets {
+	if err := d.call(); err != nil || d.ignoresFolderSync {
 		return err
 	}
 	d.synced, d.pending = maps.Clone(d.names), nil
@@ -134,7 +134,7 @@ func (d *disk) create(name string) (file, error) {
 	if err := d.call(); err != nil {
 		return nil, err
 	}
-	if d.used() >= d.room {
+	if d.used() >= d.capacity {
 		return nil, errFull
 	}
 	n := d.names[name]
@@ -150,7 +150,7 @@ func (d *disk) create(name string) (file, error) {
 func (d *disk) free() int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return int64(d.room - d.used())
+	return int64(d.capacity - d.used())
 }
 
 func (d *disk) used() (bytes int) {
@@ -173,7 +173,7 @@ func (f *diskFile) WriteAt(p []byte, offset int64) (n int, err error) {
 		return 0, err
 	}
 	end := int(offset) + len(p)
-	if free := f.disk.room - f.disk.used(); end-len(f.content) > free {
+	if free := f.disk.capacity - f.disk.used(); end-len(f.content) > free {
 		end, err = max(len(f.content)+free, int(offset)), errFull
 	}
 	if end > len(f.content) {
@@ -205,7 +205,7 @@ func (f *diskFile) Truncate(size int64) error {
 func (f *diskFile) Sync() error {
 	f.disk.mu.Lock()
 	defer f.disk.mu.Unlock()
-	if err := f.disk.call(); err != nil || f.disk.lies {
+	if err := f.disk.call(); err != nil || f.disk.ignoresSync {
 		return err
 	}
 	if f.disk.noSync {
@@ -226,19 +226,18 @@ func (f *diskFile) Size() (int64, error) { return int64(len(f.content)), nil }
 
 func (f *diskFile) Close() error { return nil }
 
-// killed returns what a process finds after this one was killed: all that was written.
+// killed returns the disk after the process was killed: with everything that was written.
 func (d *disk) killed() *disk {
 	return d.after(func() bool { return true }, func(n *node) []byte { return bytes.Clone(n.content) })
 }
 
-// lost returns what a process finds after the power went and nothing reached the disk that was not
-// synced.
-func (d *disk) lost() *disk {
+// powerFailure returns the disk after a power failure. Nothing has reached it that was not synced.
+func (d *disk) powerFailure() *disk {
 	return d.after(func() bool { return false }, func(n *node) []byte { return bytes.Clone(n.durable) })
 }
 
-// torn returns what a process finds after the power went, and some of the sectors and of the
-// changes of names that were not synced have reached the disk.
+// torn returns the disk after a power failure. Some of the sectors and of the changes of names that
+// were not synced have reached it.
 func (d *disk) torn(random *rand.Rand) *disk {
 	return d.after(func() bool { return random.IntN(2) == 0 }, func(n *node) []byte { return n.torn(random) })
 }
@@ -260,8 +259,8 @@ func (n *node) torn(random *rand.Rand) []byte {
 	return left
 }
 
-// after returns the disk after a crash: with which of the pending changes of names, and with what
-// contents of the files.
+// after returns the disk after a crash. reached decides about each pending change of a name, and
+// left returns the content of each file.
 func (d *disk) after(reached func() bool, left func(n *node) []byte) *disk {
 	names := maps.Clone(d.synced)
 	for _, c := range d.pending {

@@ -27,19 +27,19 @@ func logged() (Options, func() []string) {
 	}
 }
 
-// requireContent starts a process on what is left after the power went.
+// requireContent starts a process after a power failure, and compares its keys.
 func requireContent(t *testing.T, d *disk, want state) {
 	t.Helper()
-	require.Equal(t, want, mustStart(t, d.lost(), Options{}).store.keys)
+	require.Equal(t, want, mustStart(t, d.powerFailure(), Options{}).store.keys)
 }
 
-// What cannot be written because the disk is full is written as soon as there is space.
+// Changes that cannot be written because the disk is full are written as soon as there is space.
 func TestFullDisk(t *testing.T) {
 	o, log := logged()
 	p := mustStart(t, newDisk(), o)
 	p.store.set("1", "a", "b")
 	p.tick()
-	p.disk.room = p.disk.used() + 10
+	p.disk.capacity = p.disk.used() + 10
 	for i := range 5 {
 		p.store.set(fmt.Sprint("new", i), "a")
 		p.store.set("1", fmt.Sprint("k", i))
@@ -52,11 +52,11 @@ func TestFullDisk(t *testing.T) {
 	require.True(t, p.folder.Status().Journal.LastWriteFailed)
 	requireContent(t, p.disk, state{"a": "1", "b": "1"})
 
-	p.disk.room = 1 << 20
+	p.disk.capacity = 1 << 20
 	p.tick()
 	require.False(t, p.folder.Failing())
 	require.Zero(t, p.folder.Status().Failure)
-	require.Empty(t, p.later, "no snapshot is necessary")
+	require.Empty(t, p.goroutines, "no snapshot is necessary")
 	requireContent(t, p.disk,
 		state{"a": "new4", "b": "1", "k0": "1", "k1": "1", "k2": "1", "k3": "1", "k4": "1"})
 	require.Equal(t, []string{
@@ -65,19 +65,20 @@ func TestFullDisk(t *testing.T) {
 	}, log())
 }
 
-// If more cannot be written than is kept, a snapshot is written when there is space.
+// If there are more unwritten changes than are kept in memory, a snapshot is written when there is
+// space.
 func TestFullDiskForLong(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	p.store.set("1", "a", "b")
 	p.tick()
-	p.disk.room = p.disk.used()
+	p.disk.capacity = p.disk.used()
 	for range 3 {
 		p.store.set(strings.Repeat("x", 600), "a")
 		p.tick()
 	}
 	require.True(t, p.r.gap)
 	require.Empty(t, p.r.unwritten.chunks)
-	p.disk.room = 1 << 20
+	p.disk.capacity = 1 << 20
 	require.True(t, p.folder.Failing())
 	p.store.set("2", "a")
 	for range maxWait {
@@ -93,7 +94,7 @@ func TestFullDiskForLong(t *testing.T) {
 // On a small disk, segments are replaced before they fill it.
 func TestSmallDisk(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
-	p.disk.room = 1500
+	p.disk.capacity = 1500
 	for i := range 100 {
 		p.store.set(fmt.Sprint(i), "a")
 		p.tick()
@@ -111,7 +112,7 @@ func TestDiskFullOfSegments(t *testing.T) {
 		p.tick()
 	}
 	p.store.set("", "b", "c")
-	p.disk.room = p.disk.used() + 500
+	p.disk.capacity = p.disk.used() + 500
 	p.store.set(strings.Repeat("x", 100), "d", "e", "f", "g", "h", "i")
 	p.tick()
 	p.store.set("", "d", "e", "f", "g", "h", "i")
@@ -124,7 +125,8 @@ func TestDiskFullOfSegments(t *testing.T) {
 	requireContent(t, p.disk, p.store.keys)
 }
 
-// After a failed sync, it is unknown what of the segment is on the disk.
+// After a failed sync, it is unknown which part of the segment is on the disk. A snapshot replaces
+// it.
 func TestFailedSync(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	p.store.set("1", "a", "b")
@@ -178,51 +180,52 @@ func TestCloseAfterLoss(t *testing.T) {
 	p.store.set("1", "a", "b")
 	p.store.failing = errTooLarge
 	p.tick()
-	p.disk.room = p.disk.used()
+	p.disk.capacity = p.disk.used()
 	require.ErrorIs(t, p.close(), errFull)
 }
 
-// A disk that is full at the start is not a reason not to start.
+// A process starts on a full disk.
 func TestStartOnFullDisk(t *testing.T) {
 	d := newDisk()
-	d.room = 0
+	d.capacity = 0
 	p := mustStart(t, d, Options{})
 	require.True(t, p.folder.Failing())
 	p.store.set("1", "a")
 	p.tick()
-	d.room = 1 << 20
+	d.capacity = 1 << 20
 	p.tick()
 	require.False(t, p.folder.Failing())
 	requireContent(t, d, state{"a": "1"})
 
 	d = newDisk()
-	d.room = 0
+	d.capacity = 0
 	p = mustStart(t, d, Options{})
 	for range 3 {
 		p.store.set(strings.Repeat("x", 600), "a")
 		p.tick()
 	}
 	require.True(t, p.r.gap)
-	d.room = 1 << 20
+	d.capacity = 1 << 20
 	p.tick()
 	requireContent(t, d, state{})
 	p.finish()
 	requireContent(t, d, p.store.keys)
 }
 
-// A snapshot that cannot be written is tried again, ever more seldom, and passes go on meanwhile.
+// If a snapshot cannot be written, the process tries again at increasing intervals. Passes continue
+// meanwhile.
 func TestSnapshotFails(t *testing.T) {
 	o, log := logged()
 	p := mustStart(t, newDisk(), o)
 	p.store.set("1", "a", "b", "c")
 	p.r.compaction.requested = true
 	p.tick()
-	p.disk.room = p.disk.used() + 100
+	p.disk.capacity = p.disk.used() + 100
 	p.finish()
 	names, _ := p.disk.list()
 	require.NotContains(t, names, temporaryName)
 	require.True(t, p.folder.Status().Journal.LastCompactionFailed)
-	p.disk.room = 1 << 20
+	p.disk.capacity = 1 << 20
 	require.NoError(t, p.close())
 	requireContent(t, p.disk, state{"a": "1", "b": "1", "c": "1"})
 	require.Equal(t, []string{
@@ -238,31 +241,31 @@ func TestSnapshotFails(t *testing.T) {
 	require.Equal(t, []int{1, 2, 4, 8, 16, 32, 64, 64, 64}, delays)
 }
 
-// A large journal is replaced, and so is one of many segments.
+// A snapshot replaces a journal that is large, or has many segments.
 func TestCompactionBegins(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	for i := range 3 {
 		p.store.set(fmt.Sprint(i)+strings.Repeat("x", 900), "a")
 		p.tick()
 	}
-	require.Empty(t, p.later)
+	require.Empty(t, p.goroutines)
 	for i := range 3 {
 		p.store.set(fmt.Sprint(i)+strings.Repeat("y", 900), "a")
 		p.tick()
 	}
-	require.Len(t, p.later, 1, "there is one snapshot at a time")
+	require.Len(t, p.goroutines, 1, "there is one snapshot at a time")
 	p.finish()
 	status := p.folder.Status().Journal
 	require.InDelta(t, 1000, status.BaseSize, 100)
 	require.InDelta(t, 2000, status.Size, 300)
 
 	for range smallLimits.maxSegments {
-		require.Empty(t, p.later)
+		require.Empty(t, p.goroutines)
 		require.NoError(t, p.close())
 		p = mustStart(t, p.disk.killed(), Options{})
 		p.tick()
 	}
-	require.Len(t, p.later, 1)
+	require.Len(t, p.goroutines, 1)
 	p.finish()
 	names, _ := p.disk.list()
 	require.Len(t, names, 2)

@@ -19,16 +19,16 @@ var (
 
 func noTicks() (<-chan time.Time, func()) { return nil, func() {} }
 
-// process is a process that keeps a toyStore on a disk. A test calls the recorder in its stead,
-// because the loop gets no ticks.
+// process simulates a process that keeps a toyStore on a disk. The loop gets no ticks; the test
+// calls the recorder directly instead.
 type process struct {
-	disk    *disk
-	folder  *Folder
-	store   *toyStore
-	machine *toyMachine
-	r       *recorder
-	later   []func() // goroutines that were started
-	promise int      // the number of passes that must survive
+	disk       *disk
+	folder     *Folder
+	store      *toyStore
+	machine    *toyMachine
+	r          *recorder
+	goroutines []func() // goroutines that were started
+	promised   int      // the number of passes that must survive
 }
 
 // smallLimits are limits that a few keys exceed.
@@ -42,7 +42,7 @@ func start(d *disk, o Options) (*process, error) {
 	p.machine = &toyMachine{next: store.Reading{Boot: [16]byte{1}, Uptime: 1e12, Wall: 1e18}}
 	env := environment{
 		files: d, machine: p.machine, limits: smallLimits,
-		launch:       func(f func()) { p.later = append(p.later, f) },
+		launch:       func(f func()) { p.goroutines = append(p.goroutines, f) },
 		ticks:        noTicks,
 		ensureLocked: func() (bool, error) { return false, nil }, unlock: func() {},
 	}
@@ -63,33 +63,33 @@ func start(d *disk, o Options) (*process, error) {
 	p.r = p.folder.newRecorder(p.store)
 	p.folder.store, p.folder.stage, p.folder.recorder = p.store, running, p.r
 	p.r.pass(false)
-	p.promised()
+	p.updatePromised()
 	return p, nil
 }
 
-// promised notes which passes must survive a crash from now on.
-func (p *process) promised() {
+// updatePromised notes which passes must survive a crash from now on.
+func (p *process) updatePromised() {
 	age := p.folder.Status().Passes.SyncAge
 	if age >= 0 && age < time.Second && !p.folder.Failing() && !p.disk.crashed() {
-		p.promise = len(p.store.history) - 1
+		p.promised = len(p.store.history) - 1
 	}
 }
 
-// tick lets a second pass.
+// tick advances the clock by a second, and calls the recorder.
 func (p *process) tick() {
 	p.machine.advance(time.Second)
 	p.r.tick()
-	p.promised()
+	p.updatePromised()
 }
 
-// finish lets the goroutines run that were started, and the loop receive their results.
+// finish runs the goroutines that were started, and passes their results to the recorder.
 func (p *process) finish() {
-	for len(p.later) > 0 {
-		f := p.later[0]
-		p.later = p.later[1:]
+	for len(p.goroutines) > 0 {
+		f := p.goroutines[0]
+		p.goroutines = p.goroutines[1:]
 		f()
 		p.r.snapshotWritten(<-p.r.results)
-		p.promised()
+		p.updatePromised()
 	}
 }
 
@@ -98,14 +98,14 @@ func (p *process) close() error {
 	p.finish()
 	p.r.launch = func(f func()) { f() }
 	err := p.r.close()
-	p.promised()
+	p.updatePromised()
 	return err
 }
 
-// survived checks the content after a crash: it is that of the end of a pass, and of none that
-// is older than the last one that was known to be on the disk.
+// survived reports whether the state after a crash is the one after a pass, which must not be older
+// than the last pass that was known to be on the disk.
 func (p *process) survived(after state) bool {
-	for _, s := range p.store.history[p.promise:] {
+	for _, s := range p.store.history[p.promised:] {
 		if maps.Equal(s, after) {
 			return true
 		}
@@ -130,7 +130,7 @@ func TestRestart(t *testing.T) {
 	p.store.set("", "a")
 	require.NoError(t, p.close())
 
-	q := mustStart(t, d.lost(), Options{})
+	q := mustStart(t, d.powerFailure(), Options{})
 	require.Equal(t, state{"b": "2", "c": "2"}, q.store.keys)
 	q.store.set("3", "d")
 	q.tick()
@@ -150,12 +150,12 @@ func TestCompaction(t *testing.T) {
 	}
 	p.r.compaction.requested = true
 	p.tick()
-	require.Len(t, p.later, 1)
+	require.Len(t, p.goroutines, 1)
 	require.True(t, p.folder.Status().Journal.Compacting)
 	p.finish()
 	require.Equal(t, int64(1), p.folder.Status().Journal.Compactions)
 	names, _ := d.list()
 	require.Equal(t, []string{"journal-0000000002", "snapshot-0000000002-0000000007"}, names)
-	q := mustStart(t, d.lost(), Options{})
+	q := mustStart(t, d.powerFailure(), Options{})
 	require.Equal(t, state{"a": "2", "c": "1", "d": "1", "e": "2"}, q.store.keys)
 }

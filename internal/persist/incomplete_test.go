@@ -17,10 +17,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// The passes of a segment, up to the one that completes the snapshot, may contain changes of a long
-// log whose whole state was only in the segments before. If the pass that repeats that state is
-// damaged, a repair leaves changes that follow nothing. A start without them is possible, and a
-// snapshot then replaces them.
+// The passes of a segment, up to the one that makes the snapshot valid, may contain a delta of a
+// long log with a baseline that was only in the segments before. If the pass with the whole state
+// is damaged, a repair leaves a delta without its baseline. A process can start without it, and a
+// snapshot then replaces it.
 func TestStartWithoutWhatIsMissing(t *testing.T) {
 	dir := damageLongLog(t)
 	var fault *Fault
@@ -43,7 +43,7 @@ func TestStartWithoutWhatIsMissing(t *testing.T) {
 	require.NoError(t, f.Close())
 }
 
-// openStore is openReal that returns an error, and in which a second passes once.
+// openStore is like openReal, but returns an error, and calls the recorder for one tick.
 func openStore(t *testing.T, dir string, o Options) (*Folder, error) {
 	f, err := Open(ctx, dir, o)
 	if err != nil {

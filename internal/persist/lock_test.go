@@ -54,7 +54,8 @@ func TestLock(t *testing.T) {
 	lock.release()
 }
 
-// A lock whose file was removed protects nothing. It is replaced, if no other process has done so.
+// The lock does not protect the folder if its file was removed. The process locks the folder again,
+// unless another process has done so.
 func TestLockRemoved(t *testing.T) {
 	dir := t.TempDir()
 	a, b := newLock(dir), newLock(dir)
@@ -137,7 +138,7 @@ func TestFolderRemoved(t *testing.T) {
 	require.Equal(t, want, dump(t, data))
 }
 
-// Two processes never write into one folder, even if the lock file is removed.
+// Two processes never write to the same folder, even if the lock file is removed.
 func TestLockRemovedInUse(t *testing.T) {
 	dir := t.TempDir()
 	f, data := openReal(t, dir)
@@ -158,7 +159,8 @@ func TestLockRemovedInUse(t *testing.T) {
 	require.Equal(t, want, dump(t, data))
 }
 
-// A file that was removed is noticed too, and nothing is written where no start would find it.
+// The process notices that the segment was removed, and does not write to it: no startup would find
+// that.
 func TestSegmentRemoved(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	p.store.set("1", "a")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The loop writes a pass each second, does what it is asked for, and ends at Close.
+// The loop writes a pass each second, executes requests, and ends at Close.
 func TestLoop(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	ticks := make(chan time.Time)
@@ -35,7 +35,7 @@ func TestLoop(t *testing.T) {
 	require.ErrorIs(t, p.folder.BeginSaveRDB("dump.rdb"), ErrNotRunning)
 }
 
-// One compaction is asked for at a time.
+// There is at most one request for a compaction at a time.
 func TestCompactTwice(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	require.NoError(t, p.folder.Compact())
@@ -62,7 +62,7 @@ func TestCloseDuringCompaction(t *testing.T) {
 			}
 		}
 	}
-	go p.later[0]()
+	go p.goroutines[0]()
 	<-begun
 	require.NoError(t, p.r.close())
 	require.Zero(t, chunks)
@@ -71,7 +71,7 @@ func TestCloseDuringCompaction(t *testing.T) {
 	requireContent(t, p.disk, p.store.keys)
 }
 
-// gatedLoader applies a chunk when the test allows it.
+// gatedLoader applies each chunk only when the test lets it.
 type gatedLoader struct {
 	*toyLoader
 	gate chan struct{}

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A randomProcess does random things with a folder, among which are failures of the disk and of the
-// store, and everything that the loop can do.
+// randomProcess is a process that makes random steps, passes and compactions, with random failures
+// of the disk and of the store.
 type randomProcess struct {
 	*process
 	random *rand.Rand
@@ -29,7 +29,7 @@ func (p *randomProcess) step() {
 	p.store.set(value, keys[:1+p.random.IntN(3)]...)
 }
 
-// act does one random thing.
+// act makes one random action.
 func (p *randomProcess) act() {
 	switch n := p.random.IntN(100); {
 	case n < 40:
@@ -37,7 +37,7 @@ func (p *randomProcess) act() {
 	case n < 70:
 		p.tick()
 	case n < 80:
-		if p.early && len(p.later) > 0 {
+		if p.early && len(p.goroutines) > 0 {
 			p.publishEarly()
 		}
 		p.finish()
@@ -46,9 +46,9 @@ func (p *randomProcess) act() {
 	case n < 86:
 		p.store.failing = errTooLarge
 	case n < 88:
-		p.disk.room = p.disk.used() + p.random.IntN(300)
+		p.disk.capacity = p.disk.used() + p.random.IntN(300)
 	case n < 94:
-		p.disk.room, p.disk.noSync = 1<<40, false
+		p.disk.capacity, p.disk.noSync = 1<<40, false
 	case n < 96:
 		p.disk.noSync = true
 	case n < 98:
@@ -58,8 +58,8 @@ func (p *randomProcess) act() {
 	}
 }
 
-// between is called while a snapshot is written.
-func (p *randomProcess) between(int) {
+// duringSnapshot is called while a snapshot is written.
+func (p *randomProcess) duringSnapshot(int) {
 	if p.random.IntN(2) == 0 {
 		p.step()
 	}
@@ -68,22 +68,22 @@ func (p *randomProcess) between(int) {
 	}
 }
 
-// publishEarly is a loop with an error.
+// publishEarly is the planted error: it publishes a snapshot without waiting for a synced pass.
 func (p *randomProcess) publishEarly() {
-	f := p.later[0]
-	p.later = p.later[1:]
+	f := p.goroutines[0]
+	p.goroutines = p.goroutines[1:]
 	f()
 	if s := <-p.r.results; s.err == nil && !p.r.compaction.canceled.Load() && p.r.writer != nil {
 		p.r.compaction.size = s.size
 		p.r.publish()
-		p.promised()
+		p.updatePromised()
 	}
 	p.r.compaction.stage = idle
 }
 
-// run does random things until a crash, or a shutdown, or neither.
+// run makes random actions. They may end with a crash, a shutdown, or neither.
 func (p *randomProcess) run(steps int) {
-	p.store.during = p.between
+	p.store.during = p.duringSnapshot
 	p.disk.crashAt = p.disk.calls + 1 + p.random.IntN(steps*4)
 	for range steps {
 		if p.act(); p.disk.crashed() {
@@ -95,25 +95,26 @@ func (p *randomProcess) run(steps int) {
 	}
 }
 
-// crash is what a random crash leaves.
+// crash returns the disk after a random kind of crash.
 func (p *randomProcess) crash() *disk {
 	switch p.random.IntN(4) {
 	case 0:
 		return p.disk.killed()
 	case 1:
-		return p.disk.lost()
+		return p.disk.powerFailure()
 	default:
 		return p.disk.torn(p.random)
 	}
 }
 
-// randomRuns starts a process again and again on what a crash has left. It returns the first error.
+// randomRuns repeatedly starts a process on the disk that a crash has left, and returns the first
+// error.
 func randomRuns(seed uint64, early bool) error {
 	random := rand.New(rand.NewPCG(seed, 1))
 	d := newDisk()
 	for run := range 6 {
 		if random.IntN(3) == 0 {
-			d.room, d.noSync = d.used()+random.IntN(100), random.IntN(2) == 0
+			d.capacity, d.noSync = d.used()+random.IntN(100), random.IntN(2) == 0
 		}
 		q, err := start(d, Options{})
 		if err != nil {
@@ -130,13 +131,13 @@ func randomRuns(seed uint64, early bool) error {
 			for _, s := range append(p.store.history, after.store.keys) {
 				s["large"] = strings.TrimRight(s["large"], "x")
 			}
-			return fmt.Errorf("after run %d: %v after the passes %v", run, after.store.keys, p.store.history[p.promise:])
+			return fmt.Errorf("after run %d: %v after the passes %v", run, after.store.keys, p.store.history[p.promised:])
 		}
 	}
 	return nil
 }
 
-// runs is the number of random runs: the planted error is found by the second.
+// runs is the number of seeds. The second one finds the planted error.
 const runs = 100
 
 func TestRandomCrashes(t *testing.T) {

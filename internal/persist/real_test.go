@@ -150,7 +150,7 @@ func listDirectory(t *testing.T, dir string) []string {
 	return names
 }
 
-// Only the user of the server may read what it keeps.
+// Only the user of the server can read the files.
 func TestModes(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "folder")
 	f, data := openReal(t, dir)
@@ -167,7 +167,7 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// An RDB file contains values as they are, and limiters in forms that a program can know.
+// An RDB file contains strings and integers as such, and limiters as strings.
 func TestSaveRDB(t *testing.T) {
 	dir := t.TempDir()
 	clock := store.NewStillClock(int64(1000 * time.Second))
@@ -229,8 +229,8 @@ func readRDB(t *testing.T, path string) map[string]rdb.Record {
 	}
 }
 
-// Passes are written while clients work, and a snapshot and an RDB file too. The race detector
-// watches.
+// Passes, a snapshot and an RDB file are written while clients make steps. This test is for the
+// race detector.
 func TestConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	f, data := openReal(t, dir)

@@ -87,7 +87,7 @@ func (s *toyStore) Pass(write func([]byte) error) error {
 	return nil
 }
 
-// Snapshot writes chunks of two keys, and lets a test do something between them.
+// Snapshot writes chunks of two keys. It calls during before each of them.
 func (s *toyStore) Snapshot(write func([]byte) error) error {
 	s.mu.Lock()
 	keys := slices.Sorted(maps.Keys(s.keys))
@@ -139,7 +139,7 @@ func (l *toyLoader) Done() error {
 	return nil
 }
 
-// toyMachine is a machine whose clocks advance by a microsecond with each reading.
+// toyMachine is a machine with clocks that advance by a microsecond at each reading.
 type toyMachine struct {
 	mu   sync.Mutex
 	next store.Reading

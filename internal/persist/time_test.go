@@ -50,10 +50,10 @@ func TestClockContinues(t *testing.T) {
 	p.machine.advance(time.Minute)
 	p.store.clock.Advance(time.Minute)
 	require.NoError(t, p.close())
-	stamp := mustStart(t, p.disk.lost(), o).folder.contents.segments[0].Stamp
+	stamp := mustStart(t, p.disk.powerFailure(), o).folder.contents.segments[0].Stamp
 	at := store.Reading{Boot: stamp.Boot, Uptime: stamp.Uptime, Wall: stamp.Wall}
 	again := func(now store.Reading) int64 {
-		env := environment{files: p.disk.lost(), machine: store.NewStillMachine(now), limits: smallLimits}
+		env := environment{files: p.disk.powerFailure(), machine: store.NewStillMachine(now), limits: smallLimits}
 		o.LongestStop = 2 * time.Hour
 		f, err := open("test", o, env)
 		require.NoError(t, err)

@@ -77,7 +77,7 @@ func end(t *testing.T, server *peer.Server, signal syscall.Signal) {
 }
 
 // After SIGTERM and after SHUTDOWN, nothing is lost: keys of every kind are as they were.
-func TestKeysOutliveARestart(t *testing.T) {
+func TestKeysSurviveARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	server := peer.Start(t, "--dir", dir)
 	write(t, server)
@@ -94,7 +94,7 @@ func TestKeysOutliveARestart(t *testing.T) {
 }
 
 // What a synced pass contains survives kill -9, and so does what WAITAOF has confirmed.
-func TestKeysOutliveAKill(t *testing.T) {
+func TestKeysSurviveAKill(t *testing.T) {
 	dir := t.TempDir()
 	server := peer.Start(t, "--dir", dir)
 	write(t, server)
