@@ -20,7 +20,8 @@ type Server struct {
 	Table      *Table
 	Clock      store.Clock
 	Databases  int
-	MaxKeySize int // bytes
+	Abilities  store.Abilities // of the store
+	MaxKeySize int             // bytes
 	Limits     atomic.Pointer[resp.Limits]
 	Hooks      Hooks
 	Stats      stats.Server
@@ -323,6 +324,21 @@ func (c *Call) Committed() {
 		effect()
 	}
 	c.effects, c.undo = nil, nil
+}
+
+// ReadContent returns the value of a key, or the form of a limiter's state. If the key changes its kind
+// between the two attempts, it is read again.
+func (c *Call) ReadContent(key []byte) (content []byte, e store.Entry, err error) {
+	for {
+		content, e, err = c.View.Read(c.Context, key, nil)
+		if err != nil || e.Kind == store.None || e.Kind.IsValue() {
+			return content, e, err
+		}
+		content, e, err = c.View.ReadForm(c.Context, key, nil)
+		if err != nil || !e.Kind.IsValue() {
+			return content, e, err
+		}
+	}
 }
 
 // ChangeIf edits a key. The reply is 1 if edit returned a change, otherwise 0.

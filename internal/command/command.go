@@ -58,6 +58,9 @@ type Command struct {
 	Channels  ChannelWords // which words name channels, for the rules of users
 	Events    Events       // the keyspace events of its changes
 
+	// NotExternal says why the command is refused if the store is a store.External; "" if it is not refused.
+	NotExternal string
+
 	Run  func(c *Call) error
 	Subs []*Command // of a container such as CLIENT; their names are "client|id"
 
@@ -94,6 +97,8 @@ type derived struct {
 	FirstKey int          // the index of the first key, 0 if there is none or it varies
 	access   []acl.Access // KeyAccess, as the rules of users see it
 	overlaps int          // see Overlaps
+	// NotInMulti is the error of a call in a transaction, with NoMulti.
+	NotInMulti error
 }
 
 // Flags are the flags that Redis publishes for a command.

@@ -24,6 +24,7 @@ const (
 	ErrSameObject   Refusal = "ERR source and destination objects are the same"
 	ErrDatabase     Refusal = "ERR DB index is out of range"
 	ErrNotAFloat    Refusal = "ERR value is not a valid float"
+	errNotInMulti   Refusal = "ERR Command not allowed inside a transaction"
 	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 	errStoreDown    Refusal = "STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again"
 	errStoreUnsure  Refusal = "STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys"
@@ -46,6 +47,20 @@ func MissingAbility(what store.Abilities) string {
 		return "the store does not know when keys were used"
 	}
 	return "the store does not know how much it holds"
+}
+
+// errExternal refuses a command if the keys are in another program.
+func errExternal(row *Command, why string) error {
+	return Refusal(fmt.Sprintf("ERR %s is not possible if the keys are in another program (--store): %s", row.Upper(), why))
+}
+
+// RefuseExternal returns an error that says why a call, or an option of it, is refused, if the keys are in
+// another program; otherwise nil.
+func (c *Call) RefuseExternal(why string) error {
+	if c.Server.Abilities&store.IsExternal == 0 {
+		return nil
+	}
+	return errExternal(c.Row, why)
 }
 
 func (c *Call) errKeyTooLong() error {

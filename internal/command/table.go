@@ -51,6 +51,10 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 	if lacked := store.Abilities(row.Traits>>needsAt) &^ t.abilities; lacked != 0 {
 		row.Run = func(*Call) error { return Refusal("ERR " + MissingAbility(lacked)) }
 	}
+	row.NotInMulti = errNotInMulti
+	if t.abilities&store.IsExternal != 0 {
+		row.restrictToNamedKeys()
+	}
 	row.Subs = nil
 	for _, listed := range listed.Subs {
 		sub, err := t.add(listed, row)
@@ -60,6 +64,22 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 		row.Subs = append(row.Subs, sub)
 	}
 	return row, nil
+}
+
+// restrictToNamedKeys adapts the row to a store.External. A transaction over such a store
+// touches only keys that are named, of one database, so a call that touches others is not queued.
+func (row *Command) restrictToNamedKeys() {
+	if row.NotExternal != "" {
+		err := errExternal(row, row.NotExternal)
+		row.Run = func(*Call) error { return err }
+	}
+	anyKey := row.Traits&AnyKey != 0 && row.KeyAccess == "" && row.Flags&(ReadOnly|Write) != 0
+	if anyKey || row.Traits&SelectsDatabase != 0 {
+		row.Flags |= NoMulti
+		row.NotInMulti = Refusal(fmt.Sprintf("ERR %s is not possible in a transaction if the keys are in another program (--store): "+
+			"a transaction touches only keys that are named, of one database", row.Upper()))
+	}
+	row.Traits &^= AnyKey
 }
 
 // maxName bounds a command's name, so that it can be folded to lower case on the stack.

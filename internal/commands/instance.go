@@ -83,12 +83,12 @@ func newInstance(c Config) (*Instance, *families, error) {
 		Tracking: &f.tracking, Persistence: &f.persistence, Accounts: &f.accounts,
 		Notifier: &pubsub.Notifier{Channels: &f.channels},
 	}
-	in.Clock, in.Databases = c.Store.Clock(), c.Store.Databases()
+	in.Clock, in.Databases, in.Abilities = c.Store.Clock(), c.Store.Databases(), store.AbilitiesOf(c.Store)
 	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds
 	memory.Begin(c.Store, &f.limiters.Fallback)
 	f.connect(&c, in)
 	var err error
-	if in.Table, err = command.NewTable(f.commands(), store.AbilitiesOf(c.Store)); err != nil {
+	if in.Table, err = command.NewTable(f.commands(), in.Abilities); err != nil {
 		return nil, nil, err
 	}
 	in.Stats.Begin(len(in.Table.ByName))
@@ -125,11 +125,15 @@ func (f *families) connect(c *Config, in *Instance) {
 	if c.Folder != nil {
 		f.connection.Flush = c.Folder.Flush
 	}
+	p.External = in.Abilities&store.IsExternal != 0
 	p.Begin()
 }
 
 // reload is DEBUG RELOAD.
 func (f *families) reload(c *command.Call, save bool) error {
+	if err := c.RefuseExternal("RELOAD is for keys in this process"); err != nil {
+		return err
+	}
 	if save {
 		if err := f.persistence.SaveIfDurable(c); err != nil {
 			return err

@@ -64,7 +64,7 @@ func (s *Session) dispatch() error {
 	case long != nil && row.OverLong != nil:
 		return row.OverLong
 	case s.transaction.Queue != nil && row.Flags&command.NoMulti != 0:
-		return s.refuse(row, command.Refusal("ERR Command not allowed inside a transaction"))
+		return s.refuse(row, row.NotInMulti)
 	case s.transaction.Queue != nil && row.Traits&command.Unqueued == 0:
 		s.tallies[s.tally].calls-- // it counts when EXEC makes it
 		return s.enqueue(row, words, long)

@@ -68,6 +68,12 @@ type External interface {
 	External() string
 }
 
+// Describer is implemented by stores that have fields of their own in the section Store of INFO.
+type Describer interface {
+	// Describe calls add for each field.
+	Describe(add func(name string, value any))
+}
+
 // Abilities is a set of the optional interfaces that rows of commands may need.
 type Abilities uint8
 

@@ -48,6 +48,16 @@ func (a *Admin) Commands() []*command.Command {
 	}
 }
 
+// describeStore returns the part of INFO that the store writes itself, if it does.
+func describeStore(s store.Store) []command.InfoPart {
+	d, ok := s.(store.Describer)
+	if !ok {
+		return nil
+	}
+	write := func(_ *command.Call, out *command.InfoText) { d.Describe(out.Add) }
+	return []command.InfoPart{{Section: "Store", Write: write}}
+}
+
 // countCalls adds what the calling session has counted in this turn to the statistics, before a
 // call that shows or resets them.
 func countCalls(c *command.Call) {

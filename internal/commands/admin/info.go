@@ -77,7 +77,7 @@ var sections = []section{
 
 // OwnInfo returns the parts of INFO that the family writes itself.
 func (a *Admin) OwnInfo() []command.InfoPart {
-	return []command.InfoPart{
+	return append(describeStore(a.Store), []command.InfoPart{
 		{Section: "Server", Write: a.infoServer}, {Section: "Clients", Write: a.infoClients},
 		{Section: "Memory", Write: a.infoMemory},
 		{Section: "Stats", Write: a.infoStats}, {Section: "Replication", Write: a.infoReplication},
@@ -85,7 +85,7 @@ func (a *Admin) OwnInfo() []command.InfoPart {
 		{Section: "Errorstats", Write: infoErrorStats}, {Section: "Latencystats", Write: infoLatencyStats},
 		{Section: "Cluster", Write: infoCluster}, {Section: "Cell", Write: infoCell},
 		{Section: "Keyspace", Write: infoKeyspace},
-	}
+	}...)
 }
 
 func (a *Admin) infoServer(c *command.Call, out *command.InfoText) {

@@ -23,10 +23,12 @@ func (a *Admin) infoMemory(c *command.Call, out *command.InfoText) {
 	out.Bytes("used_memory_rss", resident)
 	out.Bytes("used_memory_peak", peak)
 	out.Add("used_memory_peak_perc", percent(used, peak))
-	out.Add("used_memory_overhead", max(used-keys, 0))
-	out.Add("used_memory_startup", startup)
-	out.Add("used_memory_dataset", keys)
-	out.Add("used_memory_dataset_perc", percent(keys, max(used-startup, keys)))
+	if c.Server.Abilities&store.ReportsUsage != 0 {
+		out.Add("used_memory_overhead", max(used-keys, 0))
+		out.Add("used_memory_startup", startup)
+		out.Add("used_memory_dataset", keys)
+		out.Add("used_memory_dataset_perc", percent(keys, max(used-startup, keys)))
+	}
 	out.Add("allocator_allocated", used)
 	out.Add("allocator_active", resident)
 	out.Add("allocator_resident", resident)

@@ -33,7 +33,9 @@ func (a *Admin) infoStats(c *command.Call, out *command.InfoText) {
 	out.Fixed("instantaneous_input_repl_kbps:0.00", "instantaneous_output_repl_kbps:0.00")
 	out.Add("rejected_connections", s.Refused.Load())
 	out.Fixed("sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
-	out.Add("expired_keys", expiredKeys(c.View)-s.ExpiredThen.Load())
+	if c.Server.Abilities&store.ReportsUsage != 0 {
+		out.Add("expired_keys", expiredKeys(c.View)-s.ExpiredThen.Load())
+	}
 	out.Fixed("expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0",
 		"evicted_keys:0")
 	out.Add("evicted_clients", a.Clients.Eviction().Evicted)

@@ -101,6 +101,8 @@ var echo = command.Command{
 	},
 }
 
+const oneDatabase = "a cluster has only database 0"
+
 var selectDB = command.Command{
 	Name: "select", Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.Loading | command.Stale | command.Fast, Cost: command.Constant,
@@ -110,6 +112,9 @@ var selectDB = command.Command{
 	Run: func(c *command.Call) error {
 		n := c.Int()
 		if n < 0 || n >= int64(c.Server.Databases) {
+			if err := c.RefuseExternal(oneDatabase); err != nil && c.Server.Databases == 1 {
+				return err
+			}
 			return command.ErrDatabase
 		}
 		choose, before := c.View.Select, c.View.Selected() // in the background, the session does when it takes the reply

@@ -13,7 +13,7 @@ import (
 func (f *Family) wait() *command.Command {
 	return &command.Command{
 		Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
-		Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
+		Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"}, NotExternal: unknownReplicas,
 		Summary: "Waits for replicas. There are none, so a call that waits for one waits until the timeout, or for ever if that is 0.",
 		Args:    []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
 		Reply:   "0, the number of replicas that have received the writes before.",
@@ -24,6 +24,9 @@ func (f *Family) wait() *command.Command {
 		},
 	}
 }
+
+// unknownReplicas says why WAIT and WAITAOF are refused if the keys are in another program.
+const unknownReplicas = "this server is not told what replicas there have received; min-replicas-to-write there bounds what a failover loses"
 
 // awaitReplicas blocks the client until the timeout if it waits for a replica, because there is
 // none. Otherwise it replies at once.
@@ -42,7 +45,7 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 func (f *Family) waitAOF() *command.Command {
 	return &command.Command{
 		Name: "waitaof", Group: "generic", Category: "connection", Since: "7.2.0",
-		Complexity: "O(1)", Flags: command.NoScript,
+		Complexity: "O(1)", Flags: command.NoScript, NotExternal: unknownReplicas,
 		Tips: []string{command.AllShards, "response_policy:agg_min"},
 		Summary: "With --dir and a numlocal of 1, has all changes written to the disk, and waits for that. There are no replicas: with a " +
 			"numlocal of 0, it waits as WAIT does.",

@@ -51,7 +51,7 @@ func offload(c *command.Call, work int) bool {
 }
 
 func writeDump(c *command.Call, key []byte) error {
-	content, e, err := readContent(c, key)
+	content, e, err := c.ReadContent(key)
 	if err != nil {
 		return err
 	}
@@ -80,21 +80,6 @@ func payloadOf(c *command.Call, content []byte, kind store.Kind) ([]byte, error)
 		return rdb.AppendDump(nil, content), nil
 	}
 	return dumpOfLimiter(content, c.Server.Clock.Offset())
-}
-
-// readContent returns the value of a key, or the form of its state. If the key changes its kind
-// between the two attempts, it is read again.
-func readContent(c *command.Call, key []byte) (content []byte, e store.Entry, err error) {
-	for {
-		content, e, err = c.View.Read(c.Context, key, nil)
-		if err != nil || e.Kind == store.None || e.Kind.IsValue() {
-			return content, e, err
-		}
-		content, e, err = c.View.ReadForm(c.Context, key, nil)
-		if err != nil || !e.Kind.IsValue() {
-			return content, e, err
-		}
-	}
 }
 
 // dumpOfLimiter returns the payload for a form, whose instants are to be shifted to Unix time.

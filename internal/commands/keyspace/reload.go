@@ -41,7 +41,7 @@ func (k *Family) Reload(c *command.Call) error {
 // reloadKey replaces one key.
 func (k *Family) reloadKey(c *command.Call, key []byte) error {
 	return c.View.Atomically(c.Context, []store.KeyRef{inSelected(c, key)}, false, func() error {
-		content, e, err := readContent(c, key)
+		content, e, err := c.ReadContent(key)
 		if err != nil || e.Kind == store.None {
 			return err
 		}

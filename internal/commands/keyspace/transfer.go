@@ -73,7 +73,10 @@ var copyKey = command.Command{
 			case command.FoldEqual(words[0], "REPLACE"):
 				replace, words = true, words[1:]
 			case command.FoldEqual(words[0], "DB") && len(words) > 1:
-				if to.Database, err = parseDatabase(c, words[1]); err != nil {
+				if to.Database, err = parseDatabase(c, words[1]); err == nil && to.Database != from.Database {
+					err = c.RefuseExternal(oneDatabase)
+				}
+				if err != nil {
 					return err
 				}
 				words = words[2:]
@@ -85,6 +88,9 @@ var copyKey = command.Command{
 		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }
+
+// oneDatabase says why keys in another program are not moved between databases.
+const oneDatabase = "a step touches keys of one database only"
 
 // parseDatabase returns the number of a database, or an error if there is no such database.
 func parseDatabase(c *command.Call, word []byte) (int, error) {
@@ -112,7 +118,8 @@ var move = command.Command{
 	Name: "move", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.Write | command.Fast, Cost: command.Constant,
 	Traits: command.ValueSized | command.AnyKey, Summary: "Moves a key to another database.",
-	KeyAccess: "RW ACCESS UPDATE", Events: command.Events{Change: "move_to", Removal: "move_from"},
+	NotExternal: oneDatabase,
+	KeyAccess:   "RW ACCESS UPDATE", Events: command.Events{Change: "move_to", Removal: "move_from"},
 	Args:  []command.Arg{command.Key("key"), command.Word("db")},
 	Reply: "1 if it was moved; 0 if there is no such key, or the other database has a key of that name.",
 	Run: func(c *command.Call) error {

@@ -35,12 +35,13 @@ type Folder interface {
 
 // Family has the state of the family. The exported fields are set by the server.
 type Family struct {
-	Folder  Folder // nil without --dir
-	Clock   store.Clock
-	Hooks   *command.Hooks
-	Started int64 // when the server started: an instant, nanoseconds on the store's clock
-	Log     *slog.Logger
-	Stop    func() // called by SHUTDOWN; if nil, SHUTDOWN is refused
+	Folder   Folder // nil without --dir
+	External bool   // the keys are in another program
+	Clock    store.Clock
+	Hooks    *command.Hooks
+	Started  int64 // when the server started: an instant, nanoseconds on the store's clock
+	Log      *slog.Logger
+	Stop     func() // called by SHUTDOWN; if nil, SHUTDOWN is refused
 
 	loading      atomic.Bool
 	refuseWrites atomic.Bool // stop-writes-on-bgsave-error

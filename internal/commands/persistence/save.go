@@ -8,10 +8,19 @@ import (
 )
 
 const (
-	errNotDurable command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory only; --dir names a folder for them"
+	errInMemory   command.Refusal = "ERR nothing can be saved: this server keeps its keys in memory only; --dir names a folder for them"
+	errElsewhere  command.Refusal = "ERR nothing is saved here: the keys are in another program (--store), which saves them"
 	errSaving     command.Refusal = "ERR Background save already in progress"
 	errCompacting command.Refusal = "ERR Background append only file rewriting already in progress"
 )
+
+// errNotDurable returns the error of a call that needs a folder, if there is none.
+func (f *Family) errNotDurable() error {
+	if f.External {
+		return errElsewhere
+	}
+	return errInMemory
+}
 
 // errorFor converts an error of the folder to the reply of a command.
 func errorFor(err error) error {
@@ -55,7 +64,7 @@ func (f *Family) save() *command.Command {
 		Reply: "OK.",
 		Run: func(c *command.Call) error {
 			if f.Folder == nil {
-				return errNotDurable
+				return f.errNotDurable()
 			}
 			c.Out.Status("OK")
 			return errorFor(f.saveAndWait(c))
@@ -86,7 +95,7 @@ func (f *Family) bgSave() *command.Command {
 		Args: []command.Arg{command.Flag("SCHEDULE")}, Reply: "Background saving started.",
 		Run: func(c *command.Call) error {
 			if f.Folder == nil {
-				return errNotDurable
+				return f.errNotDurable()
 			}
 			c.Out.Status("Background saving started")
 			return errorFor(f.Folder.BeginSaveRDB(*f.fileName.Load()))
@@ -103,7 +112,7 @@ func (f *Family) bgRewriteAOF() *command.Command {
 		Reply: "Background append only file rewriting started.",
 		Run: func(c *command.Call) error {
 			if f.Folder == nil {
-				return errNotDurable
+				return f.errNotDurable()
 			}
 			c.Out.Status("Background append only file rewriting started")
 			return errorFor(f.Folder.Compact())

@@ -28,7 +28,7 @@ func (f *Family) shutdown() *command.Command {
 			case abort:
 				return command.Refusal("ERR No shutdown in progress.")
 			case save == saveFirst && f.Folder == nil:
-				return errNotDurable
+				return f.errNotDurable()
 			case f.Stop == nil:
 				return errShutdown
 			case save == saveFirst && c.Session != nil:

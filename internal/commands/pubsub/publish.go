@@ -31,6 +31,7 @@ func (cs *Channels) publishing(row command.Command, kind client.SubscriptionKind
 	row.Cost, row.Traits = command.Constant, row.Traits|command.Sessionless
 	row.Args = []command.Arg{command.Word(name), command.Word("message")}
 	row.Reply = "The number of clients that it was sent to."
+	row.NotExternal = "the message would not reach subscribers of other cellservers; publish in that program"
 	row.Run = func(c *command.Call) error { return cs.publishTo(c, kind) }
 	return &row
 }

@@ -14,6 +14,7 @@ func (cs *Channels) subscribing(row command.Command, kind client.SubscriptionKin
 	row.Group, row.Flags, row.Effort = "pubsub", subscribeFlags, effortOfSubscribing
 	row.Traits |= command.WhileSubscribed
 	row.Complexity, row.Reply = "O(N) in the number of "+plural(kind), subscriptionReply
+	row.NotExternal = "messages of clients of other cellservers would not arrive; subscribe in that program"
 	row.Args = []command.Arg{command.Word(name).Many().UpTo(ManyChannels)}
 	row.Run = func(c *command.Call) error {
 		if kind == client.ToShardChannel && c.InTransaction {
