@@ -137,6 +137,7 @@ func TestAbilities(t *testing.T) {
 	t.Cleanup(func() { data.Close() })
 	require.Equal(t, allAbilities, store.AbilitiesOf(data))
 	require.Zero(t, store.AbilitiesOf(plainStore{data}))
+	require.Equal(t, store.IsExternal, store.AbilitiesOf(remoteStore{plainStore{data}, t}))
 }
 
 // Commands that need an ability that the store does not have are refused with an error that names
@@ -150,7 +151,7 @@ func TestStoreWithoutAbilities(t *testing.T) {
 	c := s.dial()
 	c.do(t, "SET key value")
 	for call, want := range map[string]string{
-		"WATCH key":           "-ERR the store cannot tell of changes\r\n",
+		"WATCH key":           "+OK\r\n",
 		"CLIENT TRACKING ON":  "-ERR the store cannot tell of changes\r\n",
 		"SWAPDB 0 1":          "-ERR the store cannot swap databases\r\n",
 		"OBJECT IDLETIME key": "-ERR the store does not know when keys were used\r\n",

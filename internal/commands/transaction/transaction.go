@@ -29,6 +29,7 @@ type State struct {
 	watches      *Watches
 	watching     []*watch
 	watchedBytes int // sum of the lengths of the keys in watching
+	contentBytes int // sum of the lengths of what they held, if the store announces no changes
 }
 
 // Begin sets the client whose transaction it is.
@@ -152,10 +153,16 @@ var exec = command.Command{
 		case s.Queue.Aborted:
 			s.Leave()
 			return command.Refusal("EXECABORT Transaction discarded because of previous errors.")
+		case c.Server.Abilities&store.IsExternal != 0 && s.Watching().inOther(c.View.Selected()):
+			s.Leave()
+			return errWatchedElsewhere
 		}
 		return c.Session.(Session).Execute()
 	},
 }
+
+const errWatchedElsewhere command.Refusal = "EXECABORT Transaction discarded because it watches a key of another database. " +
+	"If the keys are in another program (--store), a transaction touches keys of one database only."
 
 const errTooManyWatched command.Refusal = "ERR too many keys are watched"
 
@@ -163,7 +170,7 @@ func (ws *Watches) watch() *command.Command {
 	return &command.Command{
 		Name: "watch", OverLong: errTooManyWatched, Group: "transactions", Since: "2.2.0",
 		Complexity: "O(1) for every key", Flags: flags, Cost: command.Constant,
-		Traits: command.Unqueued | command.Needs(store.Notifies), KeyAccess: "RO",
+		Traits: command.Unqueued, KeyAccess: "RO",
 		Summary: "Watches keys: the next EXEC does nothing if one of them changes before it.",
 		Args:    []command.Arg{command.Key("key").Many()}, Reply: "OK.",
 		Run: func(c *command.Call) error {

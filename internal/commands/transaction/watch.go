@@ -1,6 +1,7 @@
 package transaction
 
 import (
+	"crypto/sha256"
 	"slices"
 	"sync"
 
@@ -10,9 +11,10 @@ import (
 )
 
 // Watches holds the keys that clients watch. While it holds any, it listens to every change of the
-// store.
+// store. If the store announces no changes, it compares what a key holds with what it held; a key that
+// has been changed and changed back then counts as unchanged, and so does one whose expiry alone differs.
 type Watches struct {
-	changes store.Notifier
+	changes store.Notifier // nil if the store announces no changes
 
 	mu          sync.Mutex
 	keys        map[watchedKey]*keyState
@@ -22,8 +24,7 @@ type Watches struct {
 	unsubscribe func() // set while a key is watched
 }
 
-// Begin sets the store that announces changes. It is nil if the store announces none, and then the
-// table refuses WATCH.
+// Begin sets the store that announces changes; nil if the store announces none.
 func (ws *Watches) Begin(changes store.Notifier) {
 	ws.changes, ws.keys, ws.databases = changes, make(map[watchedKey]*keyState), make(map[int]databaseCounts)
 }
@@ -61,10 +62,19 @@ type watch struct {
 	database databaseCounts // the database's, when the watch began
 	existed  bool           // the key existed when the watch began
 	changed  bool           // the key has changed in a way that the counts do not show
+	content  digest         // of what the key held when the watch began, if the store announces no changes
 }
+
+// digest identifies what a key holds. It is kept in place of the content, which may be a megabyte long.
+type digest [sha256.Size]byte
 
 // Watching is the keys that a session watches.
 type Watching []*watch
+
+// inOther reports whether a key is of another database than the given one.
+func (w Watching) inOther(database int) bool {
+	return slices.ContainsFunc(w, func(one *watch) bool { return one.ref.Database != database })
+}
 
 // KeyRefs returns the keys.
 func (w Watching) KeyRefs() (refs []store.KeyRef) {
@@ -77,10 +87,12 @@ func (w Watching) KeyRefs() (refs []store.KeyRef) {
 // Watching returns the keys that the session watches.
 func (s *State) Watching() Watching { return s.watching }
 
-// The bounds of what a session watches: the number of keys, and the bytes of their names.
+// The bounds of what a session watches: the number of keys, the bytes of their names, and the bytes that
+// they hold if EXEC has to read those.
 const (
 	maxWatched      = 4096
 	maxWatchedBytes = 4 << 20
+	maxContentBytes = 16 << 20
 )
 
 // add makes the calling session watch a key. It looks the key up after the watch has begun, so that
@@ -90,12 +102,39 @@ func (ws *Watches) add(c *command.Call, key []byte) error {
 	if known, err := ws.register(stateOf(c), w); known || err != nil {
 		return err
 	}
-	e, err := c.View.Lookup(c.Context, key)
+	found, err := ws.look(c, key)
+	if s := stateOf(c); err == nil {
+		if s.contentBytes += found.bytes; s.contentBytes > maxContentBytes {
+			err = errTooManyWatched
+		}
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	w.existed = e.Kind != store.None
+	w.existed, w.content = found.exists, found.content
+	w.changed = err != nil // what it holds is not known
 	return err
 }
+
+// look returns whether a key exists, and what it holds if the store announces no changes.
+func (ws *Watches) look(c *command.Call, key []byte) (found sight, err error) {
+	if ws.changes != nil {
+		e, err := c.View.Lookup(c.Context, key)
+		return sight{exists: e.Kind != store.None}, err
+	}
+	bytes, e, err := c.ReadContent(key)
+	c.Work += len(bytes) * digestWork
+	return sight{e.Kind != store.None, len(bytes), sha256.Sum256(bytes)}, err
+}
+
+// sight is what a look at a key has found.
+type sight struct {
+	exists  bool
+	bytes   int // that it holds
+	content digest
+}
+
+// digestWork is the work of computing the digest of a byte.
+const digestWork = 4
 
 // register begins a watch. It returns known if the session watches the key already.
 func (ws *Watches) register(s *State, w *watch) (known bool, err error) {
@@ -110,7 +149,7 @@ func (ws *Watches) register(s *State, w *watch) (known bool, err error) {
 		s.watchedBytes -= len(k.key)
 		return false, errTooManyWatched
 	}
-	if len(ws.keys) == 0 {
+	if len(ws.keys) == 0 && ws.changes != nil {
 		ws.unsubscribe = ws.changes.Subscribe(ws.onChange)
 	}
 	if state == nil {
@@ -146,8 +185,8 @@ func (s *State) Unwatch() {
 	ws.count -= len(s.watching)
 	ws.clients--
 	s.client.Charge(-len(s.watching)*client.WatchBytes - 2*s.watchedBytes)
-	s.watching, s.watchedBytes = nil, 0
-	if len(ws.keys) == 0 {
+	s.watching, s.watchedBytes, s.contentBytes = nil, 0, 0
+	if len(ws.keys) == 0 && ws.changes != nil {
 		ws.unsubscribe()
 		ws.unsubscribe = nil
 	}
@@ -239,8 +278,8 @@ func (ws *Watches) Changed(c *command.Call, watching Watching) bool {
 	defer c.View.Select(selected)
 	for _, w := range watching {
 		c.View.Select(w.ref.Database)
-		e, err := c.View.Lookup(c.Context, w.ref.Key)
-		if err != nil || ws.isChanged(w, e.Kind != store.None) {
+		found, err := ws.look(c, w.ref.Key)
+		if err != nil || found.content != w.content || ws.isChanged(w, found.exists) {
 			return true
 		}
 	}
