@@ -15,9 +15,9 @@ import (
 
 const now = int64(1_700_000_000_123_456_789)
 
-// golden are states with their forms. What is written here is in files, and in stores that several
-// versions of cellserver share: no line ever changes, but lines of another version of a form may be
-// added.
+// golden has states with their forms. No line may ever be changed, because such forms are in files,
+// and in stores that several versions of cellserver share. Lines for another version of the forms
+// may be added.
 var golden = []struct {
 	state State
 	form  string // without the mark
@@ -42,7 +42,7 @@ var golden = []struct {
 		"c ffffffffffffffff 01 17979cfe3d85cd15 01 62 e807 00 02 6300 02 01 01 61 00"},
 }
 
-// bytesOf is a line of golden as bytes.
+// bytesOf returns the form in a line of golden as bytes.
 func bytesOf(t testing.TB, form string) []byte {
 	state, err := hex.DecodeString(strings.ReplaceAll(form[1:], " ", ""))
 	require.NoError(t, err)
@@ -62,15 +62,15 @@ func TestGoldenForms(t *testing.T) {
 	}
 }
 
-// requireReads compares states, of which a slice that has nothing may be nil or not.
+// requireReads compares states. Empty slices are equal, whether they are nil or not.
 func requireReads(t require.TestingT, want State, form []byte) {
 	var got State
 	require.NoError(t, got.Read(form, 0))
 	require.Equal(t, want, got)
 }
 
-// A form that is cut off, or longer, is refused; one with another byte is refused, or the form of
-// another state, which has that form alone.
+// A form that is truncated, or followed by more bytes, is refused. One with a changed byte is
+// refused too, or it is the only form of another state.
 func TestChangedForms(t *testing.T) {
 	refused, others := 0, 0
 	for _, g := range golden {
@@ -165,7 +165,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// A State reads one form after another, and nothing is left of the one before.
+// A State can read several forms, one after the other. Nothing remains of the previous one.
 func TestReadsAgain(t *testing.T) {
 	var s State
 	for range 2 {
@@ -220,7 +220,8 @@ func TestTAT(t *testing.T) {
 	}
 }
 
-// A version changes neither the state nor any other form, and is what identifies a form that has one.
+// A version changes neither the state nor any other form, and is what identifies a form that has
+// one.
 func TestVersions(t *testing.T) {
 	for _, g := range golden {
 		value := bytesOf(t, g.form)

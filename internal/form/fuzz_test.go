@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever is read is a state that Check accepts, and is written again as it was.
+// Check accepts each state that Read decodes, and Append encodes it to the same bytes.
 func FuzzRead(f *testing.F) {
 	for _, g := range golden {
 		f.Add(bytesOf(f, g.form))

@@ -15,10 +15,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// What an algorithm leaves behind is checked, written down and read after each step, and the next
-// one goes on with what was read. Another key goes on without: both get the same decisions.
+// These tests make the same random steps on two keys. After each step, the state of one of them is
+// checked, encoded and decoded. Both keys must get the same decisions.
 
-// restored is a state as it is after it was written down and read.
+// restored returns a state after it has been encoded and decoded.
 func restored(t *rapid.T, s State) State {
 	require.NoError(t, s.Check())
 	require.Greater(t, s.Expires(), int64(0))
@@ -29,7 +29,7 @@ func restored(t *rapid.T, s State) State {
 	return got
 }
 
-// calls draws calls of a limiter: when, what, how, and from which limit.
+// calls draws random calls of a limiter: the instant, the quantity, the mode and the limit.
 type calls struct {
 	t   *rapid.T
 	now int64
@@ -120,7 +120,7 @@ func TestSlidingGoesOn(t *testing.T) {
 	})
 }
 
-// entries are a log's, in a slice.
+// entries returns the entries of a log.
 type entries []window.Entry
 
 func (e entries) Len() int              { return len(e) }

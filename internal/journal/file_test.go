@@ -12,10 +12,10 @@ import (
 
 const sectorBytes = 512
 
-// disk is a file on a disk that can fail, and lose its power.
+// disk is a file on a simulated disk that can fail and lose power.
 type disk struct {
-	content []byte // as the process sees it
-	synced  []byte // as it is sure to be on the disk
+	content []byte // as a process reads it
+	synced  []byte // as it was at the last sync
 	dirty   map[int]bool
 	room    int // bytes that fit; more than that is errFull
 	broken  bool
@@ -86,7 +86,7 @@ func (d *disk) lose(random *rand.Rand) []byte {
 	return left
 }
 
-// passes are what a segment holds, as a test knows it.
+// passes are the expected passes of a segment.
 type passes []pass
 
 type pass struct {
@@ -114,7 +114,7 @@ func (p *passes) write(t require.TestingT, w *Writer, sync bool, entries ...stri
 	*p = append(*p, pass{number, stampOf(number), all})
 }
 
-// requireHolds reads a segment up to its last whole pass.
+// requireHolds reads a segment up to its last complete pass, and compares the passes.
 func requireHolds(t require.TestingT, want passes, file []byte, s Summary) {
 	if found, err := contents(file, s); err != nil || !slices.Equal(found, want) {
 		require.NoError(t, err)
@@ -122,14 +122,14 @@ func requireHolds(t require.TestingT, want passes, file []byte, s Summary) {
 	}
 }
 
-// read is what a segment holds up to its last whole pass.
+// read returns the passes of a segment, up to the last complete one.
 func read(t require.TestingT, file []byte, s Summary) passes {
 	all, err := contents(file, s)
 	require.NoError(t, err)
 	return all
 }
 
-// contents are the passes of a segment.
+// contents returns the passes of a segment.
 func contents(file []byte, s Summary) (all passes, err error) {
 	err = Replay(bytes.NewReader(file), s, func(number uint64, stamp Stamp, payload []byte) error {
 		if len(all) == 0 || all[len(all)-1].number != number {
@@ -143,8 +143,8 @@ func contents(file []byte, s Summary) (all passes, err error) {
 
 func scan(file []byte) (Summary, error) { return Scan(bytes.NewReader(file), int64(len(file))) }
 
-// example is a segment of a few passes, and where each ends. One of them has several frames, and
-// one is empty.
+// example returns a segment of a few passes, and the offset at which each of them ends. One of them
+// has several frames, and one is empty.
 func example(t testing.TB) (file []byte, all passes, ends []int64) {
 	d := newDisk()
 	w, err := Create(d, header)

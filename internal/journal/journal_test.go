@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The form of a segment never changes but with the digit in its magic.
+// The format of a segment must not change, unless the digit in its magic changes too.
 func TestGoldenSegment(t *testing.T) {
 	d := newDisk()
 	w, err := Create(d, header)
@@ -42,7 +42,7 @@ func TestReadsWhatItWrites(t *testing.T) {
 	}
 }
 
-// A file of the system is a File.
+// An *os.File is a File.
 func TestFileOfTheSystem(t *testing.T) {
 	file, err := os.Create(filepath.Join(t.TempDir(), "segment"))
 	require.NoError(t, err)
@@ -64,7 +64,7 @@ func TestFileOfTheSystem(t *testing.T) {
 	requireHolds(t, all, content, s)
 }
 
-// A segment that is cut off anywhere holds the passes that were whole by then.
+// A segment that is truncated at any byte has the passes that are complete up to there.
 func TestEveryCut(t *testing.T) {
 	file, all, ends := short(t)
 	for cut := range file {
@@ -85,8 +85,8 @@ func TestEveryCut(t *testing.T) {
 	}
 }
 
-// A byte that is changed anywhere but in the last pass is a fault, which is found where it is: it
-// was on the disk, as the next pass says. In the last pass it is a torn tail.
+// A byte that is changed before the last pass is a fault of its frame, because the next pass
+// records that its pass was on the disk. In the last pass, it is a torn tail.
 func TestEveryChangedByte(t *testing.T) {
 	file, all, ends := short(t)
 	for i := range file {
@@ -140,7 +140,7 @@ func TestClosedSegmentHidesNoFault(t *testing.T) {
 	require.Equal(t, uint64(8), s.Last)
 }
 
-// Frames that are whole, but not where they should be, are a fault: no crash moves them.
+// Valid frames in the wrong place are a fault, because a crash does not move frames.
 func TestMovedFrames(t *testing.T) {
 	file, _, ends := short(t)
 	cut := func(from, to int) []byte { return file[ends[from]:ends[to]] }
@@ -176,7 +176,7 @@ func TestFindsLaterFrames(t *testing.T) {
 	}
 }
 
-// The frames of another segment are none here.
+// Frames of another segment are invalid.
 func TestFramesOfAnotherSegment(t *testing.T) {
 	file, _, ends := short(t)
 	d := newDisk()
@@ -189,8 +189,8 @@ func TestFramesOfAnotherSegment(t *testing.T) {
 	require.Equal(t, Summary{Header: other, Last: 6, End: 44, Torn: ends[4] - ends[0]}, s)
 }
 
-// After a loss of power at any time a segment holds whole passes, from the first on, and at least
-// those that were synced; whether or not passes are synced one by one.
+// After a power failure at any time, a segment has complete passes, beginning with the first, and
+// at least those that were synced. This holds whether or not each pass is synced.
 func TestLossOfPower(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		random := rand.New(rand.NewPCG(rapid.Uint64().Draw(rt, "seed"), 0))
@@ -201,8 +201,8 @@ func TestLossOfPower(t *testing.T) {
 	})
 }
 
-// The test above finds a disk that says that it has synced, and has not; and a reader that takes
-// each bad frame before a good one for a fault, or none.
+// The test above finds a disk that reports syncs that it has not made, a reader for which each bad
+// frame before a good one is a fault, and a reader for which none is.
 func TestLossOfPowerIsFound(t *testing.T) {
 	lies, faults := 0, 0
 	for seed := range uint64(200) {
@@ -221,7 +221,7 @@ func TestLossOfPowerIsFound(t *testing.T) {
 	require.Greater(t, faults, 10)
 }
 
-// life writes passes to a disk until its power goes, perhaps in the middle of one.
+// life writes passes to a disk until the power fails, possibly in the middle of a pass.
 func life(t require.TestingT, random *rand.Rand, d *disk) (*disk, *Writer, passes) {
 	w, err := Create(d, header)
 	require.NoError(t, err)
@@ -247,7 +247,7 @@ func life(t require.TestingT, random *rand.Rand, d *disk) (*disk, *Writer, passe
 	return d, w, all
 }
 
-// survives says what is wrong with a segment after a loss of power.
+// survives returns an error if the segment after a power failure is wrong.
 func survives(left []byte, w *Writer, all passes) error {
 	s, err := scan(left)
 	switch {
@@ -263,8 +263,8 @@ func survives(left []byte, w *Writer, all passes) error {
 	return err
 }
 
-// A disk that is full at any byte loses the pass that is under way, and no other; when it has room
-// again, all goes on.
+// If the disk becomes full at any byte, only the pass in progress fails. When it has space again,
+// the same segment can be continued.
 func TestFullDisk(t *testing.T) {
 	file, _, _ := short(t)
 	for room := segmentHeaderBytes; room <= len(file)+100; room++ {
@@ -300,7 +300,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// Nothing is believed of a segment after a sync has failed, whatever later syncs say.
+// After a failed sync, all calls of a writer fail, even if a later sync would succeed.
 func TestFailedSync(t *testing.T) {
 	d := newDisk()
 	w, err := Create(d, header)
@@ -376,7 +376,7 @@ func (f failingAt) ReadAt(p []byte, offset int64) (int, error) {
 	return f.Reader.ReadAt(p, offset)
 }
 
-// A disk that cannot be read is neither torn nor a fault.
+// An error of reading a file is neither a torn tail nor a fault.
 func TestReadErrors(t *testing.T) {
 	file, _, _ := short(t)
 	file[60]++
@@ -429,7 +429,7 @@ func TestReadHeader(t *testing.T) {
 	require.Equal(t, errBroken, err)
 }
 
-// A caller that says how a segment ends, without a Scan, learns if it does not.
+// Replay without a Scan returns an error if the segment does not end as its summary says.
 func TestReplayChecksTheEnd(t *testing.T) {
 	file, all, ends := short(t)
 	whole := Summary{Header: header, Last: all[3].number, End: int64(len(file))}
@@ -467,7 +467,7 @@ func TestJoins(t *testing.T) {
 	}
 }
 
-// A frame with good checksums that no writer writes is not taken.
+// A frame that no Writer writes is invalid, even if its checksums are right.
 func TestImpossibleFrames(t *testing.T) {
 	for _, f := range []frame{
 		{pass: 7, synced: 7, last: true, length: stampBytes},
@@ -485,7 +485,7 @@ func TestImpossibleFrames(t *testing.T) {
 	}
 }
 
-// No file crashes a scan; what it finds whole is read.
+// No file makes Scan panic, and Replay can read the passes that it finds.
 func FuzzScan(f *testing.F) {
 	file, _, ends := short(f)
 	f.Add(file)
@@ -506,7 +506,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// One operation is a pass of 100,000 entries of 60 bytes.
+// An operation of the benchmark is a pass of 100,000 entries of 60 bytes.
 func BenchmarkPass(b *testing.B) {
 	d := newDisk()
 	w, err := Create(d, header)

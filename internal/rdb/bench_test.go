@@ -11,7 +11,7 @@ import (
 
 const benchKeys = 1_000_000
 
-// write writes limits as cellserver keeps them: a key of 17 bytes, an instant, an expiry.
+// write writes a million throttle keys, each with a name of 17 bytes, a TAT and an expiry.
 func write(w *Writer) error {
 	key := []byte("limit:0000000000")
 	for i := range benchKeys {
@@ -25,7 +25,7 @@ func write(w *Writer) error {
 	return w.Close()
 }
 
-// One operation is a million keys.
+// An operation of the benchmark writes a million keys.
 func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		w := NewWriter(io.Discard)

@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The payloads of redis-server 7.0.15, byte by byte.
+// The payloads are those of redis-server 7.0.15, byte by byte.
 func TestGoldenDumps(t *testing.T) {
-	ten := "\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb" // as the manual of DUMP has it
+	ten := "\x00\xc0\n\n\x00n\x9fWE\x0e\xaec\xbb" // from the manual of DUMP
 	require.Equal(t, ten, string(AppendIntegerDump(nil, 10)))
 	rec, err := ReadDump([]byte(ten))
 	require.NoError(t, err)
@@ -34,7 +34,7 @@ func withFooter(payload []byte) []byte {
 	return binary.LittleEndian.AppendUint64(payload, checksum(0, payload))
 }
 
-// What is not kept is named by its type.
+// For a value of another type, ReadDump returns the type.
 func TestDumpsOfOtherTypes(t *testing.T) {
 	rec, err := ReadDump(withFooter([]byte("\x01" + lengths(2) + stored("a") + "\xc0\x01")))
 	require.NoError(t, err)
@@ -44,7 +44,7 @@ func TestDumpsOfOtherTypes(t *testing.T) {
 	require.Equal(t, Record{Type: Module, Module: "vectorset", Expires: Never}, rec)
 }
 
-// A string that is too long is refused before memory is allocated for it.
+// A string that is too long is refused before any memory is allocated for it.
 func TestLongStringsInDumps(t *testing.T) {
 	packed := "\xc3" + "\x06" + "\x81\x00\x00\x00\x00\x00\x00\x02\x10" // 6 bytes stand for 528
 	for _, value := range []string{"\x00" + stored(strings.Repeat("v", 528)), "\x00" + packed + "\x01ab\xe0\xff\x01"} {
@@ -59,7 +59,7 @@ func TestLongStringsInDumps(t *testing.T) {
 	require.Zero(t, DumpSize([]byte("\x00")))
 	require.Zero(t, DumpSize([]byte("\x00\xc3\x06")))
 	require.Zero(t, DumpSize([]byte("\x01\x06abcdef")))
-	require.Equal(t, 3, DumpSize([]byte("\x00\x3f."))) // it lies: no more follows
+	require.Equal(t, 3, DumpSize([]byte("\x00\x3f."))) // the header says 63 bytes
 	require.Equal(t, maxIntegerBytes, DumpSize(AppendIntegerDump(nil, 1000)))
 }
 

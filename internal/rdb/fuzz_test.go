@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// No input crashes a reader, or has it return more than the input can stand for, or read
-// differently in pieces of another size.
+// No input makes a reader panic, or return more bytes than the input can be expanded to. The result
+// does not depend on the size of the reader's buffer.
 func FuzzReader(f *testing.F) {
 	f.Add(example(f))
 	f.Add(fixture(f, "redis-8.6.rdb"))
@@ -86,7 +86,7 @@ func FuzzUnpack(f *testing.F) {
 	})
 }
 
-// unpackSlowly copies byte by byte.
+// unpackSlowly is a simple implementation of unpack, which copies byte by byte.
 func unpackSlowly(packed []byte, n int) (out []byte, ok bool) {
 	next := func() (b int) {
 		if ok = len(packed) > 0; ok {
@@ -121,7 +121,7 @@ func unpackSlowly(packed []byte, n int) (out []byte, ok bool) {
 	return out, ok && len(out) == n
 }
 
-// Whatever is written is read.
+// A Reader returns the keys that a Writer has written.
 func TestRoundTrip(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		var want []string
@@ -158,7 +158,7 @@ func drawRecord(rt *rapid.T) Record {
 	}
 }
 
-// asRead is an integer as a file holds it: as its digits, if it has more than 32 bits.
+// asRead returns an integer as a Reader does: as digits, if it has more than 32 bits.
 func asRead(rec Record) Record {
 	if rec.Integer != int64(int32(rec.Integer)) {
 		rec.IsInteger = false

@@ -12,12 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever byte of a file is changed, to whatever: Verify finds it, and a reader ends with an error.
+// If any byte of a file is changed to any other, Verify and a reader return an error.
 func TestEveryChangedByteIsFound(t *testing.T) {
 	everyByte(t, example(t), func(file []byte) { requireDamaged(t, file) })
 }
 
-// requireDamaged calls require for a failure alone: it is called many times.
+// requireDamaged calls functions of require only for failures, because it is called many times.
 func requireDamaged(t *testing.T, file []byte) {
 	if verify(bytes.NewReader(file), small) == nil {
 		require.Fail(t, "Verify finds nothing", "%q", file)
@@ -52,7 +52,7 @@ func TestEveryChangedByteOfRedisIsFound(t *testing.T) {
 	}
 }
 
-// A file that is cut off anywhere says so, and where.
+// The error for a file that is truncated at any byte has the offset of its end.
 func TestEveryCutIsFound(t *testing.T) {
 	for _, file := range [][]byte{example(t), fixture(t, "redis-8.6.rdb")} {
 		for cut := range file {
@@ -67,7 +67,7 @@ func TestEveryCutIsFound(t *testing.T) {
 	}
 }
 
-// What follows the end is not passed over: it can be the commands of an append-only file.
+// Bytes after the end of a file are an error: they can be the commands of an append-only file.
 func TestMoreThanTheFile(t *testing.T) {
 	file := example(t)
 	more := append(bytes.Clone(file), "*1\r\n$4\r\nPING\r\n"...)
@@ -132,7 +132,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-// A skipped string may be longer than any that is returned; integers do not wrap.
+// A skipped string may be longer than maxString. Its length does not overflow.
 func TestSkipsToTheEndAtMost(t *testing.T) {
 	for _, value := range []string{
 		"\x0a" + stored("k") + "\x81\xff\xff\xff\xff\xff\xff\xff\xff" + "abc",
@@ -148,7 +148,7 @@ func TestSkipsToTheEndAtMost(t *testing.T) {
 	}
 }
 
-// A length alone takes no memory.
+// A large length allocates no memory before the bytes have been read.
 func TestPromisesTakeNoMemory(t *testing.T) {
 	const most = 1 << 20
 	for _, value := range []string{
@@ -191,7 +191,7 @@ func TestReadersOfAllKinds(t *testing.T) {
 	}
 }
 
-// An error of the input is told with the place, and told again.
+// An error of the input is returned with the offset, and again by each later call.
 func TestInputFails(t *testing.T) {
 	broken := errors.New("broken disk")
 	r := NewReader(io.MultiReader(bytes.NewReader(example(t)[:40]), iotest.ErrReader(broken)))
@@ -204,7 +204,7 @@ func TestInputFails(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrNoProgress)
 }
 
-// idle never has anything to read.
+// idle is an io.Reader that never returns any bytes.
 type idle struct{}
 
 func (idle) Read([]byte) (int, error) { return 0, nil }

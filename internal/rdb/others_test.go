@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A file of redis-server 8.6.3, whose version is 13, with every type that it has: hashes of each
-// encoding with fields that expire, streams with groups and producers, a module's value, and a
-// library of functions. The type of the value "vs" is the module's that comes with Redis 8.
+// A file of redis-server 8.6.3, of version 13, with keys of all its types: hashes of each encoding
+// with fields that expire, streams with groups and producers, a module's value, and a library of
+// functions. The type of the value "vs" is that of a module of Redis 8.
 func TestFileOfRedis86(t *testing.T) {
 	file := fixture(t, "redis-8.6.rdb")
 	require.NoError(t, Verify(bytes.NewReader(file)))
@@ -28,7 +28,8 @@ func TestFileOfRedis86(t *testing.T) {
 	}
 }
 
-// A file of the same in a cluster, with the frequency of keys: a slot precedes its keys.
+// A file of the same server in a cluster, where each slot precedes its keys, and with the frequency
+// of use of keys.
 func TestFileOfACluster(t *testing.T) {
 	lines, err := readAll(readerOf(fixture(t, "redis-8.6-cluster.rdb"), small))
 	require.Equal(t, io.EOF, err)
@@ -43,7 +44,7 @@ func fixture(t testing.TB, name string) []byte {
 	return content
 }
 
-// stored is a string as it is stored.
+// stored returns the encoding of a string.
 func stored(s string) string { return string(appendLength(nil, uint64(len(s)))) + s }
 
 func lengths(n ...uint64) string {
@@ -54,7 +55,7 @@ func lengths(n ...uint64) string {
 	return string(p)
 }
 
-// finished is a file of these sections, after the first 9 bytes, with its end and its checksum.
+// finished returns a file that consists of a header, sections, the end and a checksum.
 func finished(header string, sections ...string) []byte {
 	file := []byte(header + strings.Join(sections, "") + "\xff")
 	return binary.LittleEndian.AppendUint64(file, checksum(0, file))
@@ -65,7 +66,7 @@ const (
 	sixteenBytes = eightBytes + eightBytes
 )
 
-// group is a group of a stream, with something of each part.
+// group returns a group of a stream, with at least one element in each part.
 func group(version int) string {
 	s := stored("group") + lengths(1, 2)
 	if version >= 2 {
@@ -95,9 +96,10 @@ func streamValue(version int) string {
 	return s
 }
 
-// What no redis-server writes today is built by hand: after each value the next key must be found.
+// Encodings that no current redis-server writes are made by hand. The reader must find the key
+// after each value.
 func TestSkipsEveryType(t *testing.T) {
-	packed := "\xc3\x06\x0b\x01ab\xe0\x00\x01" // LZF, which nothing unpacks here
+	packed := "\xc3\x06\x0b\x01ab\xe0\x00\x01" // LZF, which is skipped
 	for kind, v := range map[byte]struct {
 		of    Type
 		value string
@@ -157,7 +159,7 @@ func hex(b byte) string {
 	return string([]byte{digits[b>>4], digits[b&15]})
 }
 
-// Valkey's type 22 is not Redis's.
+// Type 22 differs between Valkey and Redis.
 func TestValkey(t *testing.T) {
 	value := lengths(1) + stored("f") + stored("v") + eightBytes
 	file := finished("VALKEY080", "\x16"+stored("h")+value, "\x00"+stored("next")+"\xc0\x05")
@@ -170,7 +172,7 @@ func TestValkey(t *testing.T) {
 	require.ErrorIs(t, err, ErrMalformed)
 }
 
-// The sections that a key can have before it, and between keys.
+// The reader skips all sections that can precede keys.
 func TestSections(t *testing.T) {
 	module := lengths(1<<63) + lengths(2, 1) + lengths(5) + stored("x") + "\x00"
 	file := finished("REDIS0013",
@@ -189,7 +191,7 @@ func TestSections(t *testing.T) {
 	require.Equal(t, "1879048192", r.Field("ctime"))
 }
 
-// Fields cannot fill the memory: a file of Redis before 7.0 holds scripts as fields.
+// The memory for fields is bounded: in files of Redis before 7.0, scripts are fields.
 func TestFieldsAreBounded(t *testing.T) {
 	var sections []string
 	for range 1000 {

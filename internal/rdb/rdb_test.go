@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is the smallest buffer that a reader can work with: everything that can lie across its end
-// does.
+// small is the size of the smallest buffer that a reader can work with: everything that can cross
+// its end does.
 const small = 16
 
 func readerOf(file []byte, bufferBytes int) *Reader {
 	return newReader(bytes.NewReader(file), bufferBytes)
 }
 
-// kept is a Record that is not borrowed, in one line.
+// kept is a copy of a Record, as one line.
 func (rec Record) String() string {
 	s := fmt.Sprintf("%d %q %v", rec.Database, rec.Key, rec.Type)
 	switch {
@@ -37,7 +37,7 @@ func (rec Record) String() string {
 	return s
 }
 
-// readAll returns what a file holds, and the error that ended it.
+// readAll returns the records of a file, and the error that ended it.
 func readAll(r *Reader) (lines []string, err error) {
 	for {
 		rec, err := r.Next()
@@ -48,7 +48,7 @@ func readAll(r *Reader) (lines []string, err error) {
 	}
 }
 
-// written is a file that a function writes.
+// written returns the file that a function writes.
 func written(t testing.TB, write func(w *Writer)) []byte {
 	var file bytes.Buffer
 	w := NewWriter(&file)
@@ -58,7 +58,7 @@ func written(t testing.TB, write func(w *Writer)) []byte {
 	return file.Bytes()
 }
 
-// example has one of everything that a Writer writes.
+// example calls each method of a Writer.
 func example(t testing.TB) []byte {
 	return written(t, func(w *Writer) {
 		require.NoError(t, w.Field("redis-ver", "7.0.15"))
@@ -71,7 +71,7 @@ func example(t testing.TB) []byte {
 	})
 }
 
-// The bytes of a file never change: other programs, and files that are years old, hold the same.
+// The encoding must never change: other programs must be able to load the files.
 func TestGoldenFile(t *testing.T) {
 	require.Equal(t, "REDIS0010"+
 		"\xfa\x09redis-ver\x067.0.15"+
@@ -109,7 +109,7 @@ func TestEmptyFile(t *testing.T) {
 	require.Empty(t, lines)
 }
 
-// Each length has its shortest form, and each is read in any.
+// A Writer uses the shortest form of each length, and a Reader reads all forms.
 func TestLengths(t *testing.T) {
 	for n, want := range map[uint64]string{
 		0: "\x00", 63: "\x3f", 64: "\x40\x40", 1<<14 - 1: "\x7f\xff", 1 << 14: "\x80\x00\x00\x40\x00",
@@ -148,7 +148,7 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// A string that is longer than the buffer, and one that just is not, come back as they were.
+// Strings that just fit in the buffer, and that just do not, are read as they were written.
 func TestLongStrings(t *testing.T) {
 	var values [][]byte
 	for _, n := range []int{63, 64, bufferBytes - 20, bufferBytes, bufferBytes + 1, 3*bufferBytes + 7} {
@@ -172,7 +172,7 @@ func TestLongStrings(t *testing.T) {
 	require.Equal(t, io.EOF, err)
 }
 
-// failing takes some bytes, and then no more.
+// failing is an io.Writer that fails after some bytes.
 type failing int
 
 func (f *failing) Write(p []byte) (int, error) {

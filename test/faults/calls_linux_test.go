@@ -11,9 +11,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server that is killed before any one of its system calls that change files, from its start to
-// the end of a compaction, can be started again, and has everything that was promised.
-// internal/persist has the same for a power failure, with a simulated disk: TestCrashAnywhere.
+// A server that is killed before any of the system calls that change files, from its start to the
+// end of a compaction, can be started again, and has all steps that were promised.
+// TestCrashAnywhere in internal/persist does the same for power failures, with a simulated disk.
 func TestKilledAtEachCall(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -71,8 +71,8 @@ func compacted(info string) bool {
 	return field(info, "aof_rewrites") == "1" && field(info, "aof_rewrite_in_progress") == "0"
 }
 
-// A server that is told to end while its disk fails ends, and says that changes were lost. What was
-// promised before is there.
+// A server that is stopped while its disk fails ends with an error that says that changes were
+// lost. The steps that were promised before are there.
 func TestTerminationWhileDiskFails(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fault{"full": noSpace, "syncs fail": noSyncs} {

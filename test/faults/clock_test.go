@@ -14,8 +14,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// rewrite changes the stamps of all passes in a folder, as if its clocks had been others when it was
-// written. This has the same effect as setting the clocks of the machine before the next start.
+// rewrite changes the stamps of all passes in a folder. This has the same effect as setting the
+// clocks of the machine before the next start.
 func rewrite(t *testing.T, dir string, shift func(*journal.Stamp)) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "journal-*"))
@@ -59,9 +59,9 @@ func rewriteSegment(t *testing.T, to journal.File, from *os.File, s journal.Summ
 	require.NoError(t, w.End(true))
 }
 
-// A server that was stopped for a moment, or for an hour, gives back what an hour gives back: not
-// more because the clock was set forth, and not less because it was set back. After another boot of
-// the machine, only the wall clock tells how much time has passed; if it was set back, none has.
+// A limiter recovers while its server is stopped, for a moment or for an hour, whether or not the
+// clock was set forward or back. After another boot of the machine, only the wall clock tells how
+// much time has passed; if it was set back, no time has passed.
 func TestClockIsSet(t *testing.T) {
 	t.Parallel()
 	otherBoot := func(s *journal.Stamp) { s.Boot[0]++ }

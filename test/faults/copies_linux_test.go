@@ -37,7 +37,8 @@ func (l *load) copies(number int, compacts bool) (all []copied) {
 	return all
 }
 
-// starts starts a server on a copy. If it ends instead, it must say that the folder is damaged.
+// starts starts a server with a copy. If the server does not start, its error must be that the
+// folder is damaged.
 func (l *load) starts(c copied) (server *peer.Server, ok bool) {
 	server, ok = onDisk(l.t, &disk{}, "--dir", c.dir, "--loglevel", "nothing")
 	if !ok {
@@ -47,7 +48,7 @@ func (l *load) starts(c copied) (server *peer.Server, ok bool) {
 	return server, ok
 }
 
-// holds checks what a server on a copy has.
+// holds checks the keys of a server with a copy.
 func (l *load) holds(server *peer.Server, promised time.Duration) {
 	l.t.Helper()
 	for _, err := range l.contradictions(l.look(server), promised) {
@@ -57,9 +58,9 @@ func (l *load) holds(server *peer.Server, promised time.Duration) {
 	server.Wait()
 }
 
-// A copy of the folder that is made while the server works has everything that was promised before
-// it was begun. If files were replaced meanwhile, the server may refuse it, but never starts with
-// anything older or in part.
+// A copy of the folder that is made while a server uses it has all steps that were promised before
+// the copy began. If files were replaced meanwhile, a server may refuse the copy, but it never
+// starts with older keys or parts of steps.
 func TestCopiesOfAFolderInUse(t *testing.T) {
 	t.Parallel()
 	for _, compacts := range []bool{false, true} {
@@ -80,9 +81,9 @@ func TestCopiesOfAFolderInUse(t *testing.T) {
 	}
 }
 
-// After a power failure, files may be shorter than what was written, or have changed. Such a folder
-// is refused, or what a server on it has was so at some time. internal/journal and internal/persist
-// do this at each byte: TestEveryCut, TestEveryChangedByte, TestDamage.
+// After a power failure, files may be truncated or changed. A server refuses such a folder, or has
+// keys as they were at some time. internal/journal and internal/persist test this for each byte:
+// TestEveryCut, TestEveryChangedByte, TestDamage.
 func TestDamagedCopies(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(content []byte) []byte{"cut": cut, "changed": change, "zeroed": zero} {
@@ -127,8 +128,8 @@ func change(content []byte) []byte {
 	return content
 }
 
-// zero makes some of the end zero, as if the length of the file had reached the disk and the content
-// had not.
+// zero overwrites the end of a file with zeros, as if the size of the file had reached the disk
+// before its content.
 func zero(content []byte) []byte {
 	clear(content[rand.IntN(len(content)):])
 	return content

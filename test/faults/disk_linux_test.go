@@ -17,9 +17,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// disk decides how the system calls of a server that change files end. The kernel stops the server
-// at each of them (seccomp's user notification), and the disk answers: go on, or fail with an error.
-// It needs neither root nor a file system of its own, and every error is possible.
+// disk simulates a disk that fails. The kernel stops the server at each system call that changes
+// files (seccomp's user notification), and the disk decides whether the call is executed or fails
+// with an error. This needs neither root nor a file system, and any error can be simulated.
 type disk struct {
 	listener int
 	process  *os.Process
@@ -27,15 +27,15 @@ type disk struct {
 	failed   atomic.Int64 // calls that have failed
 	calls    atomic.Int64
 	killAt   int64  // the call at which the process is killed; 0 for none
-	power    *power // told of syncs; nil if it will not fail
-	lies     bool   // syncs do nothing
+	power    *power // records syncs; nil if the power will not fail
+	lies     bool   // syncs succeed without doing anything
 	ended    chan struct{}
 }
 
 // fault returns the error of a system call, or 0.
 type fault func(call int, flags uint64) syscall.Errno
 
-// changes are the system calls that the disk decides about. Sockets and the log use others.
+// changes are the system calls that the disk decides about. Sockets and the log do not use them.
 var changes = []int{unix.SYS_PWRITE64, unix.SYS_FDATASYNC, unix.SYS_FSYNC, unix.SYS_FTRUNCATE, unix.SYS_OPENAT,
 	unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_UNLINKAT}
 
@@ -135,7 +135,7 @@ func (d *disk) control(request uintptr, argument unsafe.Pointer) syscall.Errno {
 func (d *disk) begin(f fault) { d.fault.Store(&f) }
 func (d *disk) end()          { d.fault.Store(nil) }
 
-// onDisk starts a server whose disk can fail. If the disk kills it before it is ready, ready is false.
+// onDisk starts a server on a disk. ready is false if the disk has killed it before it was ready.
 func onDisk(t *testing.T, d *disk, args ...string) (server *peer.Server, ready bool) {
 	t.Helper()
 	port := strconv.Itoa(peer.FreePort(t))

@@ -18,8 +18,8 @@ import (
 // outage is a fault of the disk that ends.
 type outage struct {
 	begin, end func(d *disk, dir string)
-	says       string // in INFO
-	removes    bool   // files that cannot come back
+	says       string // the error in INFO
+	removes    bool   // it removes files, which do not come back
 }
 
 func fails(f fault) func(d *disk, dir string) { return func(d *disk, _ string) { d.begin(f) } }
@@ -76,9 +76,9 @@ func removeFiles(pattern string) func(*disk, string) {
 	}
 }
 
-// While a disk fails, clients are served, and limits are applied. INFO shows it, and the log says it
-// once. A crash meanwhile loses nothing older than the promise. When the disk works again, all that
-// has changed is written, and a crash after that loses nothing of it.
+// While a disk fails, clients are served, and limits are applied. INFO shows the failure, and the
+// log has one error. A crash meanwhile loses no step that was promised. When the disk works again,
+// all changes are written, and a crash after that does not lose them.
 func TestOutages(t *testing.T) {
 	t.Parallel()
 	for name, o := range outages {
@@ -97,7 +97,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// What the log says when an outage begins, and when it ends.
+// The messages of the log at the beginning and at the end of an outage.
 const (
 	isLost    = "changes cannot be written to the disk: they would be lost in a crash"
 	isWritten = "changes are written to the disk again"
@@ -149,7 +149,7 @@ func (l *load) recoverFrom(o outage, dir string) {
 	require.Zero(l.t, server.Wait())
 }
 
-// refuses checks that writes are refused if the option says so, and only then.
+// refuses checks that writes are refused if, and only if, the option is set.
 func (l *load) refuses(server *peer.Server) {
 	const option = "stop-writes-on-bgsave-error"
 	awaitReply := func(call, begins string) {

@@ -14,8 +14,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// verify compares what a server has after a fault with what the clients know, and begins new
-// histories with it.
+// verify compares the keys of a server after a fault with the histories of the clients, and begins
+// new histories.
 func (l *load) verify(server *peer.Server, promised time.Duration) {
 	l.t.Helper()
 	f := l.look(server)
@@ -28,7 +28,7 @@ func (l *load) verify(server *peer.Server, promised time.Duration) {
 	l.begin(f)
 }
 
-// found is what a server has, without the ballast.
+// found has the keys of a server, without the ballast.
 type found struct {
 	keys      []string // "database key"
 	states    map[*subject][]string
@@ -48,7 +48,7 @@ func (f *found) in(database int) (keys []string) {
 	return keys
 }
 
-// look finds out what a server has.
+// look reads all keys of a server.
 func (l *load) look(server *peer.Server) *found {
 	l.t.Helper()
 	c, err := dial(server.Addr)
@@ -71,7 +71,7 @@ func (l *load) look(server *peer.Server) *found {
 	return f
 }
 
-// begin begins new histories with what was found.
+// begin begins new histories with the keys that were found.
 func (l *load) begin(f *found) {
 	for s, v := range f.views {
 		s.state, s.steps = f.states[s], []step{{after: v}}
@@ -83,7 +83,7 @@ func (l *load) begin(f *found) {
 	l.swaps.begin(f.databases)
 }
 
-// contradictions returns how what was found contradicts the histories.
+// contradictions returns the contradictions between the keys that were found and the histories.
 func (l *load) contradictions(f *found, promised time.Duration) (errs []error) {
 	for _, key := range f.keys {
 		if !l.knows(key) {
@@ -125,7 +125,7 @@ func mustAsk(t *testing.T, c *conn, database int, calls []string) []string {
 	return replies[1:]
 }
 
-// look returns what a subject holds.
+// look returns the view of a subject.
 func (s *subject) look(t *testing.T, c *conn) (found view, state []string) {
 	for _, show := range s.shows {
 		asked := now()

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// after returns a history of a subject: a step each ten seconds, which is answered four seconds later,
-// except the last.
+// after returns a history of a subject with a step every ten seconds. Each is answered after four
+// seconds, except for the last.
 func after(views ...string) *history {
 	h := &history{name: "subject"}
 	for i, v := range views {
@@ -20,8 +20,8 @@ func after(views ...string) *history {
 	return h
 }
 
-// The checker finds planted faults: a step that was lost, one that was applied in part, a value of
-// long ago, one that nothing has written, and an expiry that is another key's.
+// The checker finds planted faults: a lost step, a part of a step, an old value, a value that was
+// never written, and the expiry of another key.
 func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	group := after("nil nil", "1 1", "2 nil", "3 3", "4 4")
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	require.Error(t, expiring.check(view{text: "1"}, 0))
 }
 
-// The counts that were answered are a lower bound, and the number of calls an upper one.
+// The counts in the replies are a lower bound, and the number of calls is an upper bound.
 func TestTheCheckerCountsSharedSteps(t *testing.T) {
 	s := shared{name: "shared", start: 5, sent: 4, view: func(n int) view { return view{text: string(rune('0' + n))} },
 		answered: map[int]time.Duration{6: 10, 8: 20}}
@@ -70,8 +70,8 @@ func TestTheCheckerCountsSharedSteps(t *testing.T) {
 	require.Error(t, s.check(view{text: ":"}, 0), "more than were sent")
 }
 
-// Databases may be swapped without a later step in them, and the other way round; but not lost,
-// mixed or brought back.
+// A swap may be there without a later step in the databases, and a step without a later swap. No
+// step may be lost, or mixed with another database, and no flushed keys may return.
 func TestTheCheckerFollowsSwaps(t *testing.T) {
 	s := swapped{
 		mappings: []mapping{{contents: [2]int{0, 1}}, {5, 6, [2]int{1, 0}}, {15, never, [2]int{2, 0}}},

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// never is when a call was answered that has not been.
+// never is the time of a reply that has not arrived.
 const never = time.Duration(math.MaxInt64)
 
-// always is the promise of a server that ends by itself: all that was answered is kept.
+// always is the promise of a server that shuts down: everything that was answered must be there.
 const always = never - 1
 
-// view is what the keys of a subject hold.
+// view is the state of the keys of a subject.
 type view struct {
 	text  string
 	until span // when the key expires; only of subjects with keys that expire
@@ -38,19 +38,19 @@ type step struct {
 	after          view
 }
 
-// history has the steps of a subject, whose keys only one client changes. Each step changes a key
-// that the step before it has changed too. A pass contains a step whole or not at all, and nothing
-// that came after a step on the same keys without that step, so what is found must be the view
-// after one of the steps.
+// history has the steps of a subject: a group of keys that only one client changes. Each step
+// changes a key that the previous step has changed too. A pass contains all changes of a step or
+// none, and no later change of the same keys without the earlier ones. The keys must therefore have
+// the view after one of the steps.
 //
-// The first step is what was found when the server started. It has been on the disk since then.
+// The first step is the view that was found when the server started, which is on the disk.
 type history struct {
 	name  string
 	steps []step
 }
 
-// check returns why what was found contradicts the history. Everything that was answered until
-// promised must be there, and nothing may be there that was not sent.
+// check returns an error if the view that was found contradicts the history. All steps that were
+// answered until promised must be there, and no step that was not sent.
 func (h *history) check(found view, promised time.Duration) error {
 	last := 0
 	for i, s := range h.steps {
@@ -96,14 +96,15 @@ func (s *shared) check(found view, promised time.Duration) error {
 	return h.check(found, promised)
 }
 
-// swapped is the history of databases that are swapped and flushed. Steps within a database concern
-// all its keys. They are independent of swapping it, so a pass may have the one and not the other.
+// swapped is the history of databases that are swapped and flushed. Each step within a database
+// changes all its keys. Such steps are independent of swaps, so a pass may contain one without the
+// other.
 type swapped struct {
 	mappings []mapping
 	contents []*history
 }
 
-// mapping says which contents the databases have after a SWAPDB or FLUSHDB.
+// mapping has the content of each database after a SWAPDB or FLUSHDB.
 type mapping struct {
 	sent, answered time.Duration
 	contents       [2]int

@@ -13,20 +13,20 @@ import (
 	"cellserver/test/peer"
 )
 
-// await waits until a condition is true. It asks often, so that what follows comes soon after it.
+// await waits until a condition is true. It polls often, so that it returns soon after that.
 func await(t *testing.T, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, patience, time.Millisecond)
 }
 
-// awaitSteps waits until so many more steps have been answered.
+// awaitSteps waits until n more steps have been answered.
 func (l *load) awaitSteps(more int) {
 	l.t.Helper()
 	until := l.answered.Load() + int64(more)
 	await(l.t, func() bool { return l.answered.Load() >= until || l.t.Failed() })
 }
 
-// awaitPasses waits until INFO has shown so many more passes.
+// awaitPasses waits until INFO has shown n more passes.
 func (l *load) awaitPasses(more int) {
 	l.t.Helper()
 	await(l.t, func() bool { return l.passes.Load() > 0 || l.t.Failed() })
@@ -42,8 +42,8 @@ func (l *load) anyMoment() {
 	l.awaitSteps(int(math.Exp(rand.Float64() * math.Log(5000))))
 }
 
-// kill ends a server as a crash does. Everything that was answered before the promise must be there
-// when it is started again.
+// kill ends a server as a crash does. When it is started again, all steps that were answered before
+// the promise must be there.
 func (l *load) kill(server *peer.Server) (promised time.Duration) {
 	server.Signal(syscall.SIGKILL)
 	l.end()
@@ -53,9 +53,8 @@ func (l *load) kill(server *peer.Server) (promised time.Duration) {
 	return time.Duration(l.promise.Load())
 }
 
-// A server that is killed again and again, at random moments, keeps everything that was answered
-// before its last synced pass began, or for which WAITAOF has waited, and every step that it has is
-// whole.
+// A server that is killed repeatedly, at random moments, keeps all steps that were answered before
+// its last synced pass began, or for which WAITAOF has waited. It has no step in part.
 func TestKills(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -75,7 +74,7 @@ func TestKills(t *testing.T) {
 	t.Log(kills, "kills,", steps, "steps")
 }
 
-// The same while snapshots of many keys are written, so that much changes meanwhile.
+// The same while snapshots of many keys are written, so that many keys change meanwhile.
 func TestKillsDuringSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -97,7 +96,7 @@ func TestKillsDuringSnapshots(t *testing.T) {
 	l.requireBallast(server)
 }
 
-// ballast is how many keys there are among those of the clients.
+// ballast is the number of keys in addition to those of the clients.
 var ballast = amount(50_000, 300_000)
 
 // addBallast writes keys, and waits until they are on the disk.

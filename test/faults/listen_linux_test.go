@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listened is the first argument of this test program if it should become another program, the
-// second argument, whose system calls a disk decides about.
+// listened is the first argument of this test program if it should execute another program, the
+// second argument, and a disk should decide about the system calls of that program.
 const listened = "listened"
 
-// becomeListened does that, if it should.
+// becomeListened executes the other program if the first argument is listened.
 func becomeListened() {
 	if len(os.Args) > 2 && os.Args[1] == listened {
 		fmt.Fprintln(os.Stderr, execListened(os.Args[2:]))
@@ -42,8 +42,8 @@ func execListened(args []string) error {
 	return syscall.Exec(args[0], args, os.Environ())
 }
 
-// notifying returns a filter that lets a listener decide about some system calls. The first field of
-// what it examines is the number of the call.
+// notifying returns a filter that lets a listener decide about some system calls. The first field
+// of what it examines is the number of the call.
 func notifying(calls []int) []unix.SockFilter {
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}}
 	for i, call := range calls {

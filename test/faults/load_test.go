@@ -36,7 +36,7 @@ func dial(addr string) (*conn, error) {
 	return &conn{c, bufio.NewReader(c)}, nil
 }
 
-// encode appends a call, whose words have spaces between them.
+// encode appends a call. Its words are separated by spaces.
 func encode(b *bytes.Buffer, call string) {
 	words := strings.Fields(call)
 	fmt.Fprintf(b, "*%d\r\n", len(words))
@@ -78,7 +78,7 @@ func ask(t *testing.T, server *peer.Server, calls ...string) []string {
 	return replies
 }
 
-// load is what several clients do with a server, and what they know about it.
+// load is the load of several clients on a server, with the histories of their keys.
 type load struct {
 	t        *testing.T
 	subjects [][]*subject // of each client
@@ -179,10 +179,10 @@ func (w wrongReply) Error() string {
 // isError tells an error from a negative number.
 func isError(reply string) bool { return reply[0] == '-' && (reply[1] < '0' || reply[1] > '9') }
 
-// maxPipeline is how many steps a client sends at once.
+// maxPipeline is the maximum number of steps that a client sends at once.
 const maxPipeline = 16
 
-// change takes a subject some steps further.
+// change makes some steps on a subject.
 func (l *load) change(c *conn, r *rand.Rand, of []*subject) error {
 	s := of[r.IntN(len(of))]
 	var b bytes.Buffer
@@ -247,11 +247,11 @@ func (p plan) view(sent, answered time.Duration) view {
 	return v
 }
 
-// clockError is how much the stamps of the journal may be off, because a server was preempted
-// between reading two clocks.
+// clockError is the maximum error of the stamps of the journal: a server may be preempted between
+// reading two clocks.
 const clockError = time.Second
 
-// watch asks how much is on the disk, and has snapshots written.
+// watch polls INFO for what is on the disk, and requests snapshots.
 func (l *load) watch(c *conn, r *rand.Rand) error {
 	asked := now()
 	replies, err := c.ask("INFO persistence")
@@ -283,7 +283,7 @@ func field(info, name string) string {
 	return value
 }
 
-// wait makes a step, and waits until it is on the disk.
+// wait makes a step, and waits with WAITAOF until it is on the disk.
 func (l *load) wait(c *conn, _ *rand.Rand) error {
 	h := l.awaited
 	n := max(number(h.steps[len(h.steps)-1].after.text), 0) + 1

@@ -1,9 +1,9 @@
-// Package faults tests what remains of the keys of a server with --dir after each kind of fault:
-// the process is killed, stopped or suspended, the disk is full or fails, the folder is removed or
-// cut, the clock is set. The server is the real binary.
+// Package faults tests which keys a server with --dir has after each kind of fault: the process is
+// killed, stopped or suspended, the disk is full or fails, files are removed or damaged, or the
+// clock is set. The server is the real binary.
 //
-// Clients change keys, and record each call with the times at which it was sent and answered, and
-// what the keys hold after it. After the fault, a checker compares the keys with this history.
+// Clients change keys, and record for each call the times at which it was sent and answered, and
+// the state of its keys after it. After the fault, a checker compares the keys with this history.
 //
 // Each test has a short form, which is part of `make test`. `make faults` runs the long form.
 package faults
@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 	peer.Main(m)
 }
 
-// patience is the longest wait for anything that should happen. It is far longer than anything
-// takes, because a test machine may be busy.
+// patience is the timeout of all waits. It is much longer than any of them should take, because the
+// machine may be busy.
 const patience = 60 * time.Second
 
-// amount returns how often something is done: much more in the long form of the tests.
+// amount returns the number of repetitions of a test: few in its short form, many in its long form.
 func amount(short, long int) int {
 	if os.Getenv("CELLSERVER_TEST_FAULTS") == "long" {
 		return long
@@ -33,8 +33,8 @@ func amount(short, long int) int {
 	return short
 }
 
-// began is when the tests began. All instants are durations since then, by a clock that cannot be
-// set.
+// began is the time at which the tests began. All instants are durations since then, by a clock
+// that cannot be set.
 var began = time.Now()
 
 func now() time.Duration { return time.Since(began) }

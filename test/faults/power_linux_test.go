@@ -15,15 +15,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// power knows what of a folder is certain to be on the disk: the files that were synced, as far as
-// they were written then, by the names that they had when the folder was synced.
+// power records which part of a folder is certain to be on the disk: the names at the last sync of
+// the folder, and the size of each file at its last sync.
 type power struct {
 	dir   string
 	names map[string]uint64 // inode by name
 	sizes map[uint64]int64  // by inode
 }
 
-// newPower regards what is in a folder as synced.
+// newPower returns the power of a folder. Its present content counts as synced.
 func newPower(t *testing.T, dir string) *power {
 	p := &power{dir: dir, sizes: map[uint64]int64{}}
 	p.names = p.list()
@@ -58,8 +58,8 @@ func (p *power) sync(pid, descriptor int) {
 	}
 }
 
-// fail removes what the failure of the power may remove, after the process was killed: all writes
-// and names that were not synced.
+// fail removes what a power failure may remove: all writes and names that were not synced. It is
+// called after the process was killed.
 func (p *power) fail(t *testing.T) {
 	synced := map[uint64]string{}
 	for name, inode := range p.names {
@@ -83,7 +83,7 @@ func (p *power) fail(t *testing.T) {
 	}
 }
 
-// When the power fails, at any moment, everything that was promised is there, although all writes
+// After a power failure at any moment, all steps that were promised are there, although all writes
 // and names that the server has not synced are lost.
 func TestPowerFails(t *testing.T) {
 	t.Parallel()
@@ -111,7 +111,7 @@ func TestPowerFails(t *testing.T) {
 	t.Log(failures, "failures")
 }
 
-// A disk that only says that it has synced loses what was promised.
+// The test finds a disk that reports syncs that it has not made: it loses promised steps.
 func TestDiskThatLiesIsFound(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -129,7 +129,7 @@ func TestDiskThatLiesIsFound(t *testing.T) {
 	require.Contains(t, fmt.Sprint(errs), "is as after step 0 of")
 }
 
-// isSync reports whether a call is a sync, and of which file.
+// isSync reports whether a call is a sync, and returns the file.
 func isSync(n *notification) (descriptor int, ok bool) {
 	return int(n.arguments[0]), n.call == unix.SYS_FDATASYNC || n.call == unix.SYS_FSYNC
 }

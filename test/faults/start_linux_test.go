@@ -9,8 +9,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server starts on a disk that can be read but not written, with all keys. When the disk works
-// again, what has changed meanwhile is written too.
+// A server starts, with all keys, on a disk that can be read but not written. When the disk works
+// again, the changes since then are written too.
 func TestStartWhileDiskFails(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]fault{"writes fail": noWrites, "syncs fail": noSyncs} {
@@ -40,7 +40,7 @@ func TestStartWhileDiskFails(t *testing.T) {
 	}
 }
 
-// A server does not start in a folder in which it cannot even lock a file, and says why.
+// A server does not start if it cannot lock the folder. The error says why.
 func TestReadOnlyFolder(t *testing.T) {
 	dir := t.TempDir()
 	d := &disk{}

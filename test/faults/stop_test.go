@@ -13,7 +13,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// terminate ends a server as an operator does, in the middle of the load.
+// terminate ends a server with SIGTERM, under load.
 func (l *load) terminate(server *peer.Server) (took time.Duration) {
 	told := now()
 	server.Signal(syscall.SIGTERM)
@@ -23,7 +23,7 @@ func (l *load) terminate(server *peer.Server) (took time.Duration) {
 	return took
 }
 
-// After SIGTERM, every step that was answered is there, whether it was on the disk before or not.
+// After SIGTERM, all steps that were answered are there.
 func TestTerminationLosesNothing(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -41,7 +41,7 @@ func TestTerminationLosesNothing(t *testing.T) {
 	t.Log(stops, "stops, the longest took", longest)
 }
 
-// The checker finds what is wrong with a server that has been started on an old copy of its folder.
+// The checker finds that a server was started with an old copy of its folder.
 func TestAnOldCopyIsFound(t *testing.T) {
 	dir, old := t.TempDir(), t.TempDir()
 	l := newLoad(t)
@@ -65,7 +65,7 @@ func TestAnOldCopyIsFound(t *testing.T) {
 	require.NoError(t, l.counts.check(l.look(server).counts, 0), "that may be lost")
 }
 
-// copyFolder copies the files of a folder. If one of them is removed meanwhile, it is left out.
+// copyFolder copies the files of a folder. It skips a file that is removed meanwhile.
 func copyFolder(t *testing.T, from, to string) (names []string) {
 	t.Helper()
 	entries, err := os.ReadDir(from)

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// absent is what a show returns for a key that does not exist.
+// absent is the result of a show for a key that does not exist.
 const absent = "nil"
 
-// show is a call that shows what a key holds.
+// show is a call that returns the state of a key.
 type show struct {
 	database  int
 	call, key string
@@ -21,8 +21,8 @@ type show struct {
 // plan is the next step of a subject.
 type plan struct {
 	calls []string // the last reply is that of the step
-	want  string   // how that reply begins
-	after []string // what is shown then
+	want  string   // prefix of that reply
+	after []string // results of the shows after the step
 	ttl   time.Duration
 }
 
@@ -30,7 +30,7 @@ type plan struct {
 type subject struct {
 	history
 	shows []show
-	state []string // what the shows return after the last step
+	state []string // results of the shows after the last step
 	// next returns the next step. No other step writes the value v.
 	next func(r *rand.Rand, v int, state []string) plan
 }
@@ -72,7 +72,7 @@ func subjects(client int) (all []*subject) {
 	return all
 }
 
-// nothing returns what the shows return if no key exists.
+// nothing returns the results of the shows if no key exists.
 func (s *subject) nothing() (state []string) {
 	for _, show := range s.shows {
 		words := strings.Fields(show.call)
@@ -128,8 +128,8 @@ func expiring(key []string) func(*rand.Rand, int, []string) plan {
 	}
 }
 
-// limiter takes from a limiter until little remains, and then removes it. The period is so long that
-// nothing comes back during a test.
+// limiter takes from a limiter until little remains, and then removes it. The period is so long
+// that no token is restored during a test.
 func limiter(call string, limit int) func(key []string) func(*rand.Rand, int, []string) plan {
 	return func(key []string) func(*rand.Rand, int, []string) plan {
 		call := strings.ReplaceAll(call, "$", key[0])
@@ -144,7 +144,7 @@ func limiter(call string, limit int) func(key []string) func(*rand.Rand, int, []
 	}
 }
 
-// maxLeases is how many leases a key has. Their holders have long names, so that a pass writes only
+// maxLeases is the number of leases of a key. Their holders have long names, so a pass writes only
 // those that have changed.
 const maxLeases = 60
 

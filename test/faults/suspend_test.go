@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server that is suspended goes on where it was, with the time that has passed meanwhile, and then
-// loses nothing that it has promised. While it is suspended, no other server takes its folder.
+// A server that was suspended continues, and the time that has passed counts. It loses no step that
+// was promised. While it is suspended, no other server can use its folder.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -51,8 +51,8 @@ func (l *load) verifyAfter(promised time.Duration, dir string, without string) {
 	l.verify(server, promised)
 }
 
-// A server that waits for the folder of another takes over when that ends, however it ends, with
-// everything that was promised.
+// A server that waits for the folder of another one starts when that one ends for any reason, and
+// has all steps that were promised.
 func TestTakesOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -84,7 +84,7 @@ func TestTakesOver(t *testing.T) {
 	require.Zero(t, server.Wait())
 }
 
-// holderOf returns the number of the process that the lock of a folder names.
+// holderOf returns the process ID in the lock file of a folder.
 func holderOf(t *testing.T, dir string) string {
 	text, err := os.ReadFile(dir + "/lock")
 	require.NoError(t, err)

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// swaps are two databases that one client swaps and flushes. In between, it writes all keys of one of them.
+// swaps are two databases that one client swaps and flushes. In between, it writes all keys of one
+// of them.
 type swaps struct {
 	swapped
 }
@@ -19,7 +20,7 @@ var swapKeys = []string{"swapped:a", "swapped:b", "swapped:c", "swapped:d"}
 
 const emptyDatabase = "nil nil nil nil"
 
-// begin begins a history with what was found.
+// begin begins a history with the keys that were found.
 func (s *swaps) begin(found [2]view) {
 	*s = swaps{swapped: swapped{mappings: []mapping{{contents: [2]int{0, 1}}}}}
 	for i, v := range found {

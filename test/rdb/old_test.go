@@ -10,22 +10,22 @@ import (
 	"cellserver/internal/rdb"
 )
 
-// jones is the polynomial of Redis's checksum, as hash/crc64 wants it.
+// jones is the polynomial of Redis's checksum, in the form of hash/crc64.
 const jones = 0x95ac9329ac4bc9b5
 
-// payload is a value as DUMP has it, by an implementation of its own.
+// payload returns the payload of DUMP for a value. It does not use package rdb.
 func payload(value string) []byte {
 	p := binary.LittleEndian.AppendUint16([]byte(value), rdb.Version)
 	return binary.LittleEndian.AppendUint64(p, ^crc64.Update(^uint64(0), crc64.MakeTable(jones), p))
 }
 
-// ziplist is one of two strings of one byte.
+// ziplist is a ziplist of two strings, each of one byte.
 func ziplist(a, b string) string {
 	return "\x11\x11\x00\x00\x00\x0d\x00\x00\x00\x02\x00" + "\x00\x01" + a + "\x03\x01" + b + "\xff"
 }
 
-// What redis-server reads, but no longer writes, is built by hand. It takes each value for what we
-// do.
+// Encodings that redis-server reads, but no longer writes, are made by hand. redis-server and
+// package rdb must agree on the type of each.
 func TestOldTypes(t *testing.T) {
 	const eight = "\x00\x00\x00\x00\x00\x00\x00\x00"
 	client := start(t, t.TempDir())(0)

@@ -1,5 +1,5 @@
-// Package rdb compares internal/rdb with a real redis-server (7.0.15): it loads files that the
-// package writes, and the package reads files and payloads that it makes.
+// Package rdb compares internal/rdb with a real redis-server (7.0.15): redis-server loads files
+// that the package writes, and the package reads files and payloads of redis-server.
 package rdb
 
 import (
@@ -28,7 +28,8 @@ var ctx = context.Background()
 
 const fileName = "dump.rdb"
 
-// start is a redis-server whose file is in a directory, and a client of a database of it.
+// start starts a redis-server with its file in a directory, and returns a client of one of its
+// databases.
 func start(t *testing.T, dir string, args ...string) func(database int) *redis.Client {
 	server := peer.StartRedis(t, append([]string{"--dir", dir, "--dbfilename", fileName}, args...)...)
 	return func(database int) *redis.Client {
@@ -40,7 +41,7 @@ func start(t *testing.T, dir string, args ...string) func(database int) *redis.C
 	}
 }
 
-// held is what a key holds.
+// held is the content of a key.
 type held struct {
 	value   string
 	expires int64 // Unix milliseconds, or rdb.Never
@@ -49,7 +50,7 @@ type held struct {
 // contents are the keys of each database.
 type contents map[int]map[string]held
 
-// examples are strings of every length that a file stores differently, and integers likewise.
+// examples are strings of all lengths that have different encodings, and integers likewise.
 func examples() contents {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := contents{0: {}, 1: {}, 15: {}}
@@ -83,7 +84,7 @@ func examples() contents {
 	return all
 }
 
-// file writes contents, what reads as an integer as one.
+// file writes an RDB file. Strings that have the form of an integer are written as integers.
 func (c contents) file(t *testing.T) []byte {
 	var file bytes.Buffer
 	w := rdb.NewWriter(&file)
@@ -122,7 +123,7 @@ func TestRedisLoadsWhatWeWrite(t *testing.T) {
 	}
 }
 
-// ask is what a server holds at a key.
+// ask returns the content of a key on a server.
 func ask(t *testing.T, client *redis.Client, key string) held {
 	value, err := client.Get(ctx, key).Result()
 	require.NoError(t, err)
@@ -134,7 +135,7 @@ func ask(t *testing.T, client *redis.Client, key string) held {
 	return held{value, at}
 }
 
-// value is a record's, as text.
+// value returns the value of a record as text.
 func value(rec rdb.Record) string {
 	if rec.IsInteger {
 		return strconv.FormatInt(rec.Integer, 10)
@@ -142,7 +143,7 @@ func value(rec rdb.Record) string {
 	return string(rec.Bytes)
 }
 
-// read reads a file that Redis has saved, and tells the type of all keys that are no strings.
+// read reads a file that Redis has saved. It returns the strings, and the types of all other keys.
 func read(t *testing.T, dir string) (values contents, others map[string]string, libraries int, end error) {
 	file, err := os.ReadFile(filepath.Join(dir, fileName))
 	require.NoError(t, err)
@@ -213,9 +214,10 @@ func fill(t *testing.T, client *redis.Client, keys map[string]held) {
 	require.NoError(t, err)
 }
 
-// manyTypes makes a key of each type in each encoding that redis-server has for it: the name of a
-// key says which, and the words of a line are a command. LONG is longer than an encoding for short
-// elements takes, HUGE than a node of a list, and MANY are more elements than one for few takes.
+// manyTypes are commands, one in a line, that create a key of each type in each encoding of
+// redis-server. The name of a key is its type and encoding. LONG is too long for the encodings of
+// short elements, HUGE is too long for a node of a list, and MANY are too many elements for the
+// encodings of few.
 const manyTypes = `
 RPUSH list-listpack a b 3
 RPUSH list-nodes HUGE a HUGE b
@@ -246,7 +248,7 @@ PEXPIREAT stream-groups 4000000000000
 PEXPIREAT set-table 4000000000000
 FUNCTION LOAD LIBRARY`
 
-// fillOthers makes them, and tells the type of each.
+// fillOthers executes manyTypes, and returns the type of each key.
 func fillOthers(t *testing.T, client *redis.Client) map[string]string {
 	many := make([]any, 0, 5000)
 	for i := range cap(many) {
@@ -287,7 +289,7 @@ func types(t *testing.T, client *redis.Client) map[string]string {
 	return found
 }
 
-// The names of keys say how redis-server stores them, unless it is told otherwise.
+// Each key has the encoding in its name, unless redis-server is configured otherwise.
 func TestEncodings(t *testing.T) {
 	client := start(t, t.TempDir())(0)
 	fillOthers(t, client)
@@ -300,7 +302,7 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// DUMP of either is RESTORE's of the other.
+// Each of redis-server and package rdb reads the payloads of the other.
 func TestPayloads(t *testing.T) {
 	client := start(t, t.TempDir())(0)
 	all := examples()[1]

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// DUMP and RESTORE carry strings and integers from redis-server to cellserver, and back.
+// DUMP and RESTORE copy strings and integers from redis-server to cellserver, and back.
 func TestRestoredInBothDirections(t *testing.T) {
 	theirs, ours := start(t, t.TempDir())(0), newOwn(t).client(0)
 	all := examples()[1]

@@ -22,8 +22,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// filled is a store with limiters of each kind in two databases, and with values. Its clock is some
-// hours behind Unix time.
+// filled returns a store with limiters of each kind, and values, in two databases. Its clock is
+// some hours behind Unix time.
 func filled(t *testing.T) *memory.Store {
 	clock := store.NewStillClock(time.Now().Add(-5 * time.Hour).UnixNano())
 	clock.SetOffset(5 * time.Hour)
@@ -66,7 +66,7 @@ func fillLimiters(t *testing.T, v store.View, i int) {
 	require.NoError(t, err)
 }
 
-// expected are the keys of a database as Redis should have them.
+// expected returns the keys that Redis should have in a database.
 func expected(t *testing.T, data *memory.Store, database int) map[string]held {
 	v, offset := data.View(), data.Clock().Offset()
 	v.Begin()

@@ -29,7 +29,7 @@ func subcommand(t *testing.T, args ...string) (stdout, stderr string, status int
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	require.NoError(t, cmd.Start())
 	tooLate := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	_ = cmd.Wait() // ProcessState tells
+	_ = cmd.Wait() // ProcessState has the exit status
 	require.True(t, tooLate.Stop(), "%v does not end", args)
 	return out.String(), errs.String(), cmd.ProcessState.ExitCode()
 }
@@ -42,7 +42,7 @@ func requireOutput(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// server is a running server, and how to reach it.
+// server is a running server with its address.
 type server struct {
 	*peer.Server
 	t *testing.T
@@ -179,7 +179,7 @@ func TestImportFromOldRedisWithPasswords(t *testing.T) {
 	require.NotContains(t, stderr, "wrong@")
 }
 
-// A folder can be copied while its server writes: the copy is that of an earlier moment.
+// A folder can be copied while its server writes. The copy has the keys of an earlier moment.
 func TestCopyOfARunningFolder(t *testing.T) {
 	dir := t.TempDir()
 	folder := filepath.Join(dir, "folder")
@@ -204,7 +204,7 @@ var limiterCalls = []string{
 	"CL.SLIDINGLOG log 9 3600 5", "CL.ACQUIRE leases 9 3600 me 5",
 }
 
-// makeLimiters makes them, and returns the payload of each.
+// makeLimiters makes these calls, and returns the payload of each key.
 func makeLimiters(t *testing.T, client *redis.Client) map[string]string {
 	payloads := map[string]string{}
 	for _, call := range limiterCalls {
@@ -215,8 +215,8 @@ func makeLimiters(t *testing.T, client *redis.Client) map[string]string {
 	return payloads
 }
 
-// A file that export has written is loaded by redis-server, with every key and expiry, and import
-// makes of it what there was.
+// redis-server loads a file that export has written, with all keys and expiries. import restores
+// the same keys from it.
 func TestExport(t *testing.T) {
 	all := examples()
 	ours := newOwn(t)
@@ -254,7 +254,8 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// A key as redis-cell writes it becomes a limiter, and other integers too where --as-throttle says so.
+// A key in the format of redis-cell becomes a limiter, and so do other integers at keys that match
+// --as-throttle.
 func TestImportOfRedisCell(t *testing.T) {
 	theirs, ours := newRedis(t, t.TempDir()), newOwn(t)
 	client := theirs.client(0)
@@ -280,7 +281,7 @@ func TestImportOfRedisCell(t *testing.T) {
 	require.Equal(t, int64(1), limited.([]any)[0])
 }
 
-// From a folder and into one, with a server on it before and after.
+// export reads a folder, and import writes to one, between two runs of a server with that folder.
 func TestFolders(t *testing.T) {
 	all, dir := examples(), t.TempDir()
 	folder, copied, path := filepath.Join(dir, "folder"), filepath.Join(dir, "copy"), filepath.Join(dir, "keys.rdb")
@@ -331,7 +332,7 @@ func TestDamagedFileIsNotImported(t *testing.T) {
 	require.Zero(t, ours.client(0).DBSize(ctx).Val())
 }
 
-// What fails is said, and a file that exists is kept.
+// Each failure has a message, and does not change a file that exists.
 func TestTransfersThatFail(t *testing.T) {
 	ours := newOwn(t, "--databases", "2")
 	path := filepath.Join(t.TempDir(), fileName)
