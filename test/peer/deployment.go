@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,7 +113,8 @@ func StartCluster(
 func startNode(t *testing.T, start Starter, announced func(string) string, args []string) *Server {
 	t.Helper()
 	bus := FreePort(t)
-	s := start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus)}, args...)...)
+	s := start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+		"--cluster-node-timeout", strconv.FormatInt(patient.Milliseconds(), 10)}, args...)...)
 	if announced != nil {
 		_, port, err := net.SplitHostPort(announced(s.Addr))
 		require.NoError(t, err)
@@ -158,6 +160,18 @@ func (c *Cluster) settle(t *testing.T) {
 	}
 }
 
+// Kill kills the node at an address, and has the others replace it soon.
+func (c *Cluster) Kill(t *testing.T, addr string) {
+	for _, s := range c.nodes() {
+		if s.Addr == addr {
+			s.Signal(syscall.SIGKILL)
+			s.Wait()
+			continue
+		}
+		Ask(t, s.Addr, "config", "set", "cluster-node-timeout", quick.Milliseconds())
+	}
+}
+
 // Sentinels are a primary, a replica, and Sentinels that watch them.
 type Sentinels struct {
 	Name             string // of the primary
@@ -165,31 +179,43 @@ type Sentinels struct {
 	Addrs            []string // of the Sentinels
 }
 
-// StartSentinels starts a primary, a replica and three Sentinels, which replace a primary that has
-// been down for this time. front returns the address at which the Sentinels and clients find the
-// primary, such as that of a proxy; it may be nil.
-func StartSentinels(t *testing.T, down time.Duration, front func(addr string) string, args ...string) *Sentinels {
+// patient is the time after which a server that does not answer is replaced, until one is killed: a
+// busy machine must not look like a dead server.
+const patient, quick = time.Hour, time.Second
+
+// StartSentinels starts a primary, a replica and three Sentinels. front returns the address at which
+// the Sentinels and clients find the primary, such as that of a proxy; it may be nil.
+func StartSentinels(t *testing.T, start Starter, front func(addr string) string, args ...string) *Sentinels {
 	t.Helper()
-	s := &Sentinels{Name: "limits", Primary: StartRedis(t, args...)}
+	s := &Sentinels{Name: "limits", Primary: start(t, args...)}
 	addr := s.Primary.Addr
 	if front != nil {
 		addr = front(addr)
 	}
 	host, port, err := net.SplitHostPort(addr)
 	require.NoError(t, err)
-	s.Replica = StartRedis(t, append([]string{"--replicaof", host + " " + port}, args...)...)
+	s.Replica = start(t, append([]string{"--replicaof", host + " " + port}, args...)...)
 	Says(t, s.Replica.Addr, "master_link_status:up", "info", "replication")
 	for range 3 {
 		s.Addrs = append(s.Addrs, startSentinel(t, fmt.Sprintf(`sentinel monitor %[1]s %[2]s %[3]s 2
 sentinel down-after-milliseconds %[1]s %[4]d
 sentinel failover-timeout %[1]s 5000
-`, s.Name, host, port, down.Milliseconds())))
+`, s.Name, host, port, patient.Milliseconds())))
 	}
 	for _, a := range s.Addrs {
 		Says(t, a, "num-other-sentinels 2", "sentinel", "master", s.Name)
 		Says(t, a, "num-slaves 1", "sentinel", "master", s.Name)
 	}
 	return s
+}
+
+// Kill kills the primary, and has the Sentinels replace it soon.
+func (s *Sentinels) Kill(t *testing.T) {
+	s.Primary.Signal(syscall.SIGKILL)
+	s.Primary.Wait()
+	for _, a := range s.Addrs {
+		Ask(t, a, "sentinel", "set", s.Name, "down-after-milliseconds", quick.Milliseconds())
+	}
 }
 
 // startSentinel starts a Sentinel and returns its address. It is killed at the end of the test.

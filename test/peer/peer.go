@@ -221,6 +221,12 @@ func (s *Server) check() {
 	assert.Empty(s.t, s.Stderr(), "stderr")
 }
 
+// Stop ends a server before the end of its test, as check does.
+func (s *Server) Stop() {
+	s.check()
+	s.mayExit = true
+}
+
 // Signal sends the process a signal.
 func (s *Server) Signal(signal os.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(signal), "the server ended by itself; stderr: %s", s.Stderr())

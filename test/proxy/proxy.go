@@ -3,6 +3,7 @@
 package proxy
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"testing"
@@ -35,7 +36,8 @@ type Proxy struct {
 	target string
 	delay  time.Duration
 	next   Fault
-	spare  int // chunks that pass before the fault
+	match  []byte // what a request contains on the connection that gets the fault
+	spare  int    // replies that pass before the fault, as they arrive
 	struck chan struct{}
 	resume chan struct{} // closed unless replies are stalled
 	pairs  map[*pair]bool
@@ -45,6 +47,7 @@ type Proxy struct {
 // pair is a client's connection and that to the server.
 type pair struct {
 	client, server net.Conn
+	armed          bool // a request has matched; the proxy's mu protects it
 	ended          chan struct{}
 	once           sync.Once
 }
@@ -89,12 +92,12 @@ func (p *Proxy) SetDelay(d time.Duration) {
 	p.delay = d
 }
 
-// Arm does something to the connection that is used next, once. spare is the number of requests or
-// replies, as they arrive, that pass before. The channel is closed when it is done.
-func (p *Proxy) Arm(f Fault, spare int) (struck <-chan struct{}) {
+// Arm does something to the connection on which the next request that contains match is sent, once.
+// spare is the number of pieces of its reply that pass before. The channel is closed when it is done.
+func (p *Proxy) Arm(f Fault, match string, spare int) (struck <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.next, p.spare, p.struck = f, spare, make(chan struct{})
+	p.next, p.match, p.spare, p.struck = f, []byte(match), spare, make(chan struct{})
 	return p.struck
 }
 
@@ -160,7 +163,7 @@ func (p *Proxy) forward(c *pair, from, to net.Conn, isRequest bool) {
 		if err != nil || !p.wait(c, isRequest) {
 			return
 		}
-		fault := p.strike(isRequest)
+		fault := p.strike(c, b[:n], isRequest)
 		if fault == TearReply {
 			_, _ = to.Write(b[:min(n, torn)]) // it is cut in any case
 		}
@@ -200,13 +203,19 @@ func (p *Proxy) wait(c *pair, isRequest bool) bool {
 }
 
 // strike returns the fault for what is being forwarded.
-func (p *Proxy) strike(isRequest bool) Fault {
+func (p *Proxy) strike(c *pair, piece []byte, isRequest bool) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.next == None || isRequest != (p.next == LoseRequest) {
+	if p.next == None {
 		return None
 	}
-	if p.spare > 0 {
+	if isRequest && bytes.Contains(piece, p.match) {
+		c.armed = true
+	}
+	if !c.armed || isRequest != (p.next == LoseRequest) {
+		return None
+	}
+	if p.spare > 0 && !isRequest {
 		p.spare--
 		return None
 	}

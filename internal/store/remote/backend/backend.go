@@ -146,6 +146,25 @@ func (b *Backend) RoundTrip(p combine.Primary) int64 { return b.server(p).clock.
 // ClockJumps returns how often the server's clock was found to be set.
 func (b *Backend) ClockJumps(p combine.Primary) int64 { return b.server(p).clock.jumps.Load() }
 
+// Trouble returns why the last connection to a server could not be opened, nil if it could.
+func (b *Backend) Trouble(p combine.Primary) error {
+	s := b.server(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble
+}
+
+// About returns what the last connection to a server has found out.
+func (b *Backend) About(p combine.Primary) About {
+	s := b.server(p)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.about
+}
+
+// Where returns the address of a server.
+func (b *Backend) Where(p combine.Primary) string { return b.server(p).where() }
+
 // server returns the server of a number that was given out.
 func (b *Backend) server(p combine.Primary) *server {
 	b.mu.RLock()

@@ -51,12 +51,12 @@ func CheckStore(ctx context.Context, config Config) (Report, error) {
 func (b *Backend) check(ctx context.Context, p combine.Primary) (r NodeReport) {
 	s := b.server(p)
 	c, err := b.open(ctx, place{primary: p})
-	r.Address, r.Err = s.where(), err
+	r.Address, r.Err = b.Where(p), err
 	if err != nil {
 		return r
 	}
 	defer c.close()
-	r.About = s.about
+	r.About = b.About(p)
 	r.Offset, r.RoundTrip = time.Duration(s.clock.offset.Load()), time.Duration(s.clock.roundTrip())
 	r.Evicts = r.Policy != "" && r.Policy != noEviction
 	r.Missing, r.Err = c.missingRights(ctx)

@@ -26,9 +26,8 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 	key := c.backend.internalKey(c.backend.topology.probeSlot(c.server.number), "probe")
 	probe := newCommand("set", key, "x", "ifeq", "y", "get")
 	server, memory := newCommand("info", "server"), newCommand("info", "memory")
-	policy := newCommand("config", "get", "maxmemory-policy")
 	load := loadScripts()
-	if err := c.run(ctx, append([]redis.Cmder{probe, server, memory, policy}, load...)); err != nil {
+	if err := c.run(ctx, append([]redis.Cmder{probe, server, memory}, load...)); err != nil {
 		return About{}, err
 	}
 	c.noteLoaded(load)
@@ -36,8 +35,11 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 	if err != nil {
 		return About{}, err
 	}
-	about := About{Version: version(server.Cmd), RunID: infoField(server.Cmd, "run_id"),
-		Policy: evictionPolicy(memory.Cmd, policy.Cmd), Native: native}
+	policy, err := c.evictionPolicy(ctx, memory.Cmd)
+	if err != nil {
+		return About{}, err
+	}
+	about := About{Version: version(server.Cmd), RunID: infoField(server.Cmd, "run_id"), Policy: policy, Native: native}
 	if err := c.backend.judgePolicy(c, about.Policy); err != nil {
 		return about, err
 	}
@@ -106,16 +108,20 @@ func infoField(info *redis.Cmd, name string) string {
 	return ""
 }
 
-// evictionPolicy reads the maxmemory-policy from INFO, or from CONFIG, of which a hosted server often
-// allows only the first.
-func evictionPolicy(memory, config *redis.Cmd) string {
+// evictionPolicy reads the maxmemory-policy from INFO, or asks CONFIG, which hosted servers often do
+// not allow. It is empty if neither says it.
+func (c *connection) evictionPolicy(ctx context.Context, memory *redis.Cmd) (string, error) {
 	if policy := infoField(memory, "maxmemory_policy"); policy != "" {
-		return policy
+		return policy, nil
+	}
+	config := newCommand("config", "get", "maxmemory-policy")
+	if err := c.run(ctx, []redis.Cmder{config}); err != nil {
+		return "", err
 	}
 	if pair, _ := config.Val().([]any); len(pair) == 2 {
-		return fmt.Sprint(pair[1])
+		return fmt.Sprint(pair[1]), nil
 	}
-	return ""
+	return "", nil
 }
 
 // judgePolicy refuses a server that evicts keys: a limiter whose key is evicted lets its client

@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store/remote/backend"
+	"cellserver/internal/store/remote/combine"
+	"cellserver/test/certs"
+	"cellserver/test/peer"
+)
+
+// grant creates a user with a rule.
+func grant(t *testing.T, addr, user, password, rule string) {
+	t.Helper()
+	words := []any{"acl", "setuser", user, "reset", "on", ">" + password}
+	for word := range strings.FieldsSeq(rule) {
+		words = append(words, word)
+	}
+	require.Equal(t, "OK", peer.Ask(t, addr, words...))
+}
+
+// Everything works for a user with the rights of the documented rule, and nothing is refused.
+func TestMinimalRights(t *testing.T) {
+	single := start(t)
+	cluster := peer.StartCluster(t, start, 2, false, nil)
+	rule := backend.Rule("cl:")
+	for _, s := range append(cluster.Primaries, single) {
+		grant(t, s.Addr, "limits", "secret", rule)
+	}
+	for name, url := range map[string]string{
+		"single":  "redis://limits@" + single.Addr,
+		"cluster": strings.Replace(clusterURL(cluster), "//", "//limits@", 1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			withPassword := func(c *backend.Config) { c.Password = "secret" }
+			l := open(t, url, withPassword)
+			require.True(t, l.connect("cl:{k}"), "%v", l.Trouble(l.Primary("cl:{k}")))
+			for _, test := range []func(*testing.T, *link){testOneKey, testExpiry, testVersions, testSeveralKeys, testTurns} {
+				test(t, l)
+			}
+			testKeyspace(t, l)
+			report, err := backend.CheckStore(t.Context(), config(t, url, withPassword))
+			require.NoError(t, err)
+			assert.True(t, report.OK(), report.String())
+		})
+	}
+	for _, s := range append(cluster.Primaries, single) {
+		assert.Empty(t, peer.Ask(t, s.Addr, "acl", "log"), "no call was refused")
+	}
+}
+
+// numbers are what differs from run to run in a report.
+var numbers = regexp.MustCompile(`\S+:\d+|[+-]?\d+\.\d{3}|(redis|valkey) \d+\.\d+\.\d+`)
+
+func TestReport(t *testing.T) {
+	s := start(t, "--maxmemory-policy", "allkeys-lru")
+	grant(t, s.Addr, "limits", "secret", "~cl:* resetchannels -@all +get +set +info +time")
+	check := func(url string) (backend.Report, string) {
+		report, err := backend.CheckStore(t.Context(), config(t, url))
+		require.NoError(t, err)
+		return report, numbers.ReplaceAllString(report.String(), "N")
+	}
+	report, text := check("redis://limits:secret@" + s.Addr)
+	assert.False(t, report.OK())
+	want := `N
+  version            N
+  compares and sets  by a script; Valkey 8.1 and Redis 8.4 have SET IFEQ, which is faster
+  maxmemory-policy   allkeys-lru: it removes keys, and their limits with them; set it to noeviction, or use --store-may-evict
+  clock              N ms compared with this machine
+  round trip         N ms
+  rights             missing: +mget +getrange +strlen +exists +ttl +pttl +expiretime +pexpiretime +setex +psetex +mset ` +
+		`+incr +incrby +decr +decrby +evalsha +script|load +scan +dbsize +randomkey +select +del +unlink
+All rights that the store needs: ` + backend.Rule("cl:") + "\n"
+	if native {
+		want = strings.Replace(want, "by a script; Valkey 8.1 and Redis 8.4 have SET IFEQ, which is faster", "by SET IFEQ", 1)
+	}
+	assert.Equal(t, want, text)
+
+	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "noeviction")
+	report, text = check("redis://" + s.Addr)
+	assert.True(t, report.OK())
+	assert.Contains(t, text, "maxmemory-policy   noeviction\n")
+	assert.Contains(t, text, "rights             complete\n")
+	assert.EqualValues(t, 0, peer.Ask(t, s.Addr, "dbsize"), "a check leaves nothing behind")
+
+	report, text = check("redis://limits:wrong@" + s.Addr)
+	assert.False(t, report.OK())
+	assert.Contains(t, text, "error              WRONGPASS")
+}
+
+// A right that only a part of the requests needs is missed by those alone, in the server's words.
+func TestMissingRight(t *testing.T) {
+	s := start(t)
+	grant(t, s.Addr, "limits", "secret", strings.ReplaceAll(backend.Rule("cl:"), "+incr ", ""))
+	l := open(t, "redis://limits:secret@"+s.Addr)
+	require.True(t, l.connect("cl:k"))
+	r := l.ends(combine.Refused, call("INCR", "cl:k"))
+	assert.True(t, strings.HasPrefix(r.Reply.Error, "NOPERM "), r.Reply.Error)
+	r = l.ends(combine.Refused, call("GET", "other:k"))
+	assert.True(t, strings.HasPrefix(r.Reply.Error, "NOPERM "), r.Reply.Error)
+	grant(t, s.Addr, "nothing", "secret", "-@all")
+	other := open(t, "redis://nothing:secret@"+s.Addr)
+	assert.False(t, other.connect("cl:k"))
+	assert.ErrorContains(t, other.Trouble(0), "it needs: ~PREFIX* resetchannels -@all +get")
+}
+
+// A server that evicts keys is refused, unless that is accepted; one that does not say is warned of.
+func TestEviction(t *testing.T) {
+	s := start(t, "--maxmemory-policy", "volatile-ttl")
+	l := open(t, "redis://"+s.Addr)
+	assert.False(t, l.connect("cl:k"))
+	assert.ErrorContains(t, l.Trouble(0), "maxmemory-policy is volatile-ttl")
+	assert.ErrorContains(t, l.Trouble(0), "--store-may-evict")
+	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "noeviction")
+	assert.True(t, l.connect("cl:k"), "as soon as it is set")
+	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "allkeys-random")
+	assert.True(t, open(t, "redis://"+s.Addr, func(c *backend.Config) { c.MayEvict = true }).connect("cl:k"))
+
+	grant(t, s.Addr, "limits", "secret", strings.ReplaceAll(backend.Rule("cl:"), "+info", ""))
+	var log bytes.Buffer
+	logging := func(c *backend.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) }
+	silent := open(t, "redis://limits:secret@"+s.Addr, logging)
+	assert.True(t, silent.connect("cl:k"))
+	assert.True(t, silent.connect("cl:k"))
+	assert.Equal(t, 1, strings.Count(log.String(), "does not say its maxmemory-policy"), log.String())
+}
+
+// A server whose memory is full refuses changes in its own words, and removes and reads.
+func TestMemoryIsFull(t *testing.T) {
+	s := start(t)
+	l := open(t, "redis://"+s.Addr)
+	require.True(t, l.connect("cl:a"))
+	l.done(write(set("cl:a", "nil", "1")))
+	peer.Ask(t, s.Addr, "config", "set", "maxmemory", "1")
+	for _, again := range []bool{false, true} {
+		if again {
+			require.True(t, l.connect("cl:a"), "a new connection cannot find out whether there is SET IFEQ")
+		}
+		for _, r := range []*combine.Request{
+			write(set("cl:a", "1", "2")), write(set("cl:b", "nil", "2")), write(set("cl:a", "1", "2"), set("cl:b", "nil", "2")),
+		} {
+			l.ends(combine.Refused, r)
+			assert.True(t, strings.HasPrefix(r.Reply.Error, "OOM "), r.Reply.Error)
+		}
+		assert.Equal(t, []string{"1", "nil"}, values(l.done(read("cl:a", "cl:b"))))
+	}
+	l.done(write(set("cl:a", "1", "nil")))
+}
+
+// The password file is read at each connection.
+func TestPasswordFile(t *testing.T) {
+	s := start(t, "--requirepass", "first")
+	file := filepath.Join(t.TempDir(), "password")
+	l := open(t, "redis://:ignored@"+s.Addr, func(c *backend.Config) { c.Password, c.PasswordFile = "ignored too", file })
+	assert.False(t, l.connect("cl:k"))
+	assert.ErrorContains(t, l.Trouble(0), "no such file")
+	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	assert.True(t, l.connect("cl:k"))
+	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
+	assert.False(t, l.connect("cl:k"))
+	require.NoError(t, os.WriteFile(file, []byte("first"), 0o600))
+	assert.True(t, l.connect("cl:k"))
+	assert.True(t, open(t, "redis://:ignored@"+s.Addr, func(c *backend.Config) { c.Password = "first" }).connect("cl:k"))
+	assert.True(t, open(t, "redis://:first@"+s.Addr).connect("cl:k"))
+}
+
+// TLS, and a unix socket. The name in the certificate is checked.
+func TestTransports(t *testing.T) {
+	authority := certs.New(t)
+	pair := authority.Issue(t, "server")
+	socket := filepath.Join(t.TempDir(), "s")
+	port := peer.FreePort(t)
+	s := start(t, "--unixsocket", socket, "--tls-port", text10(port), "--tls-cert-file", pair.Cert,
+		"--tls-key-file", pair.Key, "--tls-ca-cert-file", authority.File, "--tls-auth-clients", "no")
+	pem, err := os.ReadFile(authority.File)
+	require.NoError(t, err)
+	roots := x509.NewCertPool()
+	require.True(t, roots.AppendCertsFromPEM(pem))
+	trusting := func(c *backend.Config) { c.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} }
+
+	for _, l := range []*link{open(t, "unix://"+socket), open(t, "rediss://127.0.0.1:"+text10(port), trusting)} {
+		require.True(t, l.connect("cl:k"), "%v", l.Trouble(0))
+		l.done(call("INCR", "cl:k"))
+		peer.Ask(t, s.Addr, "client", "kill", "type", "normal", "skipme", "yes")
+		peer.Says(t, s.Addr, "connected_clients:1\r", "info", "clients")
+		r := call("INCR", "cl:k")
+		peer.Until(t, "the end of the connection is noticed before anything is sent", func() bool { return l.send(r) })
+		assert.Equal(t, combine.Unsent, r.Reply.Status)
+	}
+	distrusting := open(t, "rediss://127.0.0.1:"+text10(port))
+	assert.False(t, distrusting.connect("cl:k"))
+	assert.ErrorContains(t, distrusting.Trouble(0), "certificate")
+	plain := open(t, "redis://127.0.0.1:"+text10(port), func(c *backend.Config) { c.Silence = 5 * time.Second })
+	assert.False(t, plain.connect("cl:k"))
+}
