@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What another user has put into the folder neither blocks a start nor leads it to another file.
+// Pipes and symbolic links that another user has put into the folder are refused: they neither block
+// the process nor make it write to another file.
 func TestIrregularFilesAreRefused(t *testing.T) {
 	for _, name := range []string{lockName, segmentName(1)} {
 		dir, target := filepath.Join(t.TempDir(), "dir"), filepath.Join(t.TempDir(), "target")

@@ -19,14 +19,14 @@ func await(t *testing.T, condition func() bool) {
 	require.Eventually(t, condition, patience, time.Millisecond)
 }
 
-// awaitSteps waits until n more steps have been answered.
+// awaitSteps waits until that many more steps have been answered.
 func (l *load) awaitSteps(more int) {
 	l.t.Helper()
 	until := l.answered.Load() + int64(more)
 	await(l.t, func() bool { return l.answered.Load() >= until || l.t.Failed() })
 }
 
-// awaitPasses waits until INFO has shown n more passes.
+// awaitPasses waits until INFO has shown that many more passes.
 func (l *load) awaitPasses(more int) {
 	l.t.Helper()
 	await(l.t, func() bool { return l.passes.Load() > 0 || l.t.Failed() })

@@ -86,7 +86,7 @@ func (v *view) Prefetch(keys [][]byte) {
 	}
 }
 
-// prefetch requests the first cache line of a record, whose reference may be out of date.
+// prefetch requests the first cache line of a record. The reference may be out of date.
 func (p *pages) prefetch(at ref) {
 	if n := (uint32(at) - 1) / unitsPerPage; int(n) < len(p.list) {
 		prefetch(address(p.list[n].data) + uintptr((uint32(at)-1)%unitsPerPage*unitBytes))
