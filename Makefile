@@ -63,6 +63,13 @@ test-long: test-servers ## compare with redis-server over each transport (nightl
 faults: test-servers ## kill and stop servers that keep keys on a disk, and make the disk fail, many times (test does so a few times)
 	CELLSERVER_TEST_FAULTS=long $(GOTEST) -v ./test/faults
 
+SIMULATE := 1h
+SEED := 1000
+
+.PHONY: simulate
+simulate: ## simulate the core of the remote store, with faults, for SIMULATE, from the seed SEED on (test does so for seconds)
+	$(GO) test -count=1 -timeout 0 ./test/simulation -run TestSeeds -long $(SIMULATE) -first $(SEED)
+
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-valkey test-clients soak

@@ -10,12 +10,17 @@ type breaker struct {
 	failures int // in a row
 	open     bool
 	due      bool  // it is time to try again
+	wanted   bool  // steps have ended because of it since the last try
+	delay    int64 // until the next try
 	lane     *lane // where
 }
 
 const (
 	failuresToOpen = 3
-	breakerDelay   = int64(100 * time.Millisecond) // from one try to the next while it is open
+	// From one try to the next while it is open. Without steps for the primary, which may have been
+	// replaced, the time doubles each time.
+	breakerDelay     = int64(100 * time.Millisecond)
+	longBreakerDelay = int64(3200 * time.Millisecond)
 )
 
 func (m *Machine) breakerOf(p Primary) *breaker {
@@ -27,9 +32,14 @@ func (m *Machine) breakerOf(p Primary) *breaker {
 	return br
 }
 
+// isOpen reports whether a step for a primary ends at once.
 func (m *Machine) isOpen(p Primary) bool {
 	br := m.breakers[p]
-	return br != nil && br.open
+	if br == nil || !br.open {
+		return false
+	}
+	br.wanted = true
+	return true
 }
 
 // failed counts a failure of a connection.
@@ -49,7 +59,8 @@ func (m *Machine) failed(l *lane) {
 				m.activate(other)
 			}
 		}
-		m.timers.add(timer{at: m.now + breakerDelay, broken: br})
+		br.delay = breakerDelay
+		m.timers.add(timer{at: m.now + br.delay, broken: br})
 	}
 }
 
@@ -77,7 +88,7 @@ func (m *Machine) drain(l *lane) {
 		}
 		switch {
 		case what.queue != nil && m.laneOf(what.queue.key) != l:
-			m.list(what.queue)
+			m.reroute(what)
 		case what.queue != nil:
 			m.drainQueue(what.queue)
 		case what.flight.gone || what.flight.asked != l && m.laneOfFlight(what.flight) != l:
@@ -92,11 +103,15 @@ func (m *Machine) drainQueue(q *queue) {
 	if q.flight != nil {
 		return
 	}
-	for s := q.front(); s != nil; s = q.front() {
+	if q.waiting == 0 {
+		m.discard(q)
+		return
+	}
+	for q.waiting > 0 {
+		s := q.front()
 		m.end(s, nil, ErrDown)
 		m.leaveQueues(s)
 	}
-	m.discard(q)
 }
 
 // probe opens a connection to a primary whose breaker is open, if it is time to try. If there is
@@ -106,8 +121,12 @@ func (m *Machine) probe(l *lane) *Batch {
 	if !br.due || br.lane != l {
 		return nil
 	}
-	br.due = false
-	m.timers.add(timer{at: m.now + breakerDelay, broken: br})
+	br.delay = min(2*br.delay, longBreakerDelay)
+	if br.wanted {
+		br.delay = breakerDelay
+	}
+	br.due, br.wanted = false, false
+	m.timers.add(timer{at: m.now + br.delay, broken: br})
 	if i := l.find(idle); i >= 0 {
 		l.conns[i].state = closed
 	}

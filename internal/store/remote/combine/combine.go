@@ -27,6 +27,7 @@ const (
 	maxCombined      = 2048    // steps of a flight
 	maxFlightKeys    = 64      // keys of a flight, unless a single step has more
 	maxPipeline      = 1024    // requests of a batch
+	maxTries         = 16      // conflicts of a step; see contention
 )
 
 // Config is what a machine is made with.

@@ -17,13 +17,54 @@ type contention struct {
 
 const (
 	lossesBeforeTurn = 2
-	turnExtra        = int64(2 * time.Millisecond) // a turn lasts 4 round trips and this
+	// With many processes the turn is often taken. After this many losses of a flight, a process
+	// also lets the key rest for a random time, four times as long with each loss. So hardly
+	// any step needs maxTries.
+	lossesBeforeBackoff = 4
+	triesInTurn         = 3
+	maxRounds           = 8
+	turnExtra           = int64(2 * time.Millisecond) // a turn lasts 4 round trips and this
 
 	firstPause = int64(time.Millisecond) // doubled with each reply that says Later
 	lastPause  = int64(20 * time.Millisecond)
 )
 
 func (c *contention) rests(now int64) bool { return c.restUntil > now }
+
+// blame notes which key a try was lost for: of those that did not hold what was known, the one that
+// most tries in a row were lost for.
+func (m *Machine) blame(f *flight, l *lane) {
+	f.rival = nil
+	f.losses++
+	for i := range f.parts {
+		if f.parts[i].holdsKnown() {
+			continue
+		}
+		q := f.queues[i]
+		q.contention.losses++
+		if f.rival == nil || q.contention.losses > f.rival.contention.losses ||
+			q.contention.losses == f.rival.contention.losses && q.key.name < f.rival.key.name {
+			f.rival = q
+		}
+	}
+	if f.rival != nil && f.losses >= lossesBeforeBackoff {
+		m.backOff(f, l)
+	}
+}
+
+// backOff lets a key rest that a flight has lost many tries for. The first try after a rest is lost
+// if others write, because what is known is old then, but it may bring the turn. Therefore a flight
+// that holds the turn tries at once, up to three times.
+func (m *Machine) backOff(f *flight, l *lane) {
+	if f.rival.contention.heldUntil > m.now && f.inTurn < triesInTurn {
+		f.inTurn++
+		return
+	}
+	f.inTurn = 0
+	f.rounds = min(f.rounds+1, maxRounds)
+	longest := min(l.roundTrip<<(2*f.rounds), m.config.Timeout/8)
+	m.rest(f.rival, longest/2+m.jitter(longest/2))
+}
 
 // turnFor returns what a write says about the turn of a key.
 func (m *Machine) turnFor(f *flight, l *lane) Turn {

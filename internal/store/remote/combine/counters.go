@@ -13,7 +13,7 @@ type Counters struct {
 	Connects int64 // connections opened, or tried to
 
 	Conflicts int64 // writes that were not done, because the keys did not hold what was known
-	MostTries int64 // the most writes that a step was in
+	MostTries int64 // the most conflicts of a step
 	Turns     int64 // writes that asked for the turn
 	Rests     int64 // times that a key rested because of another's turn
 	Resent    int64 // requests sent again, of which nothing was done
@@ -24,6 +24,7 @@ type Counters struct {
 	Gone     int64 // keys that were known to be live, and were found gone
 	Openings int64 // times that a circuit breaker has opened
 
+	Queues     int64 // keys with steps that wait or are under way
 	Known      int64 // keys whose values are known
 	KnownBytes int64 // bytes of these keys and values
 }
@@ -31,6 +32,7 @@ type Counters struct {
 // Counters returns the counters.
 func (m *Machine) Counters() Counters {
 	c := m.counters
+	c.Queues = int64(len(m.queues))
 	c.Known, c.KnownBytes = int64(len(m.known.index)), int64(m.known.bytes)
 	return c
 }

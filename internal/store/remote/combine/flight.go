@@ -30,6 +30,9 @@ type flight struct {
 	pending   int    // requests without reply
 	rival     *queue // the key because of which the last try was lost
 	turnOf    *queue // the key whose turn key the request is about
+	losses    int    // conflicts
+	inTurn    int    // of them, those in the turn that this process holds, or held last
+	rounds    int    // how often a key has rested because of the losses
 	postponed int    // how often the reply was Later
 }
 

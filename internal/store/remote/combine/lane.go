@@ -163,13 +163,14 @@ func (m *Machine) Next(now int64) *Batch {
 	for len(m.active) > 0 {
 		last := len(m.active) - 1
 		l := m.active[last]
+		m.active = m.active[:last]
+		l.active = false
 		if b := m.serve(l); b != nil {
+			m.activate(l) // there may be more, for another connection
 			m.counters.Batches++
 			m.depart(l, b)
 			return b
 		}
-		l.active = false
-		m.active = m.active[:last]
 	}
 	return nil
 }

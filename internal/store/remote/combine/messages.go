@@ -102,7 +102,7 @@ var (
 	// was changed.
 	ErrUnavailable = store.ErrUnavailable
 	// ErrDown: nothing was changed: the step was not sent in time, the circuit breaker of the primary
-	// is open, or too many steps wait already.
+	// is open, too many steps wait already, or others changed the keys at each of 16 tries.
 	ErrDown = store.ErrDown
 	// ErrConflict: nothing was changed, because others changed the keys at each of Step.Tries tries.
 	ErrConflict = errors.New("other processes changed the keys at each try")

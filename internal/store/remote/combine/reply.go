@@ -74,23 +74,21 @@ func (m *Machine) read(f *flight, r *Request, l *lane) {
 // written: another process may have written the same.
 func (m *Machine) lost(f *flight, r *Request, l *lane) {
 	m.counters.Conflicts++
-	f.rival = nil
-	for i := range f.parts {
-		if p := &f.parts[i]; !p.holdsKnown() {
-			f.rival = f.queues[i]
-			f.rival.contention.losses++
-		}
-	}
+	m.blame(f, l)
 	m.learn(f, r, l)
 	for _, s := range f.steps {
 		if s.state.place == ended {
 			continue
 		}
 		s.state.tries++
-		m.counters.MostTries = max(m.counters.MostTries, int64(s.state.tries)+1)
-		if s.Tries > 0 && s.state.tries >= s.Tries {
+		m.counters.MostTries = max(m.counters.MostTries, int64(s.state.tries))
+		switch {
+		case s.Tries > 0 && s.state.tries >= s.Tries:
 			f.live--
 			m.end(s, nil, ErrConflict)
+		case s.state.tries >= maxTries:
+			f.live--
+			m.end(s, nil, ErrDown)
 		}
 	}
 	f.based, f.computed = !f.expiry, 0

@@ -1,0 +1,43 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// TestHotKeyIsShared has processes call one key as fast as they can. At equal distances, each must
+// get at least a quarter of an even share. One that is further away than the others gets less, but
+// its calls end in time.
+func TestHotKeyIsShared(t *testing.T) {
+	for _, c := range []struct{ processes, far int }{{1, 0}, {2, 0}, {4, 0}, {8, 0}, {4, 1}, {8, 1}} {
+		t.Run(fmt.Sprintf("%d processes, %d far", c.processes, c.far), func(t *testing.T) {
+			plan := Plan{Seed: 1, Processes: c.processes, Primaries: 1, Slots: 1, Callers: 32,
+				Timeout: 100 * ms, Duration: 300 * ms, Known: 10, Margin: 5 * ms,
+				Delay: 100 * us, Jitter: 10 * us, KeepDurations: true}
+			for range c.processes {
+				plan.Distances = append(plan.Distances, 50*us)
+			}
+			if c.far > 0 {
+				plan.Distances[0] += 1000 * us
+			}
+			result := Run(plan)
+			assert.Empty(t, result.Violations)
+			assert.Zero(t, result.Ended["down"], "no step starves")
+			even := 0
+			for _, share := range result.Shares {
+				even += share / c.processes
+			}
+			took := result.Durations[0]
+			slices.Sort(took)
+			t.Log(result.Shares, "p50, p99 of the first, us:", took[len(took)/2]/us, took[len(took)*99/100]/us,
+				"tries", result.Counters.MostTries, result.Ended)
+			if c.far == 0 {
+				assert.GreaterOrEqual(t, slices.Min(result.Shares), even/4)
+			}
+			assert.Less(t, took[len(took)*99/100], 100*ms)
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package simulation
+
+import "math/rand/v2"
+
+// Plan is what a run consists of. All of it follows from the seed, if PlanOf makes it.
+type Plan struct {
+	Seed      uint64
+	Processes int
+	Primaries int
+	Slots     int
+	Keys      int     // of each slot
+	Callers   int     // of each process; each submits its next step when the last has ended
+	Rate      int64   // mean time between two steps of a process
+	CalmRate  int64   // as Rate, without faults: then each step must succeed, so it must not be too much
+	Hot       float64 // the share of steps that are on the hottest key
+	HotUsers  int     // the processes that use it
+	Timeout   int64   // of a step
+	Duration  int64   // with faults
+	Grace     int64   // how long after the last fault everything must work again
+	Calm      int64   // how long it then goes on
+	Known     int     // values that a machine remembers
+
+	// Margin is how long a limit stays after its TAT. It must be at least what processes may be wrong
+	// about the clock: otherwise the key goes while a process still counts on it, and each time that
+	// happens the limit gives away as much.
+	Margin int64
+
+	Delay int64 // the longest distance between a process and a server, one way
+	// Distances are those of the first processes; those of the others are random.
+	Distances []int64
+	Jitter    int64 // what a message takes longer at most
+
+	// Faults: probabilities for each pipeline, or the mean time between two, 0 for never.
+	Cut      float64 // a connection is cut while a pipeline is under way
+	CutIdle  int64   // all connections of a process are cut
+	Late     float64 // a server answers that a request is to be sent later
+	Refuse   float64 // a server refuses to write
+	Stall    int64   // a server does nothing for a while
+	Crash    int64   // a server dies, and its replica takes over without the last writes
+	Split    int64   // as Crash, but the old server accepts writes for a while
+	Move     int64   // a slot moves to another server
+	Jump     int64   // a server's clock jumps
+	JumpSize int64   // by at most this
+	Blackout int64   // messages between a process and a server are lost for a while
+
+	KeepDurations bool // Result.Durations is wanted
+}
+
+// PlanOf makes a plan from a seed: most have few processes and several faults, and some have
+// hundreds of processes.
+func PlanOf(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
+	p := Plan{
+		Seed:      seed,
+		Processes: int(pick(1, 2, 3, 4, 8, 16, 50, 200)),
+		Primaries: int(pick(1, 1, 3, 10)),
+		Keys:      int(pick(2, 4, 20)),
+		Hot:       float64(pick(0, 10, 50, 90)) / 100,
+		HotUsers:  int(pick(2, 4, 8)),
+		Timeout:   pick(50, 100, 100, 1000) * ms,
+		Known:     int(pick(1, 10, 1000)),
+		Delay:     pick(50, 200, 1000, 2000, 5000) * us,
+		Jitter:    pick(0, 20, 500) * us,
+	}
+	p.Margin = 2*(p.Delay+p.Jitter) + ms
+	p.Slots = p.Primaries * int(pick(1, 2, 4))
+	p.Rate = int64(p.Processes) * pick(30, 100, 300) * us
+	p.CalmRate = 10 * max(p.Rate, int64(p.Processes)*p.Delay)
+	p.Duration = pick(200, 500, 1000) * ms
+	sometimes := func(of ...int64) int64 {
+		if r.IntN(2) == 0 {
+			return 0
+		}
+		return pick(of...)
+	}
+	p.Cut = float64(sometimes(1, 10, 100)) / 1000
+	p.CutIdle = sometimes(50, 500) * ms
+	p.Late = float64(sometimes(1, 20)) / 1000
+	p.Refuse = float64(sometimes(1, 20)) / 1000
+	p.Stall = sometimes(300, 1000) * ms
+	p.Crash = sometimes(500, 2000) * ms
+	p.Split = sometimes(500, 2000) * ms
+	p.Move = sometimes(50, 500) * ms
+	p.Jump = sometimes(300, 1000) * ms
+	p.JumpSize = pick(1, 50, 5000) * ms
+	p.Blackout = sometimes(100, 1000) * ms
+	p.Grace, p.Calm = 2500*ms, 500*ms
+	if p.Primaries == 1 {
+		p.Move = 0
+	}
+	return p
+}

@@ -1,0 +1,104 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// machine is where the source of the machine is.
+const machine = "../../internal/store/remote/combine"
+
+// fault is a mistake that could be made in the machine: other lines in the place of some.
+type fault struct{ name, file, lines, instead string }
+
+var planted = []fault{
+	{"a change of unknown outcome is sent again", "reply.go",
+		"\t\tif r.Kind == Write {\n\t\t\tm.forget(f)\n\t\t\tm.endAll(f, ErrUnavailable)\n\t\t\treturn\n\t\t}\n", ""},
+	{"a conflict passes for success", "reply.go", "\t\tm.lost(f, r, l)\n", "m.written(f, l)"},
+	{"combining loses all steps but the last", "compute.go",
+		"\t\tscratch.values = append(scratch.values, f.current[at])\n",
+		"scratch.values = append(scratch.values, f.base[at])"},
+	{"a step without a change is judged by what is known", "flight.go", "\tif kind == Read {\n",
+		"if kind == Read && f.based { f.sent = false; m.endAll(f, nil); return }"},
+	{"a key is in two flights", "queue.go",
+		"\t\tif f.based || q.flight != nil || q.contention.rests(m.now) {\n\t\t\treturn false\n\t\t}\n", ""},
+	{"a step overtakes another", "queue.go",
+		"\t\tif q.flight == f && q.stopped == f {\n\t\t\treturn false // it is behind a step that has to wait\n\t\t}\n", ""},
+	{"a step under way is said to be down", "combine.go", "\t\terr = ErrUnavailable\n", ""},
+	{"a deadline is forgotten", "combine.go", "\tif s.Deadline != 0 {\n\t\tm.wheel.add(s)\n\t}\n",
+		"if s.Deadline != 0 && s.state.sequence%100 != 0 { m.wheel.add(s) }"},
+	{"a breaker stays open", "breaker.go", "\tif br.open {\n\t\tbr.open = false\n\t\tm.tellBreaker(br)\n\t}\n", ""},
+	{"a key is never free after a refusal", "reply.go",
+		"\t\tm.endAll(f, &RefusedError{Reply: r.Reply.Error})\n",
+		"for _, s := range f.steps { if s.state.place != ended { m.end(s, nil, ErrDown) } }"},
+	{"the turns of others are ignored", "contention.go",
+		"\t\tm.rest(q, min(r.Reply.Span, m.config.Timeout))\n", ""},
+	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
+}
+
+// TestPlantedFaultsAreFound shows that the simulation finds each mistake. All of them are planted in
+// one binary; the environment says which is made.
+func TestPlantedFaultsAreFound(t *testing.T) {
+	binary := buildPlanted(t)
+	assert.NoError(t, exec.Command(binary, "-test.run=TestSeeds|TestHotKey", "-count=3").Run(), "without a fault")
+	for _, f := range planted {
+		t.Run(f.name, func(t *testing.T) {
+			command := exec.Command(binary, "-test.run=TestSeeds|TestHotKey", "-test.failfast", "-count=200")
+			command.Env = append(os.Environ(), "PLANTED="+f.name)
+			out, err := command.CombinedOutput()
+			require.Error(t, err, "it was not found")
+			lines := strings.Split(string(out), "\n")
+			t.Logf("%.150s", lines[min(2, len(lines)-1)])
+		})
+	}
+}
+
+// buildPlanted builds these tests with the faults in the machine.
+func buildPlanted(t *testing.T) string {
+	dir := t.TempDir()
+	overlay := map[string]string{}
+	replace := func(file, text string) {
+		path, err := filepath.Abs(filepath.Join(machine, file))
+		require.NoError(t, err)
+		overlay[path] = filepath.Join(dir, file)
+		require.NoError(t, os.WriteFile(overlay[path], []byte(text), 0o600))
+	}
+	texts := map[string]string{}
+	for _, f := range planted {
+		if texts[f.file] == "" {
+			text, err := os.ReadFile(filepath.Join(machine, f.file))
+			require.NoError(t, err)
+			texts[f.file] = string(text)
+		}
+		require.Equal(t, 1, strings.Count(texts[f.file], f.lines), "%s: %s has changed", f.name, f.file)
+		texts[f.file] = strings.Replace(texts[f.file], f.lines, f.text(), 1)
+	}
+	for file, text := range texts {
+		replace(file, text)
+	}
+	replace("planted.go", "package combine\n\nimport \"os\"\n\nvar planted = os.Getenv(\"PLANTED\")\n")
+	list, err := json.Marshal(map[string]any{"Replace": overlay})
+	require.NoError(t, err)
+	name, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulation.test")
+	require.NoError(t, os.WriteFile(name, list, 0o600))
+	out, err := exec.Command("go", "test", "-c", "-vet=off", "-overlay="+name, "-o="+binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
+}
+
+// text returns the lines of a fault in both forms. Lines that open a block stay as they are, behind
+// what is inserted.
+func (f fault) text() string {
+	if strings.HasSuffix(f.lines, "{\n") && strings.Count(f.lines, "\n") == 1 {
+		return fmt.Sprintf("if planted == %q { %s }\n%s", f.name, f.instead, f.lines)
+	}
+	return fmt.Sprintf("if planted == %q { %s } else {\n%s}\n", f.name, f.instead, f.lines)
+}

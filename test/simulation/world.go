@@ -1,0 +1,190 @@
+// Package simulation runs many machines of internal/store/remote/combine against a model of a
+// backend, on a virtual network with a virtual clock. Everything follows from one seed: the number
+// of processes and servers, distances, load, and the faults. What a run does can therefore be
+// repeated exactly, and a seed that finds a violation is a test.
+//
+// The model has what makes the real thing difficult: replies that come late, in part, or never,
+// connections that are cut before, within and after a pipeline, servers that stall or die, replicas
+// that take over without the last writes, slots that move from server to server, and clocks that
+// jump.
+//
+// The oracle sees each change as the servers make it, and compares it with what callers are told:
+// see oracle.go.
+package simulation
+
+import (
+	"container/heap"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"cellserver/internal/store/remote/combine"
+)
+
+const (
+	us = int64(time.Microsecond)
+	ms = int64(time.Millisecond)
+)
+
+// world is a run.
+type world struct {
+	plan      Plan
+	now       int64 // true time, in nanoseconds
+	random    *rand.Rand
+	events    events
+	order     uint64
+	nodes     []*node // by Primary
+	slots     []slot
+	processes []*process
+	oracle    *oracle
+	calm      bool // there are no faults any more
+	calmAt    int64
+	result    Result
+}
+
+// Result is what a run has done.
+type Result struct {
+	Plan       Plan
+	Violations []string
+	Events     int
+	Ended      map[string]int // steps by how they ended
+	Faults     map[string]int
+	Counters   combine.Counters // the sum of all processes; MostTries is the largest
+	Shares     []int            // of each process: the steps that succeeded
+	Durations  [][]int64        // of each process: how long these took, if the plan says so
+}
+
+// event is something that happens at an instant.
+type event struct {
+	at    int64
+	order uint64
+	do    func()
+}
+
+type events []event
+
+func (e events) Len() int      { return len(e) }
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].order < e[j].order
+}
+
+func (e *events) Pop() any {
+	last := len(*e) - 1
+	popped := (*e)[last]
+	(*e)[last] = event{}
+	*e = (*e)[:last]
+	return popped
+}
+
+// maxViolations of a run are kept.
+const maxViolations = 20
+
+// Run executes a plan.
+func Run(plan Plan) Result {
+	w := &world{plan: plan, now: 1e9, random: rand.New(rand.NewPCG(plan.Seed, 1))}
+	w.result = Result{Plan: plan, Ended: map[string]int{}, Faults: map[string]int{}}
+	w.oracle = newOracle(w)
+	w.slots = make([]slot, plan.Slots)
+	for range plan.Primaries {
+		w.addNode()
+	}
+	for i := range w.slots {
+		w.slots[i].owner = w.nodes[i%plan.Primaries]
+	}
+	w.result.Shares, w.result.Durations = make([]int, plan.Processes), make([][]int64, plan.Processes)
+	for i := range plan.Processes {
+		w.addProcess(i)
+	}
+	w.scheduleFaults()
+	w.after(plan.Duration, w.heal)
+	w.until(w.now + plan.Duration + plan.Grace + plan.Calm)
+	for _, p := range w.processes {
+		p.stopped = true
+	}
+	w.until(w.now + 5000*ms)
+	w.oracle.atEnd()
+	w.sum()
+	return w.result
+}
+
+// until executes all events up to an instant.
+func (w *world) until(end int64) {
+	for len(w.events) > 0 && w.events[0].at <= end {
+		next := heap.Pop(&w.events).(event)
+		w.now = next.at
+		w.result.Events++
+		next.do()
+		if len(w.result.Violations) >= maxViolations {
+			return
+		}
+	}
+	w.now = end
+}
+
+func (w *world) at(at int64, do func()) {
+	w.order++
+	heap.Push(&w.events, event{at: max(at, w.now), order: w.order, do: do})
+}
+
+func (w *world) after(delay int64, do func()) { w.at(w.now+delay, do) }
+
+// every calls do again and again, at random intervals with a mean, as long as there are faults.
+func (w *world) every(mean int64, do func()) {
+	if mean == 0 {
+		return
+	}
+	w.after(w.exponential(mean), func() {
+		if !w.calm {
+			do()
+			w.every(mean, do)
+		}
+	})
+}
+
+func (w *world) exponential(mean int64) int64 {
+	return int64(w.random.ExpFloat64() * float64(mean))
+}
+
+// below returns a random number below n, 0 if n is 0.
+func (w *world) below(n int64) int64 {
+	if n <= 0 {
+		return 0
+	}
+	return w.random.Int64N(n)
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.random.Float64() < p }
+
+func (w *world) violation(format string, args ...any) {
+	if len(w.result.Violations) < maxViolations {
+		at := time.Duration(w.now - 1e9)
+		w.result.Violations = append(w.result.Violations, at.String()+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+func (w *world) fault(name string) { w.result.Faults[name]++ }
+
+// sum adds the counters of the processes.
+func (w *world) sum() {
+	sum := &w.result.Counters
+	for _, p := range w.processes {
+		c := p.machine.Counters()
+		sum.Steps += c.Steps
+		sum.Runs += c.Runs
+		sum.Batches += c.Batches
+		sum.Requests += c.Requests
+		sum.Reads += c.Reads
+		sum.Writes += c.Writes
+		sum.Commands += c.Commands
+		sum.Connects += c.Connects
+		sum.Conflicts += c.Conflicts
+		sum.MostTries = max(sum.MostTries, c.MostTries)
+		sum.Turns += c.Turns
+		sum.Rests += c.Rests
+		sum.Resent += c.Resent
+		sum.Openings += c.Openings
+		sum.Gone += c.Gone
+	}
+}
