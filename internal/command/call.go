@@ -83,7 +83,7 @@ type Call struct {
 	Client *client.Client // the caller
 
 	Background   Background          // nil in a session's turn
-	OneStep      bool                // the call must use the store at most once: see Command.Overlaps
+	OneStep      bool                // the call must use the store at most once: see Command.MakesOneStep
 	Middleware   func(c *Call) error // runs the row, and its own code before and after; may be nil
 	Caching      bool                // CLIENT CACHING applies to the call
 	Row          *Command

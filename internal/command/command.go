@@ -96,7 +96,7 @@ type derived struct {
 	Grammar  grammar      // of Args
 	FirstKey int          // the index of the first key, 0 if there is none or it varies
 	access   []acl.Access // KeyAccess, as the rules of users see it
-	overlaps int          // see Overlaps
+	oneStep  int          // see MakesOneStep
 	// NotInMulti is the error of a call in a transaction, with NoMulti.
 	NotInMulti error
 }
@@ -153,7 +153,7 @@ const (
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
 	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
 	ChecksHealth                        // refused as a write is while the disk fails, so that health checks notice
-	OneStep                             // uses the store once in a call, although it has several keys: see Overlaps
+	OneStep                             // uses the store once in a call, although it has several keys: see MakesOneStep
 	SeveralSteps                        // may use the store several times in a call, although it has one key
 )
 

@@ -43,7 +43,7 @@ func (t *Table) add(listed, parent *Command) (*Command, error) {
 	row.Parent = parent
 	row.Grammar = newGrammar(row)
 	row.FirstKey, _, _ = row.KeyPositions()
-	row.access, row.overlaps = row.accesses(), row.overlapping()
+	row.access, row.oneStep = row.accesses(), row.oneStepWords()
 	t.ByName[row.Name], row.Number = row, len(t.ByName)
 	if parent != nil {
 		row.Traits |= parent.Traits // subcommands have the traits of their container

@@ -125,10 +125,24 @@ func TestCallsOnAKeyKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// Calls that may use the store several times overlap, but a later call on one of their keys waits for
+// them.
+func TestCallsOfSeveralStepsKeepTheirOrder(t *testing.T) {
+	inBubble(t, 1, func(o *overlapTest) {
+		done := o.start("INCR b\r\nMSET a 1 b 2\r\nDEL x y\r\nINCR c\r\nGET b\r\nINCR d\r\n")
+		require.Equal(t, 4, o.store.Steps(), "GET b waits for MSET")
+		require.Equal(t, ":1\r\n+OK\r\n:0\r\n:1\r\n$1\r\n2\r\n:1\r\n", o.finish(done))
+
+		done = o.start("CL.FIXED k 5 60\r\nDUMP k\r\nDUMP l\r\nDEL k\r\n")
+		require.Equal(t, 3, o.store.Steps(), "DEL k waits for DUMP k, which reads a value and then a limiter")
+		require.Regexp(t, `^\*5\r\n(:-?\d+\r\n){5}\$\d+\r\n[^$]*\r\n\$-1\r\n:1\r\n$`, o.finish(done))
+	})
+}
+
 // Calls that use more than their view are made alone.
 func TestOtherCallsAreMadeAlone(t *testing.T) {
 	for _, call := range []string{
-		"SELECT 1", "MULTI", "CLIENT REPLY ON", "CLIENT TRACKING OFF", "HELLO 3", "PING", "DBSIZE", "MSET c 1 d 2", "DUMP k",
+		"SELECT 1", "MULTI", "CLIENT REPLY ON", "CLIENT TRACKING OFF", "HELLO 3", "PING", "DBSIZE", "MGET c d", "KEYS *",
 		"RENAME a b", "SUBSCRIBE ch", "SET k " + strings.Repeat("x", 20_000),
 	} {
 		inBubble(t, 1, func(o *overlapTest) {
@@ -204,7 +218,9 @@ func (v *promptView) Throttle(
 
 // newPrompt returns a client of a server over a promptStore, and a pipeline of 64 calls.
 func newPrompt(t testing.TB) (c *testClient, calls []byte) {
-	s, err := newServerOver(t, promptStore{memstore.New(memstore.Options{SweepEvery: -1})}, func(*Settings) {})
+	clock := store.NewStillClock(clockStart) // by which no call is slow
+	data := promptStore{memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})}
+	s, err := newServerOver(t, data, func(*Settings) {})
 	require.NoError(t, err)
 	for i := range 64 {
 		calls = fmt.Appendf(calls, "*5\r\n$11\r\nCL.THROTTLE\r\n$3\r\nk%02d\r\n$2\r\n10\r\n$2\r\n10\r\n$2\r\n60\r\n", i)
@@ -220,7 +236,9 @@ func TestOverlappingCallsDoNotAllocate(t *testing.T) {
 		c.session.Feed(calls)
 		c.session.Sent()
 	})
-	require.Less(t, allocations, 16.0, "for 64 calls; without the race detector, there are none")
+	if !raceEnabled {
+		require.Zero(t, allocations)
+	}
 }
 
 func BenchmarkOverlappingCalls(b *testing.B) {

@@ -16,11 +16,12 @@ import (
 // coroutines are kept for further calls.
 type coroutine struct {
 	instance *Instance
-	call     command.Call // OneStep is set; Session is nil, as outside the event loop
+	call     command.Call // Session is nil, as outside the event loop
 	out      resp.Writer
 	row      *command.Command // nil if the call was refused
 	words    [][]byte         // copies, in bytes: the call may outlive the batch of its words
 	bytes    []byte
+	keys     [][]byte // if the call may use the store several times; else empty
 
 	done     <-chan struct{} // closed when the call can run on
 	ended    bool
@@ -37,7 +38,7 @@ type coroutine struct {
 // newCoroutine returns a suspended coroutine.
 func (in *Instance) newCoroutine() *coroutine {
 	c := &coroutine{instance: in}
-	c.call = command.Call{View: in.Store.View(), Out: &c.out, Server: &in.Server, OneStep: true}
+	c.call = command.Call{View: in.Store.View(), Out: &c.out, Server: &in.Server}
 	c.next, c.stop = iter.Pull(c.run)
 	return c
 }
@@ -72,6 +73,9 @@ func (c *coroutine) resume() { c.next() }
 func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
 	c.row, c.ended = row, false
 	c.copyWords(words)
+	if c.call.OneStep = row.MakesOneStep(len(words)); !c.call.OneStep {
+		c.keys, _ = row.KeysOf(c.keys[:0], c.words)
+	}
 	c.out.SetProtocol(s.out.Protocol())
 	c.call.Context, c.call.Client = s.ctx, s.Client
 	c.call.View.Select(s.database)
@@ -115,6 +119,8 @@ func (c *coroutine) reset() {
 		c.bytes = nil
 	}
 	clear(c.words)
+	clear(c.keys)
+	c.keys = c.keys[:0]
 	c.call.Context, c.call.Client, c.call.Words = context.Background(), nil, nil
 	c.call.Limited, c.call.Hits, c.call.Misses = 0, 0, 0
 	c.done, c.err, c.panicked, c.stack = nil, nil, nil, nil

@@ -14,7 +14,8 @@ import (
 //
 // Only the calls of which command.Command.Overlaps says so overlap. Any other is made when all calls
 // before it have ended, and the next begins when it has ended; so does EXEC, and every call of a
-// client with CLIENT TRACKING. At the end of a turn, all calls have ended.
+// client with CLIENT TRACKING. A call on a key of a call that may use the store several times begins
+// when that has ended. At the end of a turn, all calls have ended.
 
 // maxOverlap bounds how many calls of a session are under way at a time.
 const maxOverlap = 64
@@ -28,6 +29,8 @@ type overlap struct {
 	begun  [maxOverlap]*coroutine // a ring, in the order of the calls
 	first  int                    // index of the first call
 	count  int                    // of calls
+	keyed  int                    // number of these calls that have keys: see coroutine.keys
+	keys   [][]byte               // memory for the keys of the next call
 	unused []*coroutine           // whose calls have ended; they are kept until the end of the turn
 	units  int                    // cost of the calls of this turn, in the units of command.TurnUnits
 }
@@ -103,6 +106,7 @@ func (s *Session) beginNext() bool {
 		s.ahead.putBack()
 		return false
 	}
+	s.waitForKeys(row, words)
 	s.words, s.call.Work = len(words), 0
 	err := s.admit(row, words, nil)
 	c := s.takeCoroutine()
@@ -113,7 +117,9 @@ func (s *Session) beginNext() bool {
 		return true
 	}
 	s.count(row)
-	c.begin(s, row, words)
+	if c.begin(s, row, words); len(c.keys) > 0 {
+		s.overlap.keyed++
+	}
 	s.chargeFor(c)
 	s.resume(c)
 	return true
@@ -121,10 +127,34 @@ func (s *Session) beginNext() bool {
 
 // overlaps reports whether a call may be made while others are under way.
 func (s *Session) overlaps(row *command.Command, words [][]byte) bool {
-	return row.Overlaps(len(words)) && s.transaction.Queue == nil && s.call.Middleware == nil &&
+	return row.Overlaps() && s.transaction.Queue == nil && s.call.Middleware == nil &&
 		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
 		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
 		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes
+}
+
+// waitForKeys completes calls until none that is under way has a key of the next call, and may use the
+// store for it again.
+func (s *Session) waitForKeys(row *command.Command, words [][]byte) {
+	o := s.overlap
+	if o.keyed == 0 {
+		return
+	}
+	o.keys, _ = row.KeysOf(o.keys[:0], words)
+	for o.sharesKey() {
+		s.completeFirst()
+	}
+	clear(o.keys)
+}
+
+// sharesKey reports whether a call that is under way has one of o.keys.
+func (o *overlap) sharesKey() bool {
+	for i := range o.count {
+		if c := o.begun[(o.first+i)%maxOverlap]; command.ShareKey(c.keys, o.keys) {
+			return true
+		}
+	}
+	return false
 }
 
 // append adds a call after those that are under way, of which there must be less than maxOverlap.
@@ -174,20 +204,40 @@ func (s *Session) completeAll() {
 	}
 }
 
-// completeFirst waits for the first of the calls that are under way, and writes its reply. The calls
-// after it run on when it is their turn: they do not use the store again.
+// completeFirst waits for the first of the calls that are under way, and writes its reply. Calls after
+// it that do not use the store again run on when it is their turn.
 func (s *Session) completeFirst() {
 	o := s.overlap
 	c := o.begun[o.first]
 	for !c.ended {
 		<-c.done
 		s.resume(c)
+		s.resumeKeyed()
 	}
 	o.begun[o.first] = nil
-	o.first, o.count = (o.first+1)%maxOverlap, o.count-1
+	if o.first, o.count = (o.first+1)%maxOverlap, o.count-1; len(c.keys) > 0 {
+		o.keyed--
+	}
 	s.complete(c)
 	c.reset()
 	o.unused = append(o.unused, c)
+}
+
+// resumeKeyed resumes the calls that may use the store again and need not wait any longer, so that
+// their next steps wait together.
+func (s *Session) resumeKeyed() {
+	o := s.overlap
+	for i := 0; i < o.count && o.keyed > 0; i++ {
+		c := o.begun[(o.first+i)%maxOverlap]
+		if len(c.keys) == 0 || c.ended {
+			continue
+		}
+		select {
+		case <-c.done:
+			s.resume(c)
+		default:
+		}
+	}
 }
 
 // resume runs a call until it waits or ends. All calls of a session share the state of the sampling
