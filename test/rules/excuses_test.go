@@ -12,7 +12,7 @@ type excuses map[string]string
 
 var (
 	maySkip = excuses{
-		"internal/store/storetest/storetest.go Run": "a store need not have every ability",
+		"internal/store/storetest/storetest.go runCases": "a store need not have every ability",
 	}
 	maySleep = excuses{}
 )

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -298,6 +299,20 @@ func TestExcuses(t *testing.T) {
 	for name := range notExternal {
 		require.True(t, named[name], name)
 	}
+}
+
+// The cases that RunWithoutExpiry leaves out detect that expired keys have not been removed.
+func TestCasesThatNeedExpiry(t *testing.T) {
+	left := slices.Clone(needsExpiry)
+	for _, c := range cases() {
+		if !slices.Contains(needsExpiry, c.name) {
+			continue
+		}
+		left = slices.DeleteFunc(left, func(name string) bool { return name == c.name })
+		require.True(t, slices.ContainsFunc([]fault{countsExpired, drawsExpired, deletesExpired},
+			func(f fault) bool { return len(failuresOf(c, f)) > 0 }), c.name)
+	}
+	require.Empty(t, left, "there are no such cases")
 }
 
 // failuresOf runs a case on a store with a fault and returns its failures.
