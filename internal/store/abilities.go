@@ -74,6 +74,13 @@ type Describer interface {
 	Describe(add func(name string, value any))
 }
 
+// Partitioner is implemented by views of stores whose keys are in several parts, such as the slots of
+// a cluster. A step can touch only keys of one part; any other returns a RefusedError.
+type Partitioner interface {
+	// Part returns the part of a key of the selected database.
+	Part(key []byte) int
+}
+
 // Abilities is a set of the optional interfaces that rows of commands may need.
 type Abilities uint8
 

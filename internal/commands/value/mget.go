@@ -19,7 +19,7 @@ var mGet = command.Command{
 		}
 		hits, misses := c.Hits, c.Misses
 		c.Out.Array(len(keys))
-		err := inBatches(c, keys, 1, func(keys [][]byte) error {
+		err := inParts(c, keys, 1, func(keys [][]byte) error {
 			for _, key := range keys {
 				if err := writeValue(c, key); err == command.ErrWrongType {
 					c.Out.Null()
@@ -40,6 +40,26 @@ var mGet = command.Command{
 		c.Session.Offload()
 		return nil
 	},
+}
+
+// inParts is inBatches for calls that need not be one step: a store whose keys are in several parts,
+// such as the slots of a cluster, gets a step for each run of keys of one part.
+func inParts(c *command.Call, words [][]byte, stride int, step func(words [][]byte) error) error {
+	p, ok := c.View.(store.Partitioner)
+	if !ok {
+		return inBatches(c, words, stride, step)
+	}
+	for len(words) > 0 {
+		n, part := stride, p.Part(words[0])
+		for n < len(words) && p.Part(words[n]) == part {
+			n += stride
+		}
+		if err := inBatches(c, words[:n], stride, step); err != nil {
+			return err
+		}
+		words = words[n:]
+	}
+	return nil
 }
 
 // inBatches calls step for the words of up to command.KeysPerStep keys at a time, with these keys locked.
@@ -85,7 +105,7 @@ var mSet = command.Command{
 			return err
 		}
 		c.Out.Status("OK")
-		return inBatches(c, pairs, 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+		return inParts(c, pairs, 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
 	},
 }
 

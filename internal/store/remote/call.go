@@ -67,14 +67,18 @@ func (c *call) end(reply any, err error) {
 // giveUp ends the call because its context is done.
 func (c *call) giveUp() { c.end(nil, combine.ErrUnavailable) }
 
-// initCall prepares a call with a step on keys of the selected database.
+// initCall prepares a call with a step on keys of the selected database. A call may be used again
+// after a step without an error, which the executor does not touch any more.
 func (v *view) initCall(c *call, r runner) {
 	c.done = make(chan struct{})
-	c.step.Database, c.step.Done = v.selected, c.end
-	if c.runner = r; r != nil {
-		c.step.Run = c.runStep
+	c.ended, c.err, c.reply = false, nil, nil
+	if c.step.Done == nil {
+		c.runner, c.step.Done = r, c.end
+		if r != nil {
+			c.step.Run = c.runStep
+		}
 	}
-	c.step.Deadline = v.deadline()
+	c.step.Database, c.step.Deadline = v.selected, v.deadline()
 }
 
 // deadline returns when a call that begins now must end, 0 if there is no timeout.
@@ -142,10 +146,11 @@ func (v *view) await(ctx context.Context, c *call) {
 
 // storeError returns the error of the contract for the error with which a step has ended.
 func storeError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var refused *store.RefusedError
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(err, combine.ErrConflict):
 		return errConflict
 	case errors.As(err, &refused) && strings.HasPrefix(refused.Reply, "WRONGTYPE"):

@@ -33,35 +33,46 @@ func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
 	return v.countBy(ctx, "DEL", keys)
 }
 
-// countBy sends a command on several keys whose reply is a number of keys, once for each slot, and
-// returns the sum. If a part fails, others may have been made.
-func (v *view) countBy(ctx context.Context, command string, keys [][]byte) (sum int, err error) {
-	readOnly := command != "DEL"
+// countBy sends a command on several keys whose reply is a number of keys, once for each slot, all at
+// once, and returns the sum. If a part fails, others may have been made.
+func (v *view) countBy(ctx context.Context, name string, keys [][]byte) (sum int, err error) {
+	var calls []*call
 	for _, part := range v.bySlot(keys) {
-		words := [][]byte{[]byte(command)}
-		var names []string // each once
-		for _, name := range part {
-			words = append(words, []byte(name))
+		c := new(call)
+		v.initCall(c, nil)
+		if c.step.ReadOnly = name != "DEL"; !c.step.ReadOnly {
+			c.step.Learn = learnAbsent
 		}
+		c.step.Raw = [][]byte{[]byte(name)}
 		seen := make(map[string]struct{}, len(part))
-		for _, name := range part {
-			if _, twice := seen[name]; !twice {
-				seen[name] = struct{}{}
-				names = append(names, name)
+		for _, key := range part {
+			c.step.Raw = append(c.step.Raw, []byte(key))
+			if _, twice := seen[key]; !twice {
+				seen[key] = struct{}{}
+				c.step.Keys = append(c.step.Keys, key)
 			}
 		}
-		learn := learnAbsent
-		if readOnly {
-			learn = nil
+		calls = append(calls, c)
+	}
+	if err := v.doAll(ctx, calls); err != nil {
+		return 0, err
+	}
+	for _, c := range calls {
+		if c.err != nil {
+			return sum, storeError(c.err)
 		}
-		reply, err := v.command(ctx, names, readOnly, learn, words...)
-		if err != nil {
-			return sum, err
-		}
-		n, _ := reply.(int64)
+		n, _ := c.reply.(int64)
 		sum += int(n)
 	}
 	return sum, nil
+}
+
+// Part implements store.Partitioner: the part of a key is its slot.
+func (v *view) Part(key []byte) int {
+	if v.store.Slot == nil {
+		return 0
+	}
+	return v.store.Slot(v.name(key))
 }
 
 // keysPerStep is the largest number of keys of one command.
@@ -71,10 +82,7 @@ const keysPerStep = 1024
 func (v *view) bySlot(keys [][]byte) (parts [][]string) {
 	last := map[int]int{} // the last part of each slot
 	for _, key := range keys {
-		name, slot := v.name(key), 0
-		if v.store.Slot != nil {
-			slot = v.store.Slot(name)
-		}
+		name, slot := v.name(key), v.Part(key)
 		i, known := last[slot]
 		if !known || len(parts[i]) == keysPerStep {
 			i = len(parts)

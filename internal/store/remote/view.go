@@ -22,6 +22,7 @@ type view struct {
 	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
 	steps     *scratch                   // within Atomically, where its steps are made
 	decisions []quota.Decision           // of the last TakeAll
+	spare     *throttleCall              // to be used again
 }
 
 func (v *view) Begin()                 { v.now = v.store.Options.Clock.Now() }
@@ -82,15 +83,19 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 		})
 		return o, err
 	}
-	c := &throttleCall{limit: limit, quantity: quantity, mode: mode}
+	c := v.spare
+	if v.spare = nil; c == nil {
+		c = new(throttleCall)
+	}
 	v.initCall(&c.call, c)
+	c.limit, c.quantity, c.mode = limit, quantity, mode
 	c.keys[0] = v.name(key)
 	c.step.Keys = c.keys[:]
-	if err = v.do(ctx, &c.call); err == nil {
-		err = c.result
-	}
-	if err != nil {
+	if err = v.do(ctx, &c.call); err != nil {
 		return gcra.Outcome{}, err
+	}
+	if v.spare = c; c.result != nil {
+		return gcra.Outcome{}, c.result
 	}
 	return c.outcome, nil
 }

@@ -190,10 +190,17 @@ func (w *wire) Flush(ctx context.Context, database int) (int64, error) {
 	return 0, w.clients[database].FlushDB(ctx).Err()
 }
 
-// startCellserver starts a cellserver in this process, and returns its address.
+// startCellserver starts a cellserver in this process, whose keys are in memory, and returns its
+// address.
 func startCellserver(t *testing.T, clock store.Clock) string {
 	data := memory.New(memory.Options{Clock: clock, SweepEvery: -1})
-	instance, err := commands.New(commands.Config{Store: data})
+	t.Cleanup(func() { require.NoError(t, data.Close()) })
+	return serve(t, commands.Config{Store: data})
+}
+
+// serve starts a cellserver in this process, and returns its address.
+func serve(t *testing.T, config commands.Config) string {
+	instance, err := commands.New(config)
 	require.NoError(t, err)
 	settings := server.NewSettings()
 	settings.Transport = string(server.Goroutines)
@@ -206,7 +213,6 @@ func startCellserver(t *testing.T, clock store.Clock) string {
 	t.Cleanup(func() {
 		require.NoError(t, s.Shutdown(context.Background()))
 		require.ErrorIs(t, <-served, server.ErrClosed)
-		require.NoError(t, data.Close())
 	})
 	return listener.Addr().String()
 }
