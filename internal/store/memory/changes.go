@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"unsafe"
 )
 
 // A store that is kept on a disk lists its changed keys, so that a pass (pass.go) writes them
@@ -15,12 +16,18 @@ import (
 // pass finds this out when it reads the list (recordAt, and the dirty bit), so that removing a
 // record need not search the list.
 
-// changes lists the changed keys of a shard. The shard's lock protects it.
+// changes lists the changed keys of a shard. The shard's lock protects it. The fields that every
+// step needs are in it, and thus next to others that the step needs; the rest is in tracked.
 type changes struct {
-	refs       []ref
+	refs []ref
+	step *step // the step on several keys that has locked the shard; nil for others
+	*tracked
+}
+
+// tracked is the rest of the list; nil if changes are not tracked.
+type tracked struct {
 	names      map[string]struct{} // keys that must be looked up
 	nameBytes  int64               // total length of the names
-	step       *step               // the step on several keys that has locked the shard; nil for others
 	generation *atomic.Uint64      // of the shard's database
 	overflowed *atomic.Bool        // tracking.overflowed
 }
@@ -49,9 +56,18 @@ func (c *changes) mark(s *shard, r record, at ref) {
 		}
 		binary.LittleEndian.PutUint32(r[atKind:], head|dirtyBit)
 		c.refs = append(c.refs, at)
+		c.prefetchEnd()
 	}
 	if c.step != nil {
 		c.step.refs[changedRef{s, at}] = struct{}{}
+	}
+}
+
+// prefetchEnd requests the cache line that the next references will be written to, when the previous
+// line is full. The line is in no cache, and waiting for it would take longer than the rest of mark.
+func (c *changes) prefetchEnd() {
+	if n := len(c.refs); n%(lineBytes/4) == 0 && n < cap(c.refs) {
+		prefetch(uintptr(unsafe.Pointer(&c.refs[:n+1][n])))
 	}
 }
 
@@ -97,14 +113,14 @@ func (c *changes) overflow(s *shard) {
 // because the last entry of its key has the same expiry. There are two exceptions: the record has
 // changed since that entry, or the entry may be a delta (see hasBaseline).
 func (s *shard) noteRemoval(r record) {
-	if s.changes != nil && (r.dirty() || r.expires() > s.lastInstant || s.hasBaseline(r)) {
+	if s.changes.tracked != nil && (r.dirty() || r.expires() > s.lastInstant || s.hasBaseline(r)) {
 		s.changes.addName(s, r.key())
 	}
 }
 
 // noteMove must be called before a record moves to another slot.
 func (s *shard) noteMove(r record) {
-	if s.changes != nil && r.dirty() {
+	if s.changes.tracked != nil && r.dirty() {
 		s.changes.addName(s, r.key())
 	}
 }
@@ -112,14 +128,14 @@ func (s *shard) noteMove(r record) {
 // forgetChanges is called when the shard is emptied. The database then gets another generation, of
 // which no entries have been written.
 func (s *shard) forgetChanges() {
-	if s.changes != nil {
+	if s.changes.tracked != nil {
 		s.changes.refs, s.changes.names, s.changes.nameBytes = nil, nil, 0
 	}
 }
 
 // bytes estimates the memory that the list takes.
 func (c *changes) bytes() (n int64) {
-	if c == nil {
+	if c.tracked == nil {
 		return 0
 	}
 	const perName = 48 // bytes of the map for each name, without the name

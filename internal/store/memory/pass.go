@@ -57,6 +57,7 @@ type tracking struct {
 	write   func(entries []byte) error
 	err     error  // the first error of write, or ErrPassTooLarge
 	spare   []byte // memory for the next chunk
+	list    []ref  // memory for the list of the next shard: that of the last one visited
 	visited int    // records since the goroutine last yielded
 }
 
@@ -81,7 +82,7 @@ func (db *database) trackChanges(t *tracking) {
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.lock() // during a load, transactions may look up the keys that their clients watch
-		s.changes = &changes{generation: &db.generation, overflowed: &t.overflowed}
+		s.changes.tracked = &tracked{generation: &db.generation, overflowed: &t.overflowed}
 		s.unlock()
 	}
 }
@@ -186,8 +187,9 @@ func (m *Store) generations() []uint64 {
 func (t *tracking) visit(s *shard) {
 	s.lock()
 	refs := s.changes.refs
-	s.changes.refs = nil
+	s.changes.refs = t.emptyList(len(refs))
 	s.unlock()
+	t.list = refs
 	for len(refs) > 0 {
 		refs = refs[t.visitRefs(s, refs):]
 		t.drain(t.chunk)
@@ -208,6 +210,15 @@ func (t *tracking) visit(s *shard) {
 		}
 		slice = make([]string, 0, t.slice)
 	}
+}
+
+// emptyList returns an empty list for a shard that has listed n records, with the memory of the
+// list that was visited last, unless that is too large. So lists do not grow again after each pass.
+func (t *tracking) emptyList(n int) (list []ref) {
+	if list, t.list = t.list, nil; cap(list) > 2*n {
+		return nil
+	}
+	return list[:0]
 }
 
 // visitRefs visits records until it has visited t.slice of them, or made sliceBytes of entries. It

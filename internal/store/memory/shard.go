@@ -17,14 +17,19 @@ import (
 // shard is a part of a database under one lock: an index by the keys' hashes, and pages of records.
 // All methods require the lock, which the methods of view take.
 type shard struct {
-	// The fields that every step reads come first, in two cache lines.
+	// The fields that every step reads come first, in the first two cache lines and in the fourth,
+	// which begins with changes.
 	mu          sync.Mutex // use lock and unlock, which measure the time
 	lastInstant int64      // the latest instant of any call: within a shard, time never runs backwards
 	caller      int64      // the caller that holds the lock, for listeners; in a cache line that every step writes to
 	records     int        // including expired ones that have not been removed yet
-	index       index
+	listeners   *listeners
 	layout      atomic.Pointer[layout] // what Prefetch reads without the lock
 	lockTime    *meter.MaxCPUTime      // measures how long the lock is held; may be nil
+	database    int32
+	nextSweep   uint32 // the page that the sweep visits next
+	index       index
+	changes     changes // which keys have changed, for passes
 	pages       pages
 
 	logs   slab[entryLog]
@@ -36,19 +41,16 @@ type shard struct {
 	scratchEntries []window.Entry
 	scratchLeases  lease.Few
 
-	seed      maphash.Seed
-	listeners *listeners
-	database  int32
-	nextSweep uint32 // the page that the sweep visits next
+	seed         maphash.Seed
+	noExpiry     uint32 // number of values that do not expire
+	noGrowth     bool   // the step must not allocate, see View.WithoutGrowth
+	lockedAt     int64  // result of lockTime.Start
+	expiredCount int64  // number of records removed because they had expired
+	copiedBytes  int64  // bytes of values that were copied under the lock
 
-	changes      *changes // which keys have changed, for passes; nil if that is not tracked
-	noExpiry     uint32   // number of values that do not expire
-	noGrowth     bool     // the step must not allocate, see View.WithoutGrowth
-	lockedAt     int64    // result of lockTime.Start
-	expiredCount int64    // number of records removed because they had expired
-	copiedBytes  int64    // bytes of values that were copied under the lock
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.
+	_ [32]byte
 }
 
 // advance returns the instant of a call that read the clock at now: not before any instant that the
@@ -280,7 +282,7 @@ func (s *shard) notify(key []byte, event store.Event) {
 // changed handles the change of a record, or its creation: it notes the record for the next pass,
 // and notifies the listeners.
 func (s *shard) changed(r record, at ref, key []byte, event store.Event) {
-	if s.changes != nil {
+	if s.changes.tracked != nil {
 		s.changes.mark(s, r, at)
 	}
 	if all := s.listeners.all.Load(); all != nil && len(*all) > 0 {
