@@ -13,12 +13,8 @@ type chunkBuffer struct {
 	bytes    int
 	maxBytes int
 	full     bool
-	spare    [][]byte // empty buffers for later chunks
+	spare    [][]byte // empty buffers for the next pass: as many as the last one used
 }
-
-// spareChunks is the number of buffers that are kept for the next pass. They suffice for about
-// 16,000 changed keys, more than most servers have in a second.
-const spareChunks = 4
 
 // add adds a copy of a chunk.
 func (k *chunkBuffer) add(chunk []byte) {
@@ -48,8 +44,10 @@ func (k *chunkBuffer) first() []byte {
 
 // clear removes all chunks.
 func (k *chunkBuffer) clear() {
+	clear(k.spare)
+	k.spare = k.spare[:0]
 	for _, chunk := range k.chunks {
-		if len(k.spare) < spareChunks && cap(chunk) <= 2*chunkBytes {
+		if cap(chunk) <= 2*chunkBytes {
 			k.spare = append(k.spare, chunk[:0])
 		}
 	}
