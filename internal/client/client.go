@@ -72,6 +72,7 @@ type Client struct {
 
 	registry        *Registry
 	held            atomic.Int64         // bytes of memory that the client uses: see Charge
+	outputCut       atomic.Bool          // the client was counted by CountOutputCut
 	leavingWeight   int64                // part of Registry.leaving, guarded by the registry's lock
 	unauthenticated *UnauthenticatedConn // nil once the client has authenticated
 	mailbox         Mailbox

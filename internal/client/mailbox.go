@@ -140,8 +140,7 @@ func (c *Client) PushFunc(encode func(to *Mailbox) *Parcel) bool {
 	if fits {
 		c.addMessage(message)
 	} else {
-		m.lost = true
-		c.dropMessages() // the connection is about to be closed
+		m.lost = true // the messages stay until the connection is closed: CLIENT LIST shows why it is
 	}
 	m.nonEmpty.Store(true)
 	m.mu.Unlock()
@@ -284,7 +283,15 @@ func (c *Client) refuseMessages() (open bool) {
 // disconnectSlow closes the connection of a client that reads its messages too slowly, counts it
 // and logs it.
 func (c *Client) disconnectSlow() {
-	c.registry.CountOutputCut()
+	c.CountOutputCut()
 	c.registry.log.Warn("disconnected a client that reads its messages too slowly", "peer", c.Peer.Remote)
 	c.Peer.Cut()
+}
+
+// CountOutputCut counts a client that is disconnected because it reads too slowly. Its session and
+// a goroutine that sends messages to it may notice this at the same time; it is counted once.
+func (c *Client) CountOutputCut() {
+	if c.outputCut.CompareAndSwap(false, true) {
+		c.registry.outputCut.Add(1)
+	}
 }

@@ -114,9 +114,6 @@ func (r *Registry) allowsPushes(bytes int) bool {
 	return limit == 0 || int64(bytes) <= limit
 }
 
-// CountOutputCut counts a client that was disconnected because it reads too slowly.
-func (r *Registry) CountOutputCut() { r.outputCut.Add(1) }
-
 // OutputCut returns the number of clients that were disconnected because they read too slowly.
 func (r *Registry) OutputCut() int64 { return r.outputCut.Load() }
 

@@ -158,7 +158,8 @@ func TestCloseUnsubscribesFromAll(t *testing.T) {
 	require.Zero(t, cs.Clients.Load())
 }
 
-// A subscriber that does not read its messages is disconnected when they exceed the limit.
+// A subscriber that does not read its messages is disconnected when they exceed the limit. Until its
+// connection is closed, CLIENT LIST shows them.
 func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	s := newServer(t)
 	s.instance.BoundPushes(1000)
@@ -169,6 +170,8 @@ func TestSlowSubscriberIsDisconnected(t *testing.T) {
 	}
 	<-l.disconnected
 	require.LessOrEqual(t, l.session.PushedBytes(), 1000)
+	require.Greater(t, l.session.Memory(nil).PiecesAndMail, int64(800))
+	l.session.CountOutputCut() // its loop notices it, too
 	require.Equal(t, int64(1), s.instance.Clients.OutputCut())
 	l.session.Resume()
 	require.True(t, l.session.Closing())

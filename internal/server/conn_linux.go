@@ -181,7 +181,7 @@ func (k *loopConn) disconnectSlow(least int) bool {
 	if waiting <= least || !k.output.exceedsLimit(k.session, l.instance.Now()) {
 		return false
 	}
-	l.instance.CountOutputCut()
+	k.session.CountOutputCut()
 	l.log.Warn("disconnected a client that reads its replies too slowly", "peer", k.remote, "bytes", waiting)
 	k.close()
 	return true

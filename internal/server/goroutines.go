@@ -192,7 +192,7 @@ func (t *goroutineConn) flush() {
 			waiting := t.output.waiting(t.session)
 			t.session.SetUnsent(waiting)
 			if (t.output.sent > 0 || waiting > uncheckedBytes) && t.output.exceedsLimit(t.session, t.instance.Now()) {
-				t.instance.CountOutputCut()
+				t.session.CountOutputCut()
 				t.abort()
 				return
 			}
@@ -218,7 +218,7 @@ func (t *goroutineConn) write(next []byte) (int, error) {
 	limit := t.output.limit(t.session)
 	if soft := limit.Soft; soft > 0 && t.output.waiting(t.session) > soft {
 		defer time.AfterFunc(limit.SoftDuration, func() {
-			t.instance.CountOutputCut()
+			t.session.CountOutputCut()
 			t.cut()
 		}).Stop()
 	} else if t.session.Closing() {

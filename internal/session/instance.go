@@ -93,9 +93,6 @@ func (in *Instance) NeedsPassword() bool { return in.Accounts.RequiresAuth() }
 // CountRefused counts a connection that was refused.
 func (in *Instance) CountRefused() { in.Stats.Refused.Add(1) }
 
-// CountOutputCut counts a client that was disconnected because it reads too slowly.
-func (in *Instance) CountOutputCut() { in.Clients.CountOutputCut() }
-
 // BoundPushes sets how many bytes of messages may wait for one client; 0 means any number.
 func (in *Instance) BoundPushes(bytes int) { in.Clients.SetMaxPushes(bytes) }
 
