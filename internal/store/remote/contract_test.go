@@ -8,15 +8,16 @@ import (
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
+	"cellserver/internal/store/remote/remotetest"
 	"cellserver/internal/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // onTable returns a store over a table.
-func onTable(t *testing.T, backend *table, o remote.Options) *remote.Store {
+func onTable(t *testing.T, backend *remotetest.Table, o remote.Options) *remote.Store {
 	o.Executor, o.Keyspace, o.Clock, o.AllowFlush = backend, backend, backend, true
-	backend.prefix, o.Databases = o.Prefix, len(backend.databases)
+	backend.Prefix, o.Databases = o.Prefix, backend.Databases()
 	s := remote.New(o)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -26,7 +27,7 @@ func onTable(t *testing.T, backend *table, o remote.Options) *remote.Store {
 func TestRemoteKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
-		return onTable(t, newTable(clock.(*store.StillClock), 16), remote.Options{})
+		return onTable(t, remotetest.New(clock.(*store.StillClock), 16), remote.Options{})
 	})
 }
 
@@ -34,8 +35,8 @@ func TestRemoteKeepsTheContract(t *testing.T) {
 func TestRemoteKeepsTheContractAmidConflicts(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
-		backend := newTable(clock.(*store.StillClock), 16)
-		backend.mistakes = true
+		backend := remotetest.New(clock.(*store.StillClock), 16)
+		backend.Mistakes = true
 		return onTable(t, backend, remote.Options{Prefix: "a prefix:"})
 	})
 }

@@ -16,6 +16,7 @@ import (
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
 	"cellserver/internal/store/remote/combine"
+	"cellserver/internal/store/remote/remotetest"
 )
 
 const start = int64(1_700_000_000_000_000_000)
@@ -26,29 +27,25 @@ var ctx = context.Background()
 type rig struct {
 	*testing.T
 	clock *store.StillClock
-	table *table
+	table *remotetest.Table
 	store *remote.Store
 	view  store.View
 }
 
 func newRig(t *testing.T, o remote.Options) *rig {
 	clock := store.NewStillClock(start)
-	backend := newTable(clock, 2)
+	backend := remotetest.New(clock, 2)
 	s := onTable(t, backend, o)
 	return &rig{t, clock, backend, s, s.View()}
 }
 
 // set makes a key hold bytes, without an expiry.
 func (r *rig) set(key, value string) {
-	r.table.mu.Lock()
-	defer r.table.mu.Unlock()
-	r.table.put(0, key, combine.Value{Bytes: []byte(value), Expires: store.Never})
+	r.table.Put(0, key, []byte(value))
 }
 
 func (r *rig) get(key string) string {
-	r.table.mu.Lock()
-	defer r.table.mu.Unlock()
-	return string(r.table.get(0, key).Bytes)
+	return string(r.table.Get(0, key))
 }
 
 func five(t *testing.T) gcra.Limit {
@@ -180,7 +177,7 @@ func TestVersionsOfLogs(t *testing.T) {
 	}
 	require.Len(t, seen, 5)
 	var compared int
-	r.table.watch = func(_ *combine.Step, changes []combine.Change) { compared = changes[0].Compared }
+	r.table.Watch = func(_ *combine.Step, changes []combine.Change) { compared = changes[0].Compared }
 	r.acquire("k", "another")
 	require.Equal(t, 13, compared)
 }

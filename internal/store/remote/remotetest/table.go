@@ -1,4 +1,5 @@
-package remote_test
+// Package remotetest contains a backend of the remote store for tests, which needs no network.
+package remotetest
 
 import (
 	"bytes"
@@ -17,14 +18,17 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// table executes steps on a map. It is a backend without a network: expiries are in milliseconds, a
-// step runs on what its keys hold, and is committed only if they still hold it.
-type table struct {
-	clock    *store.StillClock
-	prefix   string
-	mistakes bool // runs steps on values that no key holds, as if another process were faster
-
-	watch func(s *combine.Step, changes []combine.Change) // may be nil; sees what is committed
+// Table executes steps on a map. It is remote.Executor, remote.Keyspace and store.Clock in one.
+// Expiries are in milliseconds. A step runs on what its keys hold, and is committed only if they
+// still hold it.
+type Table struct {
+	clock *store.StillClock
+	// Prefix is that of the store.
+	Prefix string
+	// Mistakes says that steps also run on values that no key holds, as if another process were faster.
+	Mistakes bool
+	// Watch is told the changes that are committed, unless it is nil.
+	Watch func(s *combine.Step, changes []combine.Change)
 
 	mu        sync.Mutex
 	latest    int64 // of the instants of steps
@@ -37,8 +41,9 @@ type hashedName struct {
 	name string
 }
 
-func newTable(clock *store.StillClock, databases int) *table {
-	t := &table{clock: clock, databases: make([]map[string]combine.Value, databases),
+// New returns an empty table, whose clock is at an instant of another.
+func New(clock *store.StillClock, databases int) *Table {
+	t := &Table{clock: clock, databases: make([]map[string]combine.Value, databases),
 		order: make([][]hashedName, databases)}
 	for i := range t.databases {
 		t.databases[i] = map[string]combine.Value{}
@@ -47,17 +52,17 @@ func newTable(clock *store.StillClock, databases int) *table {
 }
 
 // Now and Offset make it the clock of the backend, which never runs backwards.
-func (t *table) Now() int64 {
+func (t *Table) Now() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(t.latest, t.clock.Now())
 }
 
-func (t *table) Offset() int64    { return 0 }
-func (t *table) Monotonic() int64 { return t.clock.Now() }
+func (t *Table) Offset() int64    { return 0 }
+func (t *Table) Monotonic() int64 { return t.clock.Now() }
 
 // Submit implements remote.Executor.
-func (t *table) Submit(s *combine.Step) {
+func (t *Table) Submit(s *combine.Step) {
 	go func() {
 		if s.Raw != nil {
 			s.Done(t.command(s))
@@ -72,8 +77,25 @@ func (t *table) Submit(s *combine.Step) {
 	}()
 }
 
+// Databases returns the number of databases.
+func (t *Table) Databases() int { return len(t.databases) }
+
+// Put makes a key hold bytes, without an expiry, as another program does.
+func (t *Table) Put(database int, key string, value []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.put(database, key, combine.Value{Bytes: value, Expires: store.Never})
+}
+
+// Get returns what a key holds.
+func (t *Table) Get(database int, key string) []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.get(database, key).Bytes
+}
+
 // read returns what keys hold, and the instant.
-func (t *table) read(database int, keys []string) (now int64, values []combine.Value) {
+func (t *Table) read(database int, keys []string) (now int64, values []combine.Value) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.latest = max(t.latest, t.clock.Now())
@@ -84,7 +106,7 @@ func (t *table) read(database int, keys []string) (now int64, values []combine.V
 }
 
 // get returns what a key holds, with its expiry.
-func (t *table) get(database int, key string) combine.Value {
+func (t *Table) get(database int, key string) combine.Value {
 	v := t.databases[database][key]
 	if v.Bytes != nil && v.Expires <= t.latest {
 		t.put(database, key, combine.Value{})
@@ -93,7 +115,7 @@ func (t *table) get(database int, key string) combine.Value {
 	return v
 }
 
-func (t *table) put(database int, key string, v combine.Value) {
+func (t *Table) put(database int, key string, v combine.Value) {
 	before := t.databases[database][key]
 	if (before.Bytes == nil) != (v.Bytes == nil) {
 		t.order[database] = nil
@@ -109,14 +131,14 @@ func (t *table) put(database int, key string, v combine.Value) {
 }
 
 // try makes one try of a step, and reports whether it has ended.
-func (t *table) try(s *combine.Step) (done bool, err error) {
+func (t *Table) try(s *combine.Step) (done bool, err error) {
 	now, values := t.read(s.Database, s.Keys)
 	if !s.Expiry {
 		for i := range values {
 			values[i].Expires = 12345 // it was not asked for, so it must not be used
 		}
 	}
-	if t.mistakes {
+	if t.Mistakes {
 		t.mislead(s, now)
 	}
 	changes := make([]combine.Change, len(values))
@@ -130,8 +152,8 @@ func (t *table) try(s *combine.Step) (done bool, err error) {
 			return false, nil
 		}
 	}
-	if t.watch != nil {
-		t.watch(s, changes)
+	if t.Watch != nil {
+		t.Watch(s, changes)
 	}
 	for i, key := range s.Keys {
 		t.change(s.Database, key, changes[i])
@@ -149,7 +171,7 @@ func stillHolds(now, known []byte, compared int) bool {
 	return bytes.Equal(now, known)
 }
 
-func (t *table) change(database int, key string, c combine.Change) {
+func (t *Table) change(database int, key string, c combine.Change) {
 	switch c.Op {
 	case combine.Set:
 		if c.Bytes == nil {
@@ -165,7 +187,7 @@ func (t *table) change(database int, key string, c combine.Change) {
 }
 
 // mislead runs a step on values that its keys do not hold.
-func (t *table) mislead(s *combine.Step, now int64) {
+func (t *Table) mislead(s *combine.Step, now int64) {
 	others := [][]byte{
 		nil, {}, []byte("another's"), []byte("7"), strconv.AppendInt(nil, now+1e12, 10), []byte("\x00cl1f\x00"),
 		[]byte("\x00cl2"),
@@ -181,7 +203,7 @@ func (t *table) mislead(s *combine.Step, now int64) {
 }
 
 // command executes a step that is a command.
-func (t *table) command(s *combine.Step) (reply any, err error) {
+func (t *Table) command(s *combine.Step) (reply any, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.latest = max(t.latest, t.clock.Now())
@@ -213,13 +235,13 @@ func (t *table) command(s *combine.Step) (reply any, err error) {
 	panic("unknown command " + string(s.Raw[0]))
 }
 
-func (t *table) increment(database int, key, by string) (any, error) {
+func (t *Table) increment(database int, key, by string) (any, error) {
 	v := t.get(database, key)
 	if v.Bytes == nil {
 		v = combine.Value{Bytes: []byte("0"), Expires: store.Never}
 	}
 	before, err := strconv.ParseInt(string(v.Bytes), 10, 64)
-	if err != nil {
+	if err != nil || strconv.FormatInt(before, 10) != string(v.Bytes) {
 		return nil, &combine.RefusedError{Reply: "ERR value is not an integer or out of range"}
 	}
 	n, _ := strconv.ParseInt(by, 10, 64)
@@ -234,13 +256,13 @@ func (t *table) increment(database int, key, by string) (any, error) {
 
 // The methods below implement remote.Keyspace.
 
-func (t *table) DBSize(_ context.Context, database int) (int64, error) {
+func (t *Table) DBSize(_ context.Context, database int) (int64, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return int64(len(t.databases[database])), nil
 }
 
-func (t *table) Scan(_ context.Context, database int, cursor uint64, _ string, count int) (
+func (t *Table) Scan(_ context.Context, database int, cursor uint64, _ string, count int) (
 	keys []string, next uint64, err error,
 ) {
 	t.mu.Lock()
@@ -251,14 +273,14 @@ func (t *table) Scan(_ context.Context, database int, cursor uint64, _ string, c
 		if count--; count < 0 && n.hash != cursor {
 			return keys, n.hash, nil
 		}
-		keys = append(keys, strings.TrimPrefix(n.name, t.prefix))
+		keys = append(keys, strings.TrimPrefix(n.name, t.Prefix))
 		cursor = n.hash
 	}
 	return keys, 0, nil
 }
 
 // sorted returns the keys of a database in the order of their hashes.
-func (t *table) sorted(database int) []hashedName {
+func (t *Table) sorted(database int) []hashedName {
 	if t.order[database] == nil {
 		for name := range t.databases[database] {
 			h := fnv.New64a()
@@ -270,19 +292,19 @@ func (t *table) sorted(database int) []hashedName {
 	return t.order[database]
 }
 
-func (t *table) RandomKey(_ context.Context, database int) (key string, ok bool, err error) {
+func (t *Table) RandomKey(_ context.Context, database int) (key string, ok bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.latest = max(t.latest, t.clock.Now())
 	for name := range t.databases[database] {
 		if t.get(database, name).Bytes != nil {
-			return strings.TrimPrefix(name, t.prefix), true, nil
+			return strings.TrimPrefix(name, t.Prefix), true, nil
 		}
 	}
 	return "", false, nil
 }
 
-func (t *table) Flush(_ context.Context, database int) (removed int64, err error) {
+func (t *Table) Flush(_ context.Context, database int) (removed int64, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.databases[database], t.order[database] = map[string]combine.Value{}, nil
