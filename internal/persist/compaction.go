@@ -19,6 +19,7 @@ import (
 type compaction struct {
 	stage     stage
 	requested bool         // by a client
+	needed    bool         // the next startup would refuse the folder without a snapshot
 	fresh     bool         // the current segment was begun by step 1, and no snapshot is valid yet
 	retry     backoff      // after a failure
 	began     int64        // ns, as elapsed returns them
@@ -69,7 +70,14 @@ func (r *recorder) wantsSnapshot() bool {
 	if c.requested {
 		return true
 	}
-	return c.retry.left == 0 && (r.gap || r.isLarge() || r.segments > r.limits.maxSegments)
+	return c.retry.left == 0 && (r.mustCompact() || r.isLarge() || r.segments > r.limits.maxSegments)
+}
+
+// mustCompact reports whether the process must not end without a snapshot: the next startup would
+// not load the journal, or one process after the other leaves a segment, because none lives long
+// enough for a snapshot.
+func (r *recorder) mustCompact() bool {
+	return r.gap || r.compaction.needed || r.segments > 4*r.limits.maxSegments
 }
 
 // isLarge reports whether the segments should be replaced because of their size: they are twice as
@@ -185,7 +193,7 @@ func (r *recorder) publish() {
 		r.compactionFailed(err)
 		return
 	}
-	c.stage, c.fresh, c.retry, r.retry = idle, false, backoff{}, backoff{}
+	c.stage, c.fresh, c.needed, c.retry, r.retry = idle, false, false, backoff{}, backoff{}
 	r.base, r.older, r.segments = c.size, 0, 1
 	r.synced, r.gap = r.writer.Synced(), false
 	duration := elapsed(r.machine.Read()) - c.began
@@ -222,9 +230,8 @@ func (r *recorder) compactionFailed(err error) {
 	}
 }
 
-// closeGap writes the snapshot without which later passes cannot be loaded, before the process
-// ends.
-func (r *recorder) closeGap() {
+// compactAtClose writes a snapshot that is necessary before the process ends.
+func (r *recorder) compactAtClose() {
 	for range 2 { // the first may have been canceled
 		r.retry.left, r.compaction.retry.left = 0, 0
 		if r.compaction.stage != writing && r.pass(true) == nil {
@@ -233,7 +240,7 @@ func (r *recorder) closeGap() {
 		if r.compaction.stage == writing {
 			r.snapshotWritten(<-r.results)
 		}
-		if !r.gap {
+		if !r.mustCompact() {
 			return
 		}
 	}

@@ -101,3 +101,61 @@ func takeFromLongLog(t *testing.T, data store.Store) {
 	_, err = v.Take(ctx, []byte("long log"), &rule, 1, quota.Take)
 	require.NoError(t, err)
 }
+
+// failingOnce fails to create the first snapshot.
+type failingOnce struct {
+	files
+	failed bool
+}
+
+func (f *failingOnce) create(name string) (file, error) {
+	if name == temporaryName && !f.failed {
+		f.failed = true
+		return nil, errors.New("the disk is full")
+	}
+	return f.files.create(name)
+}
+
+// If the snapshot fails that replaces what is damaged, it is tried again: at the latest before the
+// process ends, because the next startup would be refused.
+func TestSnapshotAfterAFaultIsTriedAgain(t *testing.T) {
+	for _, ticking := range []bool{true, false} {
+		dir := damageLongLog(t)
+		require.NoError(t, Check(&bytes.Buffer{}, dir, true))
+		f, err := Open(ctx, dir, Options{StartWithFault: true})
+		require.NoError(t, err)
+		data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
+		defer data.Close()
+		require.NoError(t, f.Load(ctx, data.Load()))
+		ticks := make(chan time.Time)
+		f.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
+		f.files = &failingOnce{files: f.files}
+		require.NoError(t, f.Run(data))
+		for ticking && f.Status().Journal.LastCompaction == none {
+			ticks <- time.Time{}
+		}
+		require.NoError(t, f.Close())
+		f, err = openStore(t, dir, Options{})
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+}
+
+// Each process begins a segment. They are replaced also if no process lives for a second.
+func TestShortLivesLeaveFewSegments(t *testing.T) {
+	dir := t.TempDir()
+	for range 100 {
+		f, err := Open(ctx, dir, Options{})
+		require.NoError(t, err)
+		data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
+		require.NoError(t, f.Load(ctx, data.Load()))
+		f.ticks = func() (<-chan time.Time, func()) { return nil, func() {} }
+		f.limits.maxSegments = 4
+		require.NoError(t, f.Run(data))
+		require.NoError(t, f.Close())
+		require.NoError(t, data.Close())
+	}
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Less(t, len(files), 4*4+5)
+}

@@ -12,8 +12,10 @@ func (f *Folder) Run(s Store) error {
 	s.TrackChanges()
 	f.store, f.stage = s, running
 	f.recorder = f.newRecorder(s)
-	f.recorder.compaction.requested = f.incomplete
-	f.recorder.pass(false) // begins the first segment; its failure is reported by the recorder
+	f.recorder.compaction.needed = f.incomplete
+	if f.recorder.pass(false) == nil { // begins the first segment; its failure is reported by the recorder
+		f.recorder.compact() // a snapshot that is due must not wait for a tick: the process may live shorter
+	}
 	f.status.change(func(now *Status) { now.Journal.Enabled = true })
 	go f.loop()
 	return nil

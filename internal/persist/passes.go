@@ -185,11 +185,10 @@ func (r *recorder) failed(err error) error {
 	return err
 }
 
-// close writes the last pass. It cancels a snapshot that is being written, unless the journal has a
-// gap.
+// close writes the last pass. It cancels a snapshot that is being written, unless that is necessary.
 func (r *recorder) close() error {
-	if r.gap {
-		r.closeGap()
+	if r.mustCompact() {
+		r.compactAtClose()
 	}
 	if r.compaction.stage == writing {
 		r.compaction.cancel()
