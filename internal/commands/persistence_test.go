@@ -177,8 +177,11 @@ func TestDiskFailing(t *testing.T) {
 	s.instance.Sample()
 	require.Equal(t, ":3\r\n", c.do(t, "INCR k"), "no file is to be written regularly")
 	require.Equal(t, "+OK\r\n", c.do(t, "CONFIG SET save '3600 1'"))
-	s.instance.Sample()
-	require.Regexp(t, "^-MISCONF ", c.do(t, "INCR k"))
+	require.Regexp(t, "^-MISCONF ", c.do(t, "INCR k"), "at once")
+	require.Equal(t, "+OK\r\n:4\r\n", c.do(t, "CONFIG SET save ''\r\nINCR k"))
+	require.Regexp(t, `^\+OK\r\n-MISCONF `, c.do(t, "CONFIG SET save '3600 1'\r\nINCR k"))
+	s.folder.saving = func() { s.folder.change(func(st *persist.Status) { st.RDB.LastSaveFailed = false }) }
+	require.Equal(t, "+OK\r\n:5\r\n", c.do(t, "SAVE\r\nINCR k"))
 }
 
 func TestSaveCommands(t *testing.T) {
@@ -241,9 +244,10 @@ func TestSaveHoldsNoSlot(t *testing.T) {
 	require.Equal(t, background.MaxSlots(), free)
 }
 
-// SHUTDOWN and SHUTDOWN NOSAVE write no file.
+// SHUTDOWN and SHUTDOWN NOSAVE write no file, nor does SHUTDOWN SAVE while keys are loaded, as in
+// Redis.
 func TestShutdownDoesNotSave(t *testing.T) {
-	for _, call := range []string{"SHUTDOWN", "SHUTDOWN NOSAVE", "SHUTDOWN NOW"} {
+	for _, call := range []string{"SHUTDOWN", "SHUTDOWN NOSAVE", "SHUTDOWN NOW", "SHUTDOWN SAVE"} {
 		s := newPersistentServer(t) // which is loading: it can be stopped nevertheless
 		c := s.dial()
 		require.Equal(t, "", c.do(t, call), call)

@@ -83,6 +83,7 @@ func (f *Family) SaveIfDurable(c *command.Call) error {
 // saveAndWait writes the file, and waits until it is complete.
 func (f *Family) saveAndWait(c *command.Call) (err error) {
 	c.Await(func() { err = f.Folder.SaveRDB(*f.fileName.Load()) })
+	f.Tick() // the client's next call may write again, or not any more
 	return err
 }
 

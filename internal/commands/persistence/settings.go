@@ -79,7 +79,7 @@ func (f *Family) Effects(s *Settings) []option.Effect {
 	return []option.Effect{
 		{Apply: s.Check, Names: []string{"save"}},
 		option.On(func() { name := s.FileName; f.fileName.Store(&name) }, "dbfilename"),
-		option.On(func() { rules := s.save; f.rules.Store(&rules) }, "save"),
+		option.On(func() { rules := s.save; f.rules.Store(&rules); f.Tick() }, "save"),
 		option.On(func() { f.refuseWrites.Store(s.StopWrites == "yes"); f.Tick() }, "stop-writes-on-bgsave-error"),
 		option.On(func() {
 			if f.Folder != nil {

@@ -22,6 +22,9 @@ func (f *Family) shutdown() *command.Command {
 		Reply: "None: the connection ends.",
 		Run: func(c *command.Call) error {
 			save, now, force, abort := c.Choice(), c.Flag(), c.Flag(), c.Flag()
+			if save == saveFirst && f.loading.Load() { // nothing has changed, and a part must not replace the file
+				save = noSave
+			}
 			switch {
 			case abort && (save != 0 || now || force):
 				return command.ErrSyntax
