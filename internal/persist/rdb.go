@@ -20,7 +20,11 @@ import (
 // form). Instants are converted to Unix time. If the store changes meanwhile, the keys are of
 // different instants.
 func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
-	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: data.View(), offset: data.Clock().Offset()}
+	view := data.View()
+	if v, ok := view.(store.Observer); ok {
+		v.Observe() // a backup is no use of a key: OBJECT IDLETIME stays as it is
+	}
+	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: view, offset: data.Clock().Offset()}
 	unix := (data.Clock().Now() + w.offset) / int64(time.Second)
 	err := errors.Join(w.Field("redis-bits", "64"), w.Field("ctime", strconv.FormatInt(unix, 10)))
 	for database := 0; database < data.Databases() && err == nil; database++ {

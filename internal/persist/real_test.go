@@ -263,3 +263,25 @@ func TestConcurrently(t *testing.T) {
 	_, data = openReal(t, dir)
 	require.True(t, maps.Equal(want, dump(t, data)))
 }
+
+// Writing a file is no use of a key, as in Redis: OBJECT IDLETIME stays as it is.
+func TestSaveIsNoUse(t *testing.T) {
+	clock := store.NewStillClock(time.Now().UnixNano())
+	data := memory.New(memory.Options{Clock: clock})
+	defer data.Close()
+	fill(t, data)
+	clock.Advance(10 * time.Second)
+	require.NoError(t, WriteRDB(ctx, io.Discard, data))
+	v := data.View()
+	v.Begin()
+	var keys []string
+	_, err := v.Scan(ctx, 0, 1<<20, func(key []byte, _ store.Entry) { keys = append(keys, string(key)) })
+	require.NoError(t, err)
+	require.NotEmpty(t, keys)
+	for _, key := range keys {
+		idle, found, err := v.(store.IdleTracker).Idle(ctx, []byte(key))
+		require.NoError(t, err)
+		require.True(t, found)
+		require.Greater(t, idle, 8*time.Second, key)
+	}
+}

@@ -30,6 +30,12 @@ type UsageReporter interface {
 	Usage() []Usage
 }
 
+// Observer is implemented by views whose reads need not count as uses of keys; see IdleTracker.
+type Observer interface {
+	// Observe makes Read and ReadForm on this view no uses of a key from now on.
+	Observe()
+}
+
 // IdleTracker is implemented by views that know when keys were last used.
 type IdleTracker interface {
 	// Idle returns the time since a key was last used, accurate to about a second; found is false

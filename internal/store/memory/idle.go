@@ -27,6 +27,16 @@ func (r record) touch(now int64) {
 	}
 }
 
+// Observe implements store.Observer.
+func (v *view) Observe() { v.observes = true }
+
+// touchRead records that a key is used by a read of the view.
+func (v *view) touchRead(r record) {
+	if !v.observes {
+		r.touch(v.now)
+	}
+}
+
 // reset begins a record of a kind in this slot, last used now.
 func (r record) reset(k store.Kind, now int64) {
 	r.setExpires(0) // removes the expiry of the slot's previous record

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 
 	"cellserver/internal/entry"
@@ -57,9 +58,11 @@ func (l *Loader) Apply(chunk []byte) error {
 func (l *Loader) Done() error {
 	m := l.store
 	if len(l.generations) > len(m.databases) {
-		for n, generation := range l.generations[len(m.databases):] {
+		for n, generation := range slices.Backward(l.generations[len(m.databases):]) {
 			if db := l.databases[generation]; db != nil && !db.empty() {
-				return fmt.Errorf("database %d has keys, and there are only %d databases", len(m.databases)+n, len(m.databases))
+				last := len(m.databases) + n
+				return fmt.Errorf("database %d has keys, and there are only %d databases: at least --databases %d is needed",
+					last, len(m.databases), last+1)
 			}
 		}
 		l.generations = l.generations[:len(m.databases)]

@@ -64,3 +64,24 @@ func TestATransactionDuringALoad(t *testing.T) {
 		seen[g] = n
 	}
 }
+
+// The error for too few databases says how many are needed.
+func TestTooFewDatabases(t *testing.T) {
+	ctx := context.Background()
+	m := New(Options{})
+	defer m.Close()
+	m.TrackChanges()
+	v := m.View()
+	for _, database := range []int{3, 7} {
+		v.Begin()
+		v.Select(database)
+		require.NoError(t, v.Write(ctx, []byte("k"), store.Value{Bytes: []byte("v")}, store.Never))
+	}
+	to := New(Options{Databases: 2, Clock: m.Clock()})
+	defer to.Close()
+	l := to.Load()
+	require.NoError(t, m.Snapshot(l.Apply))
+	require.NoError(t, m.Pass(l.Apply))
+	require.EqualError(t, l.Done(),
+		"database 7 has keys, and there are only 2 databases: at least --databases 8 is needed")
+}

@@ -183,6 +183,7 @@ type view struct {
 	selected int // number of the selected database
 	now      int64
 	caller   int64 // number of the caller, for listeners
+	observes bool  // see Observe
 	hashes   hashCache
 
 	transaction      *transaction // nil outside transactions, otherwise &transactionSpace

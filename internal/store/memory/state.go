@@ -47,7 +47,7 @@ func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) stor
 	r, _ := s.findLive(h, key, v.now)
 	e := r.entry(v.now)
 	if e.Kind != store.None {
-		r.touch(v.now)
+		v.touchRead(r)
 	}
 	if e.Kind != store.None && !e.Kind.IsValue() {
 		s.state(r, v.now, into)

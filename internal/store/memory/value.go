@@ -22,7 +22,7 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.En
 	r, _ := s.findLive(h, key, v.now)
 	e := r.entry(v.now)
 	if e.Kind != store.None {
-		r.touch(v.now)
+		v.touchRead(r)
 		before := len(dst)
 		dst = r.appendValue(dst)
 		s.copiedBytes += int64(len(dst) - before)
