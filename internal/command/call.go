@@ -254,7 +254,7 @@ func (c *Call) EventNames(why store.Event) []string {
 	switch {
 	case why == store.Expired:
 		return []string{ExpiredEvent}
-	case why == store.Created:
+	case why == store.Created || why == store.Changed && row.Events.Replaces:
 		return append([]string{NewEvent}, strings.Fields(changes)...)
 	case why != store.Deleted:
 		return strings.Fields(changes)

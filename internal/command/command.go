@@ -86,6 +86,7 @@ type Events struct {
 	Change   string
 	ChangeOf func(c *Call) string // Change, where it depends on the call
 	Removal  string
+	Replaces bool // a change of a key replaces it, so it is also a new key
 }
 
 // derived holds the fields that a table computes for its rows. It is empty in the rows that

@@ -112,9 +112,9 @@ func (k *Family) restore() *command.Command {
 	return &command.Command{
 		Name: "restore", Group: "generic", Since: "2.6.0",
 		Complexity: "O(N) in the size of the payload", Flags: command.Write | command.DenyOOM | command.Dangerous,
-		Cost:    command.Constant,
-		Traits:  command.SeveralSteps,
-		Effort:  &command.Effort{Fixed: workToRestore},
+		Cost:   command.Constant,
+		Traits: command.SeveralSteps,
+		Effort: &command.Effort{Fixed: workToRestore}, Events: command.Events{Replaces: true},
 		Summary: "Creates a key from a payload of DUMP.", KeyAccess: "OW UPDATE",
 		Args: []command.Arg{
 			command.Key("key"), command.Word("ttl"), command.Word("serialized-value"), command.Flag("REPLACE").Again(),

@@ -95,7 +95,8 @@ func eventClass(name string) events {
 		return newKeys
 	case "set", "append", "setrange", "incrby", "incrbyfloat":
 		return stringEvents
-	case command.DeletedEvent, "expire", "persist", "rename_from", "rename_to", "copy_to", "move_from", "move_to":
+	case command.DeletedEvent, "expire", "persist", "rename_from", "rename_to", "copy_to", "move_from", "move_to",
+		"restore":
 		return genericEvents
 	}
 	return moduleEvents
