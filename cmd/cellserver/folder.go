@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 
 	"cellserver/internal/commands"
@@ -33,6 +34,7 @@ func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, err
 	if s.Dir == "" {
 		return f, nil
 	}
+	log.Info("checking the folder; the server listens afterwards", "dir", s.Dir)
 	opened, err := persist.Open(ctx, s.Dir, persist.Options{
 		Wait: inSeconds(s.Wait), StartWithFault: s.OnFault == "start", LongestStop: inSeconds(s.LongestStop),
 		NoSync: s.NoSync(), Log: log,
@@ -40,8 +42,18 @@ func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, err
 	if err != nil {
 		return nil, explain(err, s.Dir)
 	}
+	warnWritable(s.Dir, log)
 	f.opened = opened
 	return f, nil
+}
+
+// warnWritable warns if other users may write into the folder: they could remove its files, or replace
+// them. That they may list it is no reason, because only the owner can read the files.
+func warnWritable(dir string, log *slog.Logger) {
+	const others = 0o002
+	if info, err := os.Stat(dir); err == nil && info.Mode()&others != 0 {
+		log.Warn("all users may write into the folder, and so change limits: use chmod o-w", "dir", dir)
+	}
 }
 
 // explain adds advice for the operator to an error.
