@@ -148,20 +148,24 @@ func TestClock(t *testing.T) {
 		{9 * ms, 2 * ms, 9 * ms, 9*ms - 1020*ms + 1}, // set back
 		{10 * ms, 3 * ms, 9 * ms, 0},
 	} {
-		assert.Equal(t, line.set, c.add(measurement{line.offset, line.trip}), "line %d: set", i)
+		assert.Equal(t, line.set, c.add(measurement{line.offset, line.trip}, int64(i)), "line %d: set", i)
 		assert.Equal(t, line.want, c.offset.Load(), "line %d", i)
 	}
 	for range kept - 2 {
-		c.add(measurement{11 * ms, 3 * ms})
+		c.add(measurement{11 * ms, 3 * ms}, 9)
 		assert.Equal(t, 9*ms, c.offset.Load(), "among the last ten")
 	}
-	c.add(measurement{12 * ms, 3 * ms})
+	c.add(measurement{12 * ms, 3 * ms}, 9)
 	assert.Equal(t, 12*ms, c.offset.Load(), "the shortest is forgotten after ten")
 	assert.Equal(t, int64(2), c.jumps.Load())
 	c.restart()
-	assert.Equal(t, int64(0), c.add(measurement{500 * ms, 90 * ms}), "another server")
+	assert.Equal(t, int64(0), c.add(measurement{500 * ms, 90 * ms}, 9), "another server")
 	assert.Equal(t, 500*ms, c.offset.Load())
 	assert.Equal(t, 90*ms, c.roundTrip())
+	assert.False(t, c.isStale(9+stale))
+	assert.True(t, c.isStale(10+stale))
+	assert.Equal(t, int64(0), c.add(measurement{501 * ms, 95 * ms}, 10+stale))
+	assert.Equal(t, 501*ms, c.offset.Load(), "after a pause, the last counts, whatever its round trip")
 }
 
 // Whenever in its round trip the server has read its clock, the offset is wrong by half of it at most.

@@ -13,6 +13,12 @@ const (
 	kept = 10
 	// jump is the change of an offset that is more than a better measurement.
 	jump = int64(10 * time.Millisecond)
+	// stale is the age at which a measurement says too little: two clocks drift apart by up to 50
+	// microseconds a second, even if nothing sets them. It is that of the last of ten.
+	stale = kept * measureEvery
+	// tolerable is the change of an offset after a pause with which what was decided by the old one
+	// is still sent.
+	tolerable = int64(time.Millisecond)
 )
 
 // measurement is one reading of a server's clock. The server has read it at some moment of the round
@@ -31,6 +37,7 @@ func measure(server, sent, received int64) measurement {
 // clock is what is known of a server's clock.
 type clock struct {
 	offset atomic.Int64 // of the measurement that counts
+	at     atomic.Int64 // when the last measurement was made, by this process's clock
 	jumps  atomic.Int64 // how often the clock was found to be set
 
 	mu    sync.Mutex
@@ -38,13 +45,15 @@ type clock struct {
 	count int // all measurements since the last jump; the last kept of them are in last
 }
 
-// add adds a measurement. It returns by how much the clock was set, in nanoseconds, or 0.
+// add adds a measurement. It returns by how much the clock was set, in nanoseconds, or 0. After a
+// pause, the earlier measurements are void.
 //
 // Two measurements of a clock that was not set differ by half of both round trips at most. If they
 // differ by more than this and 10 ms, the clock was set, and the earlier measurements are void.
-func (c *clock) add(m measurement) (set int64) {
+func (c *clock) add(m measurement, at int64) (set int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	paused := c.isStale(at)
 	if c.count > 0 {
 		best := c.best()
 		change := m.offset - best.offset
@@ -54,11 +63,18 @@ func (c *clock) add(m measurement) (set int64) {
 			c.jumps.Add(1)
 		}
 	}
+	if paused {
+		c.count = 0
+	}
+	c.at.Store(at)
 	c.last[c.count%kept] = m
 	c.count++
 	c.offset.Store(c.best().offset)
 	return set
 }
+
+// isStale reports whether the last measurement is too old to decide by it.
+func (c *clock) isStale(now int64) bool { return now-c.at.Load() > stale }
 
 // restart forgets all measurements, because they are of another server.
 func (c *clock) restart() {

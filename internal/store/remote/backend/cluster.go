@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,36 +134,48 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// read asks the nodes, one after the other, until one says which node has which slots. The nodes of
-// the URL are asked last, because the cluster may have left them.
+// read asks the nodes, one after the other in random order, until one says which node has which
+// slots. A node that knows that it is cut off from the others is believed only if all that answer
+// are. The nodes of the URL are asked last, because the cluster may have left them.
 func (c *cluster) read(ctx context.Context) error {
 	c.mu.Lock()
 	nodes := slices.Clone(c.nodes)
 	c.mu.Unlock()
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
 	for _, node := range c.backend.config.Address.Nodes {
 		if !slices.Contains(nodes, node) {
 			nodes = append(nodes, node)
 		}
 	}
 	var errs []error
+	var doubtful []redis.ClusterSlot
+	var doubted string
 	for _, node := range nodes {
-		slots, err := c.ask(ctx, node)
-		if err == nil {
+		slots, down, err := c.ask(ctx, node)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("%s: %w", node, err))
+		case down:
+			doubtful, doubted = slots, node
+		default:
 			c.learn(slots, node)
 			return nil
 		}
-		errs = append(errs, fmt.Errorf("%s: %w", node, err))
 	}
-	return errors.Join(errs...)
+	if doubtful == nil {
+		return errors.Join(errs...)
+	}
+	c.learn(doubtful, doubted)
+	return nil
 }
 
-// ask asks a node for the slots.
-func (c *cluster) ask(ctx context.Context, node string) ([]redis.ClusterSlot, error) {
+// ask asks a node for the slots, and whether it can reach most of the others.
+func (c *cluster) ask(ctx context.Context, node string) (_ []redis.ClusterSlot, down bool, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, c.backend.config.Silence)
 	defer cancel()
 	conn, err := c.backend.dial(ctx, node, 0)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer conn.close()
 	defer context.AfterFunc(ctx, conn.abort)()
@@ -169,7 +183,11 @@ func (c *cluster) ask(ctx context.Context, node string) ([]redis.ClusterSlot, er
 	if err == nil && len(slots) == 0 {
 		err = errors.New("the node knows no slots")
 	}
-	return slots, err
+	if err != nil {
+		return nil, false, err
+	}
+	state := conn.client.ClusterInfo(ctx).Val() // empty if the user may not ask
+	return slots, strings.Contains(state, "cluster_state:fail"), nil
 }
 
 // learn replaces what is known of the slots.

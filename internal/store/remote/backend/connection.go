@@ -217,7 +217,7 @@ func (c *connection) learnTime(command *redis.Cmd) error {
 	}
 	m := measure(seconds*1e9+micros*1e3, c.socket.sent, c.socket.received)
 	c.measured = c.socket.received
-	if set := c.server.clock.add(m); set != 0 {
+	if set := c.server.clock.add(m, c.measured); set != 0 {
 		c.backend.config.Log.Warn("store: the clock of the server was set, which moves the limits on it",
 			"address", c.address, "milliseconds", set/1e6)
 	}

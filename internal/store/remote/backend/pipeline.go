@@ -27,10 +27,21 @@ type sent struct {
 }
 
 // exchange sends requests and fills in their replies. It reports whether the connection can still be
-// used.
+// used. If it can and the requests are unsent, they were decided by a clock that is not right any
+// more.
 func (c *connection) exchange(requests []*combine.Request) bool {
 	if c.socket.isLost() {
 		return false
+	}
+	if c.server.clock.isStale(c.backend.config.Now()) {
+		before := c.server.clock.offset.Load()
+		if err := c.readClock(context.Background()); err != nil {
+			return false
+		}
+		change := c.server.clock.offset.Load() - before
+		if max(change, -change) > tolerable {
+			return true
+		}
 	}
 	p := &c.pipeline
 	p.commands, p.sent = p.commands[:0], p.sent[:0]

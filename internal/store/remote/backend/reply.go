@@ -151,8 +151,11 @@ func (c *connection) decodeError(r *combine.Request, err error) {
 		}
 	case outcomeLater:
 		r.Reply.Status = combine.Later
-		if word == "READONLY" {
+		switch word {
+		case "READONLY":
 			c.abort() // the next connection may reach the primary
+		case "CLUSTERDOWN":
+			c.backend.topology.lost(c.server.number) // the others may have replaced it
 		}
 	default:
 		r.Reply.Status, r.Reply.Error = combine.Refused, text

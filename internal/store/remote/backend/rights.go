@@ -42,6 +42,7 @@ var rights = []right{
 	{rule: "randomkey", call: "randomkey"},
 	{rule: "select", call: "select 0"},
 	{rule: "cluster|slots", call: "cluster slots", cluster: true},
+	{rule: "cluster|info", call: "cluster info", cluster: true},
 	{rule: "asking", call: "asking", cluster: true},
 	{rule: "del", call: "del KEY"},
 	{rule: "unlink", call: "unlink KEY"},

@@ -64,6 +64,9 @@ func (f *fake) serve(conn net.Conn) {
 			return
 		}
 		reply := f.reply(strings.ToLower(words[0]))
+		if words[0] == "cluster" {
+			reply = f.reply(words[0] + " " + words[1])
+		}
 		if _, err := io.WriteString(conn, reply); err != nil || !strings.HasSuffix(reply, "\r\n") {
 			return
 		}
@@ -183,6 +186,35 @@ func TestOffsetIsMeasuredOnceASecond(t *testing.T) {
 	assert.Contains(t, s.log.String(), "milliseconds=-3601000")
 }
 
+// After a pause, the clock is read before anything is sent. If it is not what it was, what was decided
+// by it is not sent.
+func TestClockAfterAPause(t *testing.T) {
+	s := newStand(t)
+	require.True(t, s.connect())
+	for _, line := range []struct {
+		pause, drift int64
+		status       combine.Status
+		reads        int
+	}{
+		{stale, 5_000_000, combine.Done, 1}, // with the request
+		{stale + 1, 0, combine.Done, 1},     // before it
+		{stale + 1, 1_000_000, combine.Done, 1},
+		{stale + 1, 1_001_000, combine.Unsent, 1},
+		{0, 0, combine.Done, 0}, // decided again
+		{stale + 1, -int64(time.Hour), combine.Unsent, 1},
+	} {
+		before, gets := s.called("time"), s.called("get")
+		s.now.Add(line.pause)
+		s.clock.Add(line.pause + line.drift)
+		reply, failed := s.get()
+		assert.False(t, failed)
+		assert.Equal(t, line.status, reply.Status, "%+v", line)
+		assert.Equal(t, before+line.reads, s.called("time"), "%+v", line)
+		assert.Equal(t, line.status == combine.Done, s.called("get") > gets)
+	}
+	assert.Equal(t, int64(1), s.ClockJumps(0))
+}
+
 // Another process behind the same address has another clock, which is not a jump.
 func TestClockOfAnotherServer(t *testing.T) {
 	s := newStand(t)
@@ -240,6 +272,35 @@ func TestReplies(t *testing.T) {
 		assert.Equal(t, want.status, got.Status, reply)
 		assert.Equal(t, want.failed, failed, reply)
 	}
+}
+
+// A node that is cut off from the others does not say which node has which slots, unless all that
+// answer are.
+func TestNodeThatIsCutOff(t *testing.T) {
+	slots := func(f *fake) string {
+		host, port, _ := net.SplitHostPort(f.addr)
+		return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n" + bulk(host) + ":" + port + "\r\n" + bulk("id")
+	}
+	old, fresh := newFake(t), newFake(t)
+	old.set("cluster slots", slots(old))
+	old.set("cluster info", bulk("cluster_state:fail\r\n"))
+	fresh.set("cluster slots", slots(fresh))
+	fresh.set("cluster info", "-NOPERM no\r\n")
+	b, err := Open(Config{Address: Address{Kind: Cluster, Nodes: []string{old.addr, fresh.addr}},
+		Now: func() int64 { return 1 }, Silence: time.Minute})
+	require.NoError(t, err)
+	b.Close() // it reads no slots by itself any more
+	c := b.topology.(*cluster)
+	for range 5 {
+		require.NoError(t, c.read(t.Context()))
+		assert.Equal(t, fresh.addr, b.Where(b.Primary("k")))
+	}
+	fresh.set("cluster slots", "-LOADING\r\n")
+	require.NoError(t, c.read(t.Context()))
+	assert.Equal(t, old.addr, b.Where(b.Primary("k")))
+	old.set("cluster slots", "*0\r\n")
+	assert.ErrorContains(t, c.read(t.Context()), "knows no slots")
+	assert.Equal(t, old.addr, b.Where(b.Primary("k")), "what was known stays")
 }
 
 // A server that does not load scripts refuses what needs one, in its own words.
