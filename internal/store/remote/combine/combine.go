@@ -62,6 +62,7 @@ type Machine struct {
 	breakers map[Primary]*breaker
 	random   *rand.PCG
 	air      air
+	closed   bool
 	counters Counters
 
 	freeFlights []*flight
@@ -99,6 +100,10 @@ func (m *Machine) OnBreaker(f func(p Primary, open bool)) { m.onBreaker = f }
 // before Submit returns.
 func (m *Machine) Submit(now int64, s *Step) {
 	m.now = max(m.now, now)
+	if m.closed {
+		s.Done(nil, ErrDown)
+		return
+	}
 	m.sequence++
 	s.state = stepState{sequence: m.sequence, place: queued}
 	m.counters.Steps++

@@ -320,6 +320,21 @@ func TestCommands(t *testing.T) {
 	assert.Equal(t, []string{"set: OK", "get: OK", "get: OK", "a"}, d.took())
 }
 
+func TestClose(t *testing.T) {
+	d := newDesk(t)
+	d.submit(d.add("a", 1, "x"), d.add("b", 1, "y"))
+	d.reply(d.execute)
+	d.submit(d.add("c", 1, "x"), d.add("d", 1, "x", "y"))
+	d.m.Close()
+	down := ": " + ErrDown.Error()
+	assert.ElementsMatch(t, []string{"c" + down, "d" + down}, d.took())
+	d.reply(d.execute)
+	assert.Equal(t, []string{"a", "b"}, d.took(), "they were under way")
+	d.submit(d.add("e", 1, "x"))
+	assert.Equal(t, []string{"e" + down}, d.took())
+	assert.Empty(t, d.out)
+}
+
 func TestErrorOfStepIsJudgedByWhatIsThere(t *testing.T) {
 	d := newDesk(t)
 	d.submit(&Step{Keys: []string{"k"}, Done: d.done("a"),

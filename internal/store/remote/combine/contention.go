@@ -130,6 +130,10 @@ func (m *Machine) won(q *queue, l *lane) {
 
 // proceed sends a flight as soon as its keys do not rest.
 func (m *Machine) proceed(f *flight) {
+	if m.closed {
+		m.endAll(f, ErrDown)
+		return
+	}
 	until := int64(0)
 	for _, q := range f.queues {
 		until = max(until, q.contention.restUntil)

@@ -160,7 +160,7 @@ func (m *Machine) reroute(what ready) {
 // Next returns the next batch to be sent, nil if there is none now.
 func (m *Machine) Next(now int64) *Batch {
 	m.now = max(m.now, now)
-	for len(m.active) > 0 {
+	for len(m.active) > 0 && !m.closed {
 		last := len(m.active) - 1
 		l := m.active[last]
 		m.active = m.active[:last]

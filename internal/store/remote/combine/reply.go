@@ -151,7 +151,7 @@ func (m *Machine) again(f *flight, l *lane, later bool) {
 		return
 	}
 	m.counters.Resent++
-	if later {
+	if later && !m.closed {
 		f.postponed++
 		m.pause(f, m.now+min(firstPause<<min(f.postponed, 5), lastPause))
 		return

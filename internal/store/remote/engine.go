@@ -1,0 +1,257 @@
+package remote
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/store/remote/combine"
+)
+
+// Sender sends batches, as backend.Backend does.
+type Sender interface {
+	combine.Topology
+	// Do sends a batch, and returns when it has its replies, or when there will be none. It is called
+	// for several connections at the same time.
+	Do(*combine.Batch)
+}
+
+// EngineOptions configure an engine. All but OnBreaker must be set.
+type EngineOptions struct {
+	Sender     Sender
+	Monotonic  func() int64 // the monotonic time of the process, in nanoseconds
+	Self       uint64       // random, not 0: identifies this process to others on the same backend
+	Known      int          // how many keys are remembered at most
+	KnownBytes int
+	// Connections to each primary and database. More of them shorten the time that a step waits for an
+	// idle one, and make pipelines shorter.
+	Connections int
+	Timeout     time.Duration // a pipeline without reply for so long is held against its primary
+	// OnBreaker is called when the circuit breaker of a primary opens or closes. It must not block.
+	OnBreaker func(p combine.Primary, open bool)
+}
+
+// Engine drives a combine.Machine: it is the Executor of a store that is shared by many goroutines.
+//
+// Workers are goroutines that send batches. A worker gives its batch back to the machine, hands over
+// what was submitted meanwhile, and takes the next batch. Submit only adds to the inbox. If a
+// connection is idle, it wakes a worker; otherwise the worker whose batch is back next looks into
+// the inbox. So while all connections are busy, a step costs no switch to another goroutine, and all
+// that have been submitted when a connection becomes idle share its next pipeline.
+type Engine struct {
+	sender    Sender
+	monotonic func() int64
+
+	inbox struct {
+		sync.Mutex
+		steps  []*combine.Step
+		woken  bool // a worker has been woken, and will look into the inbox
+		busy   bool // no connection is idle
+		closed bool
+	}
+
+	mu      sync.Mutex // guards what follows
+	machine *combine.Machine
+	spare   []*combine.Step // memory for the inbox
+	timer   *time.Timer
+	wakeAt  int64 // when the timer fires
+
+	wake    chan struct{}       // an idle worker looks into the inbox
+	batches chan *combine.Batch // an idle worker sends a batch
+	idle    atomic.Int64        // workers that wait for either
+	stop    chan struct{}
+	workers sync.WaitGroup
+}
+
+// maxIdle workers wait for something to do; others end.
+const maxIdle = 8
+
+// NewEngine returns an engine that has nothing to do.
+func NewEngine(o EngineOptions) *Engine {
+	e := &Engine{
+		sender: o.Sender, monotonic: o.Monotonic,
+		machine: combine.New(combine.Config{
+			Topology: o.Sender, Self: o.Self, Known: o.Known, KnownBytes: o.KnownBytes,
+			Connections: o.Connections, Timeout: int64(o.Timeout),
+		}),
+		wakeAt:  combine.Never,
+		wake:    make(chan struct{}, 1),
+		batches: make(chan *combine.Batch),
+		stop:    make(chan struct{}),
+	}
+	e.machine.OnBreaker(o.OnBreaker)
+	e.timer = time.NewTimer(time.Hour)
+	e.timer.Stop()
+	e.hire(nil)
+	e.workers.Go(e.keepTime)
+	return e
+}
+
+// Submit begins a step. It does not wait for it.
+func (e *Engine) Submit(s *combine.Step) {
+	e.inbox.Lock()
+	if e.inbox.closed {
+		e.inbox.Unlock()
+		s.Done(nil, combine.ErrDown)
+		return
+	}
+	e.inbox.steps = append(e.inbox.steps, s)
+	first := !e.inbox.woken && !e.inbox.busy
+	e.inbox.woken = e.inbox.woken || first
+	e.inbox.Unlock()
+	if first {
+		select {
+		case e.wake <- struct{}{}:
+		default: // a worker is about to look
+		}
+	}
+}
+
+// Monotonic returns the instant on the clock of Step.Deadline.
+func (e *Engine) Monotonic() int64 { return e.monotonic() }
+
+// Counters returns what the machine has counted.
+func (e *Engine) Counters() combine.Counters {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.machine.Counters()
+}
+
+// Close ends all steps that are not under way, calls disconnect, which must end all calls of Do,
+// and waits for the workers.
+func (e *Engine) Close(disconnect func()) {
+	e.mu.Lock()
+	e.inbox.Lock()
+	closed := e.inbox.closed
+	e.inbox.closed = true
+	e.inbox.Unlock()
+	if closed {
+		e.mu.Unlock()
+		return
+	}
+	e.empty(e.monotonic())
+	e.machine.Close()
+	e.mu.Unlock()
+	disconnect()
+	close(e.stop)
+	e.workers.Wait()
+}
+
+// hire starts a worker, which begins with a batch, if there is one.
+func (e *Engine) hire(b *combine.Batch) {
+	e.idle.Add(1)
+	e.workers.Go(func() { e.work(b) })
+}
+
+// work is a worker. It counts as idle when it begins.
+func (e *Engine) work(b *combine.Batch) {
+	for {
+		if b == nil {
+			select {
+			case <-e.wake:
+				runtime.Gosched() // others that are about to submit a step share the pipeline
+				b = e.turn(nil)
+			case b = <-e.batches:
+			case <-e.stop:
+				return
+			}
+		}
+		if b == nil {
+			continue
+		}
+		if e.idle.Add(-1) == 0 {
+			e.hire(nil) // there is always a worker to look into the inbox
+		}
+		for b != nil {
+			e.sender.Do(b)
+			b = e.turn(b)
+		}
+		if e.idle.Add(1) > maxIdle {
+			e.idle.Add(-1)
+			return
+		}
+	}
+}
+
+// turn gives a batch back to the machine, if there is one, and everything that has happened
+// meanwhile. It returns the next batch, which the caller sends. Other workers send further ones.
+func (e *Engine) turn(done *combine.Batch) (next *combine.Batch) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := e.monotonic()
+	if done != nil {
+		e.machine.Finish(now, done)
+	}
+	if now >= e.machine.Wake() {
+		e.machine.Advance(now)
+	}
+	e.empty(now)
+	for {
+		for b := e.machine.Next(now); b != nil; b = e.machine.Next(now) {
+			if next == nil {
+				next = b
+			} else {
+				e.delegate(b)
+			}
+		}
+		if !e.empty(now) {
+			break
+		}
+	}
+	e.setTimer(now)
+	return next
+}
+
+// empty submits what is in the inbox. It returns false if there was nothing, and the next step of
+// the inbox wakes a worker if a connection is idle.
+func (e *Engine) empty(now int64) bool {
+	e.inbox.Lock()
+	steps := e.inbox.steps
+	e.inbox.steps = e.spare[:0]
+	e.inbox.woken = false
+	e.inbox.busy = e.machine.Busy()
+	e.inbox.Unlock()
+	for _, s := range steps {
+		e.machine.Submit(now, s)
+	}
+	clear(steps)
+	e.spare = steps
+	return len(steps) > 0
+}
+
+// delegate has another worker send a batch.
+func (e *Engine) delegate(b *combine.Batch) {
+	select {
+	case e.batches <- b:
+	default:
+		e.hire(b)
+	}
+}
+
+// setTimer has keepTime tell the machine the time when it has to know it.
+func (e *Engine) setTimer(now int64) {
+	if wake := e.machine.Wake(); wake < e.wakeAt {
+		e.wakeAt = wake
+		e.timer.Reset(time.Duration(max(wake-now, 0)))
+	}
+}
+
+// keepTime tells the machine the time.
+func (e *Engine) keepTime() {
+	for {
+		select {
+		case <-e.timer.C:
+		case <-e.stop:
+			return
+		}
+		e.mu.Lock()
+		e.wakeAt = combine.Never
+		e.mu.Unlock()
+		if b := e.turn(nil); b != nil {
+			e.mu.Lock()
+			e.delegate(b)
+			e.mu.Unlock()
+		}
+	}
+}
