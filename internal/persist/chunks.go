@@ -13,7 +13,7 @@ type chunkBuffer struct {
 	bytes    int
 	maxBytes int
 	full     bool
-	spare    [][]byte // empty buffers for the next pass: as many as the last one used
+	spare    [][]byte // empty buffers for later chunks
 }
 
 // add adds a copy of a chunk.
@@ -42,17 +42,19 @@ func (k *chunkBuffer) first() []byte {
 	return k.chunks[0]
 }
 
-// clear removes all chunks.
+// clear removes all chunks. Their memory is for later passes. What a pass does not need of it is
+// given back step by step, an eighth at a time, because the load of a server may vary each second.
 func (k *chunkBuffer) clear() {
-	clear(k.spare)
-	k.spare = k.spare[:0]
+	used := len(k.chunks)
 	for _, chunk := range k.chunks {
 		if cap(chunk) <= 2*chunkBytes {
 			k.spare = append(k.spare, chunk[:0])
 		}
 	}
+	left := min(len(k.spare), max(used, 7*len(k.spare)/8))
+	clear(k.spare[left:])
 	clear(k.chunks)
-	k.chunks, k.bytes, k.full = k.chunks[:0], 0, false
+	k.spare, k.chunks, k.bytes, k.full = k.spare[:left], k.chunks[:0], 0, false
 }
 
 // chunkBytes is the approximate size of a chunk.

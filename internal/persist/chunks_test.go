@@ -1,0 +1,37 @@
+package persist
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The memory of a large pass serves the next ones, and is given back if they are small.
+func TestMemoryOfPasses(t *testing.T) {
+	k := chunkBuffer{maxBytes: 100 * chunkBytes}
+	pass := func(chunks int) {
+		for range chunks {
+			k.add(make([]byte, chunkBytes))
+		}
+		k.clear()
+		require.Empty(t, k.chunks)
+	}
+	pass(40)
+	require.Len(t, k.spare, 40)
+	pass(1)
+	require.Len(t, k.spare, 35)
+	pass(35)
+	require.Len(t, k.spare, 35)
+	for range 30 {
+		pass(0)
+	}
+	require.Empty(t, k.spare)
+	k.add(make([]byte, 4*chunkBytes)) // an entry with a large value
+	k.clear()
+	require.Empty(t, k.spare)
+	pass(1)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		k.add(nil)
+		k.clear()
+	}))
+}
