@@ -212,6 +212,9 @@ func (e *Engine) empty(now int64) bool {
 	e.inbox.woken = false
 	e.inbox.busy = e.machine.Busy()
 	e.inbox.Unlock()
+	if len(steps) > 0 {
+		now = e.monotonic() // no step is decided at a time before it was submitted
+	}
 	for _, s := range steps {
 		e.machine.Submit(now, s)
 	}
