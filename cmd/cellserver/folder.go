@@ -34,7 +34,6 @@ func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, err
 	if s.Dir == "" {
 		return f, nil
 	}
-	log.Info("checking the folder; the server listens afterwards", "dir", s.Dir)
 	opened, err := persist.Open(ctx, s.Dir, persist.Options{
 		Wait: inSeconds(s.Wait), StartWithFault: s.OnFault == "start", LongestStop: inSeconds(s.LongestStop),
 		NoSync: s.NoSync(), Log: log,
