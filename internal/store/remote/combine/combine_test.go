@@ -28,6 +28,8 @@ type desk struct {
 	keys  map[string]string
 	out   []*Batch
 	ended []string
+
+	refuse bool // connections cannot be opened
 }
 
 func newDesk(t *testing.T) *desk {
@@ -83,6 +85,7 @@ func (d *desk) advance(by int64) {
 func (d *desk) collect() {
 	for b := d.m.Next(d.now); b != nil; b = d.m.Next(d.now) {
 		if b.Connect {
+			b.Failed = d.refuse
 			d.m.Finish(d.now, b)
 			continue
 		}

@@ -1,0 +1,165 @@
+package combine
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"pgregory.net/rapid"
+)
+
+// Too many steps on a key, or in all, end at once.
+func TestQueuesAreBounded(t *testing.T) {
+	d := newDesk(t)
+	for range maxWaitingPerKey {
+		d.m.Submit(d.now, d.add("a", 1, "k"))
+	}
+	assert.Empty(t, d.took())
+	d.submit(d.add("b", 1, "k"), d.add("c", 1, "j", "k"), d.add("d", 1, "j"))
+	assert.Len(t, d.took(), 2, "b and c")
+	for i := range maxWaiting {
+		d.m.Submit(d.now, d.add("e", 1, fmt.Sprint(i)))
+	}
+	assert.Len(t, d.took(), maxWaitingPerKey+1)
+	assert.Equal(t, int64(maxWaiting), d.m.Counters().Waiting)
+}
+
+// What is known is bounded in keys and in bytes.
+func TestKnownValuesAreBounded(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most, mostBytes := rapid.IntRange(1, 20).Draw(t, "most"), rapid.IntRange(10, 100).Draw(t, "bytes")
+		k := newKnownValues(most, mostBytes)
+		var used []keyID // the most recently used key is the last
+		for range rapid.IntRange(0, 200).Draw(t, "calls") {
+			key := keyID{0, fmt.Sprint(rapid.IntRange(0, 30).Draw(t, "key"))}
+			use := func() {
+				used = append(without(used, key), key)
+			}
+			switch rapid.IntRange(0, 3).Draw(t, "call") {
+			case 0, 1:
+				k.put(key, make([]byte, rapid.IntRange(0, 8).Draw(t, "length")), Never)
+				use()
+			case 2:
+				if _, _, ok := k.get(key); ok {
+					use()
+				}
+			case 3:
+				k.forget(key)
+				used = without(used, key)
+			}
+			used = used[len(used)-len(k.index):]
+			held := 0
+			for _, key := range used {
+				at, ok := k.index[key]
+				assert.True(t, ok, "the most recently used keys are known")
+				held += len(key.name) + len(k.slots[at].value)
+			}
+			assert.Equal(t, held, k.bytes)
+			assert.LessOrEqual(t, len(k.index), most)
+			assert.LessOrEqual(t, k.bytes, mostBytes)
+			assert.LessOrEqual(t, len(k.slots), most+2)
+		}
+	})
+}
+
+func without(keys []keyID, one keyID) (rest []keyID) {
+	for _, key := range keys {
+		if key != one {
+			rest = append(rest, key)
+		}
+	}
+	return rest
+}
+
+// A flight's change of a key does what the changes of its steps do one after the other.
+func TestChangesAreMerged(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		drawn := func(label string) []byte {
+			return [][]byte{nil, {}, []byte("a"), []byte("bb")}[rapid.IntRange(0, 3).Draw(t, label)]
+		}
+		instant := func(label string) int64 {
+			return []int64{10, 20, Never, KeepExpiry}[rapid.IntRange(0, 3).Draw(t, label)]
+		}
+		base := Value{Bytes: drawn("base"), Expires: Never}
+		if base.Bytes != nil {
+			base.Expires = []int64{5, Never}[rapid.IntRange(0, 1).Draw(t, "expires")]
+		}
+		f := &flight{base: []Value{base}, current: []Value{base}, parts: []Part{{Known: base.Bytes, Expires: KeepExpiry}}}
+		want := base
+		for range rapid.IntRange(1, 5).Draw(t, "steps") {
+			c := Change{Op: Op(rapid.IntRange(0, 2).Draw(t, "op")), Bytes: drawn("bytes"), Expires: instant("instant")}
+			if c.Op == Set && c.Bytes == nil {
+				c.Bytes = []byte{}
+			}
+			f.apply(0, &c)
+			want = afterChange(want, c.Op, c.Bytes, c.Expires)
+			assert.Equal(t, want, f.current[0], "what the next step sees")
+		}
+		p := f.parts[0]
+		got := afterChange(base, p.Op, p.Bytes, p.Expires)
+		assert.Equal(t, want.Expires, got.Expires)
+		assert.True(t, bytes.Equal(want.Bytes, got.Bytes) && (want.Bytes == nil) == (got.Bytes == nil), "%v %v", want, got)
+	})
+}
+
+// afterChange is what a server makes of a key.
+func afterChange(v Value, op Op, bytes []byte, expires int64) Value {
+	switch {
+	case op == Remove:
+		return Value{Expires: Never}
+	case op == Keep:
+		return v
+	case expires == KeepExpiry:
+		return Value{Bytes: bytes, Expires: v.Expires} // Never, if the key did not exist
+	}
+	return Value{Bytes: bytes, Expires: expires}
+}
+
+// The breaker of a primary opens after failures, refuses at once, and closes with the first reply.
+func TestBreaker(t *testing.T) {
+	d := newDesk(t)
+	d.refuse = true
+	var told []bool
+	d.m.OnBreaker(func(_ Primary, open bool) { told = append(told, open) })
+	d.submit(d.add("a", 1, "k"))
+	d.advance(90 * ms)
+	assert.Equal(t, []string{"a: " + ErrDown.Error()}, d.took(), "before its deadline")
+	d.submit(d.add("b", 1, "k"))
+	assert.Equal(t, []string{"b: " + ErrDown.Error()}, d.took(), "at once")
+	d.refuse = false
+	d.advance(200 * ms)
+	assert.Equal(t, []bool{true, false}, told)
+	d.submit(d.add("c", 1, "k"))
+	d.reply(d.execute)
+	d.reply(d.execute)
+	assert.Equal(t, []string{"c"}, d.took())
+}
+
+// A process that has lost twice takes the turn, and gives it back when it has won. One that sees the
+// turn of another lets the key rest.
+func TestTurns(t *testing.T) {
+	d := newDesk(t)
+	d.submit(d.add("a", 1, "k"))
+	d.reply(d.execute)
+	for i := range 2 {
+		d.keys["k"] = fmt.Sprint(10 * i) // another was faster
+		d.reply(d.execute)
+	}
+	assert.Equal(t, []string{"write k 10>11 +take k"}, d.sent())
+	d.reply(d.execute)
+	assert.Equal(t, []string{"turn +give k"}, d.sent())
+	d.reply(d.execute)
+	d.submit(d.add("b", 1, "k"))
+	d.submit(d.add("c", 1, "k"))
+	d.reply(d.execute)
+	assert.Equal(t, []string{"write k 12>13 +look k"}, d.sent())
+	d.reply(func(b *Batch) {
+		d.execute(b)
+		b.Requests[0].Reply.Holder, b.Requests[0].Reply.Span = 8, 5*ms
+	})
+	d.submit(d.add("d", 1, "k"))
+	assert.Empty(t, d.out)
+	d.advance(5 * ms)
+	assert.Equal(t, []string{"write k 13>14"}, d.sent())
+}
