@@ -70,6 +70,10 @@ SEED := 1000
 simulate: ## simulate the core of the remote store, with faults, for SIMULATE, from the seed SEED on (test does so for seconds)
 	$(GO) test -count=1 -timeout 0 ./test/simulation -run TestSeeds -long $(SIMULATE) -first $(SEED)
 
+.PHONY: simulate-scale
+simulate-scale: ## simulate up to 1000 processes and 100 primaries: conflicts, time and commands of a step, in two minutes
+	$(GO) run ./test/simulation/scale
+
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-valkey test-clients soak

@@ -10,6 +10,7 @@ type Plan struct {
 	Slots     int
 	Keys      int     // of each slot
 	Callers   int     // of each process; each submits its next step when the last has ended
+	Writes    bool    // all steps write one key; the hottest one is used by all processes
 	Rate      int64   // mean time between two steps of a process
 	CalmRate  int64   // as Rate, without faults: then each step must succeed, so it must not be too much
 	Hot       float64 // the share of steps that are on the hottest key

@@ -114,6 +114,10 @@ func (p *process) arrive() {
 		rate = max(rate, p.w.plan.CalmRate)
 	}
 	p.w.after(p.w.exponential(rate), p.arrive)
+	if p.w.plan.Writes {
+		p.submitWrite()
+		return
+	}
 	key := p.pickKey()
 	switch dice := p.w.below(100); {
 	case dice < 60:
@@ -138,6 +142,16 @@ func (p *process) arrive() {
 
 // hottest is a list that does not expire.
 const hottest = "0:3"
+
+// submitWrite submits a step that writes one key, always.
+func (p *process) submitWrite() {
+	w, key := p.w, hottest
+	if !w.chance(w.plan.Hot) {
+		key = fmt.Sprintf("%d:%d3", w.below(int64(w.plan.Slots)), w.below(int64(w.plan.Keys)))
+	}
+	p.submit("change", []string{key})
+	p.drive()
+}
 
 // call is a caller that submits a step, and the next one when it has ended.
 func (p *process) call() {
