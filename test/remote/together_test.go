@@ -1,0 +1,130 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote"
+	"cellserver/internal/store/remote/combine"
+	"cellserver/internal/window"
+)
+
+// newStore returns a store over a backend of its own, as each process has one. If it loses conflicts, it
+// takes a write that was not made for one that was.
+func newStore(t *testing.T, url string, losesConflicts bool) *remote.Store {
+	l := open(t, url)
+	sender := remote.Sender(l.Backend)
+	if losesConflicts {
+		sender = conflictLoser{sender}
+	}
+	e := remote.NewEngine(remote.EngineOptions{Sender: sender, Monotonic: now, Self: rand.Uint64(), Known: 100,
+		KnownBytes: 1 << 20, Connections: 2, Timeout: time.Minute})
+	offset := func() (int64, bool) {
+		nanoseconds := l.Offset(l.Primaries()[0])
+		return nanoseconds, nanoseconds != 0
+	}
+	s := remote.New(remote.Options{
+		Executor: e, Keyspace: l.Backend, Clock: remote.NewClock(now, offset, store.NewClock()), Prefix: "cl:",
+		Close: func() error { e.Close(l.Close); return nil },
+	})
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// conflictLoser is a backend with a fault.
+type conflictLoser struct{ remote.Sender }
+
+func (l conflictLoser) Do(b *combine.Batch) {
+	l.Sender.Do(b)
+	for _, r := range b.Requests {
+		if r.Reply.Status == combine.Conflict {
+			r.Reply.Status = combine.Done
+		}
+	}
+}
+
+// limitersOf returns a call of each kind of limiter, that takes one of size, which does not come back
+// during the test. It reports whether it was allowed.
+func limitersOf(t *testing.T, size int64) map[string]func(v store.View, caller int) (bool, error) {
+	const day = 86400
+	throttle, err := gcra.NewLimit(size-1, 1, day)
+	require.NoError(t, err)
+	windows, err := window.NewLimit(size, day)
+	require.NoError(t, err)
+	log, err := window.NewLogLimit(size, day, int(size))
+	require.NoError(t, err)
+	calls := map[string]func(v store.View, caller int) (bool, error){}
+	for _, rule := range []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
+		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log}} {
+		calls[rule.Kind.String()] = func(v store.View, _ int) (bool, error) {
+			d, err := v.Take(context.Background(), []byte(rule.Kind.String()), &rule, 1, quota.Take)
+			return !d.Limited, err
+		}
+	}
+	var holders atomic.Int64
+	calls["lease"] = func(v store.View, caller int) (bool, error) {
+		r, err := lease.NewRequest(size, day, []byte(fmt.Sprint(caller, " ", holders.Add(1))), 1)
+		assert.NoError(t, err)
+		d, err := v.Acquire(context.Background(), []byte("lease"), r, 10_000)
+		return !d.Limited, err
+	}
+	return calls
+}
+
+// Two processes on one server admit together exactly what the limit allows.
+func TestStoresAdmitTogether(t *testing.T) {
+	const size, callers, each = 100, 8, 50
+	url := "redis://" + start(t).Addr
+	stores := []*remote.Store{newStore(t, url, false), newStore(t, url, false)}
+	for name, take := range limitersOf(t, size) {
+		var admitted atomic.Int64
+		var running sync.WaitGroup
+		for i, s := range stores {
+			for caller := range callers {
+				view := s.View()
+				running.Go(func() {
+					for range each {
+						view.Begin()
+						allowed, err := take(view, i*callers+caller)
+						assert.NoError(t, err)
+						if allowed {
+							admitted.Add(1)
+						}
+					}
+				})
+			}
+		}
+		running.Wait()
+		assert.Equal(t, int64(size), admitted.Load(), name)
+	}
+}
+
+// If conflicts were lost, two processes that take in turns would admit more.
+func TestLostConflictsAreFound(t *testing.T) {
+	const size = 100
+	url := "redis://" + start(t).Addr
+	views := []store.View{newStore(t, url, true).View(), newStore(t, url, true).View()}
+	for name, take := range limitersOf(t, size) {
+		admitted := 0
+		for i := range 2 * size {
+			allowed, err := take(views[i%2], i%2)
+			require.NoError(t, err)
+			if allowed {
+				admitted++
+			}
+		}
+		require.Greater(t, admitted, size, name)
+	}
+}
