@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"cellserver/bench/load"
 	"cellserver/bench/report"
@@ -22,6 +23,9 @@ type cpuLoad struct {
 	keys        int // chosen at random; with 1, always the same key
 	unix        bool
 	limit       string
+
+	rest   time.Duration // before the first round
+	settle time.Duration // after the calls of a round, and part of it: see round
 }
 
 const usualRounds = 21
@@ -39,6 +43,9 @@ func (l cpuLoad) cpu(contenders []contender) measurement {
 			if runs[i], err = l.prepare(ctx, b, e); err != nil {
 				return s, fmt.Errorf("%s: %w", e.name, err)
 			}
+		}
+		if err := pause(ctx, l.rest); err != nil {
+			return s, err
 		}
 		rounds := b.roundsOr(usualRounds)
 		for round := range rounds + 1 {
@@ -62,6 +69,7 @@ type cpuRun struct {
 	entrant    *entrant
 	args       []string // of redis-benchmark, but for the number of calls
 	calls      int
+	settle     time.Duration
 	micros     []float64
 	throughput []float64
 }
@@ -78,7 +86,7 @@ func (l cpuLoad) prepare(ctx context.Context, b *bench, e *entrant) (*cpuRun, er
 	if l.unix && !e.tcp {
 		e.target = e.process.socket
 	}
-	r := &cpuRun{entrant: e, args: l.arguments(e, keys), calls: l.fewest()}
+	r := &cpuRun{entrant: e, args: l.arguments(e, keys), calls: l.fewest(), settle: l.settle}
 	if keys != everyKeyNew {
 		b.progress.say("filling " + e.name)
 		if err := e.fill(ctx, load.NewCall(e.call, load.From(0)), keys); err != nil {
@@ -107,7 +115,8 @@ func (l cpuLoad) arguments(e *entrant, keys int) []string {
 	return append(args, strings.Fields(strings.ReplaceAll(e.call, load.Key, key))...)
 }
 
-// round measures once. The first round only warms the server up.
+// round measures once. The first round only warms the server up. A round of a server that does a part
+// of its work later, such as writing to a disk, lasts until that is done.
 func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	before, err := cpuTime(r.entrant.process.id())
 	if err != nil {
@@ -115,6 +124,9 @@ func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	}
 	rate, err := r.load(ctx)
 	if err != nil {
+		return err
+	}
+	if err := pause(ctx, r.settle); err != nil {
 		return err
 	}
 	after, err := cpuTime(r.entrant.process.id())

@@ -64,11 +64,17 @@ func scenarios(o *options) []scenario {
 
 // durabilityScenarios are about --dir.
 func (o *options) durabilityScenarios(few, many int) []scenario {
-	usual := cpuLoad{pipeline: 64, connections: 50, keys: few, limit: limitUsual}
-	lasting := cpuLoad{pipeline: 64, connections: 50, keys: many, limit: limitLasting}
+	// A pass is made each second. After a fill, the indexes of the shards grow for about 18 s.
+	const settle, rest = 1500 * time.Millisecond, 20 * time.Second
+	usual := cpuLoad{pipeline: 64, connections: 50, keys: few, limit: limitUsual, settle: settle}
+	lasting := func(pipeline int) cpuLoad {
+		return cpuLoad{pipeline: pipeline, connections: 50, keys: many, limit: limitLasting, rest: rest, settle: settle}
+	}
 	return []scenario{
 		{"dir-p64", "P=64, 50 connections, 100k keys, with --dir and without", usual.cpu(o.withDir())},
-		{"dir-p64-10m", "P=64, 50 connections, " + inWords(many) + ", with --dir and without", lasting.cpu(o.withDir())},
+		{"dir-p1-10m", "P=1, 50 connections, " + inWords(many) + ", with --dir and without", lasting(1).cpu(o.withDir())},
+		{"dir-p64-10m", "P=64, 50 connections, " + inWords(many) + ", with --dir and without",
+			lasting(64).cpu(o.withDir())},
 		{"dir-snapshot", "50 % of the maximum of a server with --dir, " + inWords(many) + ", while they are written",
 			duringSnapshots{0.5, 50, many}.latency(o.durable())},
 		{"dir-files", inWords(many) + " with --dir: how fast they are written and loaded, and how long passes take",
