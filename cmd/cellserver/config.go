@@ -99,6 +99,7 @@ Usage:
   cellserver export FILE.rdb          write all keys of a server to a file
   cellserver import FILE.rdb          copy keys from a file, or from a redis-server, to a server
   cellserver check [--fix] FOLDER     check the folder of --dir
+  cellserver check-store URL          check a Redis or Valkey server that is to keep the keys
   cellserver --version                print the version
 
 Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog. The command

@@ -30,6 +30,8 @@ func start(args []string) error {
 			os.Exit(cli.Run(args[1:], serverEnvironment()))
 		case "check":
 			return check(args[1:], os.Stdout)
+		case "check-store":
+			return checkStore(args[1:], os.Getenv, os.Stdout)
 		case "export":
 			return transfer.Export(args[1:], transferEnvironment())
 		case "import":

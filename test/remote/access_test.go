@@ -61,6 +61,13 @@ func TestMinimalRights(t *testing.T) {
 	}
 }
 
+// The manual shows the rule.
+func TestManualShowsTheRule(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/scale.md")
+	require.NoError(t, err)
+	assert.Contains(t, string(manual), "ACL SETUSER limits on >password "+backend.Rule("limits:")+"\n")
+}
+
 // numbers are what differs from run to run in a report.
 var numbers = regexp.MustCompile(`\S+:\d+|[+-]?\d+\.\d{3}|(redis|valkey) \d+\.\d+\.\d+`)
 
@@ -121,10 +128,14 @@ func TestEviction(t *testing.T) {
 	s := start(t, "--maxmemory-policy", "volatile-ttl")
 	l := open(t, "redis://"+s.Addr)
 	assert.False(t, l.connect("cl:k"))
-	assert.ErrorContains(t, l.Trouble(0), "maxmemory-policy is volatile-ttl")
+	assert.ErrorContains(t, l.Trouble(0), "is volatile-ttl, with which it removes keys")
 	assert.ErrorContains(t, l.Trouble(0), "--store-may-evict")
+	var evicts *backend.EvictionError
+	assert.ErrorAs(t, l.Verify(t.Context()), &evicts)
 	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "noeviction")
 	assert.True(t, l.connect("cl:k"), "as soon as it is set")
+	assert.NoError(t, l.Verify(t.Context()))
+	assert.NoError(t, open(t, "redis://127.0.0.1:1").Verify(t.Context()), "a server that is down says nothing")
 	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "allkeys-random")
 	assert.True(t, open(t, "redis://"+s.Addr, func(c *backend.Config) { c.MayEvict = true }).connect("cl:k"))
 

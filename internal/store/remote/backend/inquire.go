@@ -135,9 +135,35 @@ func (b *Backend) judgePolicy(c *connection, policy string) error {
 			"it may remove keys, and their limits with them", c.address)
 		return nil
 	}
-	return fmt.Errorf("the server's maxmemory-policy is %s, with which it removes keys when its memory is full, "+
-		"and a limit whose key is removed lets every client through: set it to noeviction, or accept this with --store-may-evict",
-		policy)
+	return &EvictionError{Address: c.address, Policy: policy}
+}
+
+// EvictionError says that a server may remove keys before they expire.
+type EvictionError struct{ Address, Policy string }
+
+func (e *EvictionError) Error() string {
+	return fmt.Sprintf("the maxmemory-policy of %s is %s, with which it removes keys when its memory is full, and a limit whose "+
+		"key is removed lets every client through: set it to noeviction, or accept this with --store-may-evict", e.Address, e.Policy)
+}
+
+// Verify connects to all primaries, and returns an *EvictionError if one of them may remove keys. A
+// server that cannot be reached is no error: it is asked when it can be.
+func (b *Backend) Verify(ctx context.Context) error {
+	if c, ok := b.topology.(*cluster); ok && len(b.Primaries()) == 0 {
+		_ = c.read(ctx) // if no node answers, there is nothing to verify
+	}
+	for _, p := range b.Primaries() {
+		c, err := b.open(ctx, place{primary: p})
+		b.note(p, err)
+		var evicts *EvictionError
+		if errors.As(err, &evicts) {
+			return err
+		}
+		if err == nil {
+			c.close()
+		}
+	}
+	return nil
 }
 
 // warnOnce logs a warning about a server, the first time.

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheckStore(t *testing.T) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	closed := l.Addr().String()
+	l.Close()
+	for _, test := range []struct {
+		args         []string
+		says, prints string
+	}{
+		{nil, "needs the URL of a store", ""},
+		{[]string{"a", "b"}, "needs the URL of a store", ""},
+		{[]string{"http://h"}, "the forms are redis://", ""},
+		{[]string{"--store-prefix", "{x}", "redis://h"}, "may not contain {", ""},
+		{[]string{"redis://" + closed}, "see above", closed + "\n  error              dial tcp"},
+		{[]string{"--store-password-file", "/absent", "redis://" + closed}, "see above", "/absent: no such file"},
+		{[]string{"redis+cluster://" + closed}, "no node of the cluster says", ""},
+		{[]string{"--help"}, "help requested", "redis+sentinel://host,host/master-name"},
+	} {
+		var out bytes.Buffer
+		err := checkStore(test.args, func(string) string { return "" }, &out)
+		assert.ErrorContains(t, err, test.says, "%q", test.args)
+		assert.Contains(t, out.String(), test.prints, "%q", test.args)
+	}
+}
