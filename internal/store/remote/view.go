@@ -146,11 +146,19 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	return v.decisions, allowed && err == nil, err
 }
 
+// maxLeaseBytes bounds the leases of a key, because all of them are sent with every change: beyond it,
+// there are no new holders.
+const maxLeaseBytes = 64 << 10
+
 // Acquire grants a lease.
 func (v *view) Acquire(ctx context.Context, key []byte, r lease.Request,
 	maxHolders int) (d quota.Decision, err error) {
 	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
-		d, err = s.view.Acquire(background, key, r, maxHolders)
+		most := maxHolders
+		if s.view.StateBytes(background, key)+len(r.Holder()) > maxLeaseBytes {
+			most = 1
+		}
+		d, err = s.view.Acquire(background, key, r, most)
 		return err
 	})
 	return d, err

@@ -66,6 +66,27 @@ func (r *rig) acquire(key, holder string) {
 	require.NoError(r, err)
 }
 
+// The leases of a key take a bounded number of bytes. A holder may still change its own lease.
+func TestLeasesAreBounded(t *testing.T) {
+	r := newRig(t, remote.Options{})
+	acquire := func(holder int, quantity int64) error {
+		request, err := lease.NewRequest(1000, 60, fmt.Appendf(nil, "%01000d", holder), quantity)
+		require.NoError(t, err)
+		_, err = r.view.Acquire(ctx, []byte("k"), request, 1000)
+		return err
+	}
+	holders := 0
+	for ; holders < 100 && acquire(holders, 1) == nil; holders++ {
+	}
+	require.ErrorIs(t, acquire(holders, 1), lease.ErrHolders)
+	require.LessOrEqual(t, len(r.get("k")), 64<<10)
+	require.Greater(t, len(r.get("k")), 56<<10)
+	require.NoError(t, acquire(0, 2))
+	_, err := r.view.Release(ctx, []byte("k"), fmt.Appendf(nil, "%01000d", 1))
+	require.NoError(t, err)
+	require.NoError(t, acquire(holders, 1))
+}
+
 func refs(keys ...string) (refs []store.KeyRef) {
 	for _, key := range keys {
 		refs = append(refs, store.KeyRef{Key: []byte(key)})
