@@ -174,6 +174,8 @@ func TestSecretsAreHidden(t *testing.T) {
 		"cellserver cli -a secret -p 1 PING":             "cellserver cli -a ****** -p 1 PING",
 		"cellserver cli -asecret --pass secret PING":     "cellserver cli -a****** --pass ****** PING",
 		"cellserver --requirepass":                       "cellserver --requirepass",
+		"cellserver --store-password secret":             "cellserver --store-password ******",
+		"cellserver --store redis://u:secret@host":       "cellserver --store redis://********@host",
 		"cellserver import redis://me:secret@host:1/0":   "cellserver import redis://*********@host:1/0",
 		"cellserver import redis://host:1/0":             "cellserver import redis://host:1/0",
 		"--requirepass secret":                           "--requirepass secret", // the name of the program

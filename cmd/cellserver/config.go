@@ -21,6 +21,7 @@ type config struct {
 	tls      tlsOptions
 	log      logOptions
 	access   access
+	store    storeOptions
 	server   *server.Settings
 	commands *commands.Settings
 
@@ -63,12 +64,12 @@ func parseConfig(args []string, environ []string) (*config, error) {
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
-		commands:  commands.NewSettings(),
+		commands: commands.NewSettings(), store: newStoreOptions(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
-		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(), c.log.options(),
-		c.processOptions(),
+		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(),
+		c.store.options(), c.log.options(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which tests find
@@ -111,6 +112,7 @@ Examples:
   cellserver --unixsocket /run/cellserver.sock --port 0   on a Unix socket only
   cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
   cellserver --dir /var/lib/cellserver                    with keys that survive a restart
+  cellserver --store redis://10.0.0.1                     with keys in a Redis or Valkey server
 `, prefix, c.options.Usage(width))
 }
 

@@ -55,6 +55,46 @@ func TestInvalidOptions(t *testing.T) {
 	}
 }
 
+// TestStoreOptions checks the options about the store together with others. No error and no option that
+// CONFIG GET shows contains a password.
+func TestStoreOptions(t *testing.T) {
+	for _, of := range []struct {
+		args []string
+		says string // the error; none if empty
+	}{
+		{nil, ""},
+		{[]string{"--dir", "d", "--store", "memory"}, ""},
+		{[]string{"--store", "redis://u:secret@h"}, ""},
+		{[]string{"--store", "redis+cluster://h,i", "--store-password", "secret"}, ""},
+		{[]string{"--store", "http://u:secret@h"}, "--store: the store's URL has an unknown form; the forms are redis://"},
+		{[]string{"--store", "redis://h", "--store-prefix", "{x}"}, "--store-prefix: the prefix of the store's keys may not"},
+		{[]string{"--store", "redis://h", "--dir", "d"}, "--dir and --store cannot be used together"},
+		{[]string{"--store", "redis://h", "--max-log-limit", "4000"}, ""},
+		{[]string{"--store", "redis://h", "--max-log-limit", "4001"}, "--max-log-limit: with --store it is at most 4000"},
+		{[]string{"--store", "redis://h", "--store-password", "secret", "--store-password-file", "f"},
+			"--store-password and --store-password-file cannot be used together"},
+	} {
+		c, err := parseConfig(of.args, []string{"CELLSERVER_STORE_TIMEOUT=50"})
+		require.NoError(t, err, "%q", of.args)
+		for _, v := range c.options.Matching(func(string) bool { return true }) {
+			require.NotContains(t, v.Value, "secret", v.Name)
+		}
+		if err = c.checkStore(); of.says != "" {
+			require.ErrorContains(t, err, of.says, "%q", of.args)
+			require.NotContains(t, err.Error(), "secret", "%q", of.args)
+			continue
+		}
+		require.NoError(t, err, "%q", of.args)
+		if c.store.isInMemory() {
+			require.Equal(t, 100_000, c.commands.Limiter.MaxLogLimit)
+			require.Equal(t, 16, c.databases)
+			continue
+		}
+		require.Equal(t, 4000, c.commands.Limiter.MaxLogLimit)
+		require.Equal(t, strings.Contains(of.args[1], "cluster"), c.databases == 1)
+	}
+}
+
 // TestEnvironment checks that environment variables set options, unless the command line does.
 func TestEnvironment(t *testing.T) {
 	c, err := parseConfig([]string{"--port", "7000"}, []string{

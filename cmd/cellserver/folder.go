@@ -19,6 +19,7 @@ import (
 // the methods do nothing.
 type folder struct {
 	opened  *persist.Folder // nil without --dir
+	data    *memory.Store   // that it loads and saves
 	stop    func()          // interrupts load
 	loading sync.WaitGroup
 }
@@ -67,19 +68,19 @@ func explain(err error, dir string) error {
 	return err
 }
 
-// openStore opens the folder, and returns an empty store, which load fills from the folder. The
-// clock of the store continues that of the previous process.
-func (c *config) openStore(ctx context.Context, log *slog.Logger,
-	holds *meter.MaxCPUTime) (*folder, *memory.Store, error) {
+// openMemory opens the folder, and returns an empty store, which load fills from the folder. The clock
+// of the store continues that of the previous process.
+func (c *config) openMemory(ctx context.Context, log *slog.Logger, holds *meter.MaxCPUTime) (*folder, error) {
 	f, err := c.openFolder(ctx, log)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	o := memory.Options{Databases: c.databases, Holds: holds}
 	if f.opened != nil {
 		o.Clock = f.opened.Clock()
 	}
-	return f, memory.New(o), nil
+	f.data = memory.New(o)
+	return f, nil
 }
 
 // commands returns the folder for the commands; nil without a folder.
@@ -93,8 +94,7 @@ func (f *folder) commands() commands.Folder {
 // load begins to load all keys, and returns. Clients can connect meanwhile, and most of their calls
 // are refused. When all keys are loaded, changes are written to the folder, and load calls ready.
 // If that fails, it calls fail with the error.
-func (f *folder) load(data *memory.Store, instance *session.Instance, log *slog.Logger,
-	ready func(), fail func(error)) {
+func (f *folder) load(instance *session.Instance, log *slog.Logger, ready func(), fail func(error)) {
 	if f.opened == nil {
 		ready()
 		return
@@ -102,13 +102,13 @@ func (f *folder) load(data *memory.Store, instance *session.Instance, log *slog.
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	f.loading.Go(func() {
-		err := f.opened.Load(ctx, data.Load())
+		err := f.opened.Load(ctx, f.data.Load())
 		if err == nil {
-			err = f.opened.Run(data)
+			err = f.opened.Run(f.data)
 		}
 		switch {
 		case err == nil:
-			log.Info("loaded all keys", "dir", f.opened.Dir(), "keys", keys(data))
+			log.Info("loaded all keys", "dir", f.opened.Dir(), "keys", keys(f.data))
 			instance.Persistence.Loaded()
 			ready()
 		case ctx.Err() == nil:

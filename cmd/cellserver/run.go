@@ -42,7 +42,7 @@ func run(args []string) (err error) {
 	defer stop()
 	hangUps := notifyHangUps()
 	turns, holds := c.meters()
-	folder, data, err := c.openStore(ctx, log, holds)
+	data, folder, err := c.openStore(ctx, log, holds)
 	if err != nil {
 		return unlessStopped(ctx, err)
 	}
@@ -50,7 +50,8 @@ func run(args []string) (err error) {
 	defer func() { err = errors.Join(err, folder.close()) }()
 	clientLog := logging.RateLimit(log)
 	instance, err := commands.New(commands.Config{
-		Store: data, Folder: folder.commands(), Version: version, Settings: c.commands, Options: &c.options,
+		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
+		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,
 	})
@@ -70,7 +71,7 @@ func run(args []string) (err error) {
 	go c.reload(hangUps, ctx.Done(), log.Info)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
-	folder.load(data, instance, log, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
+	folder.load(instance, log, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
 	return c.wait(ctx, stop, srv, failed, log)
 }
 
@@ -95,6 +96,9 @@ func (c *config) openOutput() (log *slog.Logger, stdout io.Writer, end func(), e
 // readFiles reads the certificates and the password, and logs warnings about the configuration.
 func (c *config) readFiles(log *slog.Logger) error {
 	c.warn(log)
+	if err := c.checkStore(); err != nil {
+		return err
+	}
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
 		return err

@@ -31,4 +31,5 @@ const (
 	Persistence = "Persistence"
 	Diagnostics = "Diagnostics"
 	Access      = "Access"
+	Store       = "Store"
 )

@@ -122,7 +122,8 @@ var mayImport = map[string][]string{
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
-		"internal/persist", "internal/transfer", "internal/store/remote/backend",
+		"internal/persist", "internal/transfer", "internal/store/remote", "internal/store/remote/backend",
+		"internal/store/remote/combine",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

@@ -92,6 +92,10 @@ func TestMonitoringFields(t *testing.T) {
 		require.NoError(t, err)
 		info.WriteString(reply)
 	}
+	stored := redis.NewClient(&redis.Options{
+		Addr: peer.StartPlain(t, "--store", "redis://127.0.0.1:1", "--loglevel", "nothing").Addr})
+	defer stored.Close()
+	info.WriteString(stored.Info(t.Context(), "store").Val())
 	fields := firstCells(t, read(t, monitoring), "INFO")
 	assert.Greater(t, len(fields), 30)
 	assert.Empty(t, missingFields(fields, info.String()), "fields that INFO does not have")

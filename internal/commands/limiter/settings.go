@@ -25,12 +25,16 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
 			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},
+		{Name: "store-fails", Group: option.Store, Kind: option.Choice(&s.StoreFails, policies[:]...), Change: option.Live,
+			Help: "reply of a limiter if the store does not answer: an error, that the call is allowed, that it is limited, or what this process decides in its own memory"},
 	}
 }
 
 // Effects applies the settings, and returns the effects of those that may change at run time.
 func (l *Family) Effects(s *Settings) []option.Effect {
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
-	l.Fallback.setPolicy(s.StoreFails)
-	return []option.Effect{option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision")}
+	return []option.Effect{
+		option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),
+		option.On(func() { l.Fallback.setPolicy(s.StoreFails) }, "store-fails"),
+	}
 }

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"cellserver/internal/meter"
+	"cellserver/internal/option"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+	"cellserver/internal/store/remote"
+	"cellserver/internal/store/remote/backend"
+	"cellserver/internal/store/remote/combine"
+)
+
+// inMemory is the value of --store for a store in this process's memory.
+const inMemory = "memory"
+
+// storeOptions holds the options about the program that keeps the keys.
+type storeOptions struct {
+	url                    string
+	prefix                 string
+	password, passwordFile string
+	timeout                int // milliseconds
+	known                  int // keys
+	mayEvict, allowFlush   string
+}
+
+func newStoreOptions() storeOptions {
+	return storeOptions{url: inMemory, timeout: 100, known: 100_000, mayEvict: "no", allowFlush: "no"}
+}
+
+func (s *storeOptions) options() []*option.Option {
+	return []*option.Option{
+		{Name: "store", Group: option.Store, Kind: storeURL{option.Text(&s.url, "memory|URL"), s}, Change: option.Immutable,
+			Help: "where the keys are: memory, or the URL of a Redis or Valkey server: " + backend.Examples},
+		{Name: "store-prefix", Group: option.Store, Kind: option.Text(&s.prefix, "text"),
+			Help: "what the names of all keys there begin with; servers with one prefix share their limits"},
+		{Name: "store-password", Group: option.Store, Kind: hidden{option.Text(&s.password, "password")}, Secret: true,
+			Help: "password there; better in a file, or in the environment. CONFIG GET does not show it"},
+		{Name: "store-password-file", Group: option.Store, Kind: option.Text(&s.passwordFile, "path"),
+			Help: "file whose first line is the password there; it is read again for each new connection"},
+		{Name: "store-timeout", Group: option.Store, Kind: option.Number(&s.timeout, 1, 60_000),
+			Help: "milliseconds that a call may take there"},
+		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
+			Help: "keys whose values are remembered, so that the next call on them needs one round trip in place of two"},
+		{Name: "store-may-evict", Group: option.Store, Kind: option.YesNo(&s.mayEvict),
+			Help: "use a server although its maxmemory-policy lets it remove keys, and their limits with them"},
+		{Name: "store-allow-flush", Group: option.Store, Kind: option.YesNo(&s.allowFlush),
+			Help: "let FLUSHALL and FLUSHDB remove keys there: those with the prefix"},
+	}
+}
+
+// hidden is a Kind that does not show the value.
+type hidden struct{ option.Kind }
+
+func (hidden) String() string { return "" }
+func (hidden) Show() string   { return "" }
+
+// storeURL is the Kind of --store. It does not show user and password.
+type storeURL struct {
+	option.Kind
+	of *storeOptions
+}
+
+func (u storeURL) String() string { return u.Show() }
+
+func (u storeURL) Show() string {
+	if u.of.isInMemory() {
+		return u.of.url
+	}
+	address, err := backend.ParseAddress(u.of.url)
+	if err != nil {
+		return ""
+	}
+	return address.String()
+}
+
+func (s *storeOptions) isInMemory() bool { return s.url == inMemory || s.url == "" }
+
+// maxRemoteLog bounds the entries of a log in another program, because a call sends all of them.
+const maxRemoteLog = 4000
+
+// checkStore checks the options about the store, and bounds those that a store in another program bounds.
+func (c *config) checkStore() error {
+	if c.store.isInMemory() {
+		return nil
+	}
+	address, err := backend.ParseAddress(c.store.url)
+	if err != nil {
+		return fmt.Errorf("--store: %w", err)
+	}
+	if err := backend.CheckPrefix(c.store.prefix); err != nil {
+		return fmt.Errorf("--store-prefix: %w", err)
+	}
+	if c.commands.Persistence.Dir != "" {
+		return errors.New("--dir and --store cannot be used together: the keys are in that store, which saves them")
+	}
+	if c.store.password != "" && c.store.passwordFile != "" {
+		return errors.New("--store-password and --store-password-file cannot be used together")
+	}
+	l := &c.commands.Limiter
+	if l.MaxLogLimit > maxRemoteLog && l.MaxLogLimit != newConfig().commands.Limiter.MaxLogLimit {
+		return fmt.Errorf("--max-log-limit: with --store it is at most %d, because a call sends the whole log", maxRemoteLog)
+	}
+	l.MaxLogLimit = min(l.MaxLogLimit, maxRemoteLog)
+	if address.Kind == backend.Cluster {
+		c.databases = 1
+	}
+	return nil
+}
+
+// connectionsPerPrimary is the number of connections to each primary and database.
+const connectionsPerPrimary = 2
+
+// bytesPerKnownKey bounds the memory of the values that are remembered, per key of --store-known.
+const bytesPerKnownKey = 256
+
+// verifyTimeout bounds the time in which a start asks the store whether it evicts keys.
+const verifyTimeout = 5 * time.Second
+
+// open returns the store in another program. If that cannot be reached, the server starts nevertheless.
+func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger) (store.Store, error) {
+	address, err := backend.ParseAddress(s.url)
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	clock := store.NewClock()
+	b, err := backend.Open(backend.Config{
+		Address: address, Prefix: s.prefix, Password: s.password, PasswordFile: s.passwordFile,
+		MayEvict: s.mayEvict == "yes", Now: clock.Now, Log: log,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	defer cancel()
+	if err := b.Verify(ctx); err != nil {
+		b.Close()
+		return nil, fmt.Errorf("--store: %w", err)
+	}
+	timeout := time.Duration(s.timeout) * time.Millisecond
+	engine := remote.NewEngine(remote.EngineOptions{
+		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known, KnownBytes: bytesPerKnownKey * s.known,
+		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: func(combine.Primary, bool) {},
+	})
+	o := remote.Options{
+		Executor: engine, Keyspace: b, Clock: &primaryClock{clock, b}, Databases: databases, Prefix: s.prefix,
+		Timeout: timeout, AllowFlush: s.allowFlush == "yes",
+		Close: func() error { engine.Close(b.Close); return nil },
+	}
+	if address.Kind == backend.Cluster {
+		o.Slot = backend.Slot
+	}
+	return remote.New(o), nil
+}
+
+// primaryClock is the clock of the first primary. Each step goes by the clock of its own primary; this
+// one is for what concerns no single key, such as TIME.
+type primaryClock struct {
+	store.Clock
+	backend *backend.Backend
+}
+
+// Now returns Unix nanoseconds. As long as there has been no connection, they are those of this machine.
+func (c *primaryClock) Now() int64 {
+	now := c.Clock.Now()
+	if primaries := c.backend.Primaries(); len(primaries) > 0 {
+		now += c.backend.Offset(primaries[0])
+	}
+	return now
+}
+
+// Offset returns 0: the instants are Unix time already.
+func (c *primaryClock) Offset() int64 { return 0 }
+
+// openStore returns the store of --store, and the folder of --dir.
+func (c *config) openStore(ctx context.Context, log *slog.Logger,
+	holds *meter.MaxCPUTime) (store.Store, *folder, error) {
+	if c.store.isInMemory() {
+		f, err := c.openMemory(ctx, log, holds)
+		if err != nil {
+			return nil, nil, err
+		}
+		return f.data, f, nil
+	}
+	f, err := c.openFolder(ctx, log) // there is none, but options of a folder are refused
+	if err != nil {
+		return nil, nil, err
+	}
+	data, err := c.store.open(ctx, c.databases, log)
+	return data, f, err
+}
+
+// newLocalStore returns the store of --store-fails local.
+func (c *config) newLocalStore() store.Store {
+	return memory.New(memory.Options{Databases: c.databases})
+}

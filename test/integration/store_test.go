@@ -1,0 +1,117 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// onStore starts a cellserver whose keys are in a redis-server. The timeout is longer than a call takes
+// on a busy machine.
+func onStore(t *testing.T, store string, args ...string) *redis.Client {
+	t.Helper()
+	server := peer.Start(t, append([]string{"--store", "redis://" + store, "--store-timeout", "30000"}, args...)...)
+	return connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, MaxRetries: -1})
+}
+
+// Several servers on one store admit together exactly what one would.
+func TestServersOnOneStoreShareLimits(t *testing.T) {
+	store := peer.StartRedis(t)
+	servers := []*redis.Client{onStore(t, store.Addr), onStore(t, store.Addr)}
+	const limit, clients, calls = 20, 4, 10
+	for _, call := range []string{
+		"CL.THROTTLE throttle 19 1 1000000", "CL.FIXED fixed 20 1000000", "CL.SLIDING sliding 20 1000000",
+		"CL.SLIDINGLOG log 20 1000000",
+	} {
+		var allowed atomic.Int64
+		var done sync.WaitGroup
+		for n := range 2 * clients {
+			done.Go(func() {
+				for range calls {
+					reply, err := servers[n%2].Do(inTime(t), wordsOf(call)...).Int64Slice()
+					if assert.NoError(t, err, call) && reply[0] == 0 {
+						allowed.Add(1)
+					}
+				}
+			})
+		}
+		done.Wait()
+		require.EqualValues(t, limit, allowed.Load(), call)
+	}
+}
+
+// What a server keeps in a store, others find there, and WATCH finds what they change.
+func TestServersOnOneStoreSeeEachOther(t *testing.T) {
+	store := peer.StartRedis(t)
+	one, other := onStore(t, store.Addr), onStore(t, store.Addr, "--store-allow-flush", "yes")
+	elsewhere := onStore(t, store.Addr, "--store-prefix", "other:")
+	ctx := inTime(t)
+	require.NoError(t, one.Set(ctx, "k", "v", 0).Err())
+	require.Equal(t, "v", other.Get(ctx, "k").Val())
+	require.ErrorIs(t, elsewhere.Get(ctx, "k").Err(), redis.Nil)
+	require.NoError(t, elsewhere.Set(ctx, "k", "mine", 0).Err())
+
+	transaction := func(change func()) error {
+		return one.Watch(ctx, func(tx *redis.Tx) error {
+			change()
+			_, err := tx.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Incr(ctx, "n").Err() })
+			return err
+		}, "k", "l")
+	}
+	require.NoError(t, transaction(func() { other.Set(ctx, "unwatched", "v", 0) }))
+	require.ErrorIs(t, transaction(func() { other.Set(ctx, "k", "w", 0) }), redis.TxFailedErr)
+	require.ErrorIs(t, transaction(func() { other.Do(ctx, "CL.FIXED", "l", 1, 60) }), redis.TxFailedErr)
+	require.Equal(t, "1", other.Get(ctx, "n").Val())
+
+	require.ErrorContains(t, one.FlushAll(ctx).Err(), "--store-allow-flush")
+	require.NoError(t, elsewhere.Get(ctx, "k").Err())
+	require.NoError(t, other.FlushAll(ctx).Err())
+	require.Zero(t, one.Exists(ctx, "k", "l", "n").Val())
+}
+
+// A server whose store cannot be reached starts, and answers as --store-fails says until it can.
+func TestStoreThatCannotBeReached(t *testing.T) {
+	port := strconv.Itoa(peer.FreePort(t))
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	server := peer.StartLogging(t, log, "--store", "redis://127.0.0.1:"+port, "--store-fails", "deny")
+	c := connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, MaxRetries: -1})
+	ctx := inTime(t)
+	decide := func() string { return fmt.Sprint(c.Do(ctx, "CL.FIXED", "k", 1000, 1_000_000).Val()) }
+	require.Equal(t, "[1 1000 0 1 1]", decide())
+	require.ErrorContains(t, c.Set(ctx, "k", "v", 0).Err(), "STOREDOWN the store cannot be reached")
+	require.NoError(t, c.ConfigSet(ctx, "store-fails", "allow").Err())
+	require.Equal(t, "[0 1000 0 -1 0]", decide())
+	require.Contains(t, c.Info(ctx, "store").Val(), "store_failing:1\r\n")
+
+	path, err := exec.LookPath("redis-server")
+	require.NoError(t, err)
+	peer.Launch(t, exec.Command(path, "--port", port, "--save", "", "--dir", t.TempDir()))
+	require.Eventually(t, func() bool { return strings.HasPrefix(decide(), "[0 1000 99") }, patience, tick)
+	text, err := os.ReadFile(log.Name())
+	require.NoError(t, err)
+	require.Contains(t, string(text), "the store does not make decisions: they are answered as --store-fails says")
+}
+
+// A server that may remove keys is refused as a store, because the limits of those keys would be gone.
+func TestStoreThatEvicts(t *testing.T) {
+	store := peer.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
+	out, err := peer.Command("--port", "0", "--unixsocket", filepath.Join(t.TempDir(), "socket"),
+		"--store", "redis://"+store.Addr).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "--store-may-evict")
+	c := onStore(t, store.Addr, "--store-may-evict", "yes", "--loglevel", "nothing")
+	require.NoError(t, c.Set(inTime(t), "k", "v", 0).Err())
+}
