@@ -8,6 +8,20 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
+// TestHotKeyOfClockThatIsSet sets the clock of a server to a later time. Until the processes measure
+// it again, they write limits that are in the past for the server, which removes them at once. They
+// must notice this: the limit may admit another burst for the new time and one for each process, but
+// not everything.
+func TestHotKeyOfClockThatIsSet(t *testing.T) {
+	plan := Plan{Seed: 1, Processes: 2, Primaries: 1, Slots: 1, Keys: 1, Rate: 50 * us, Timeout: 100 * ms,
+		Duration: 500 * ms, Known: 10, Margin: ms, Delay: 100 * us, SetAt: 50 * ms, JumpSize: 5000 * ms}
+	result := Run(plan)
+	t.Log(result.Admitted)
+	assert.Empty(t, result.Violations)
+	assert.GreaterOrEqual(t, result.Admitted["0:0"], plan.Duration/emission)
+	assert.LessOrEqual(t, result.Admitted["0:0"], 4*burst+plan.Duration/emission)
+}
+
 // TestHotKeyIsShared has processes call one key as fast as they can. At equal distances, each must
 // get at least a quarter of an even share. One that is further away than the others gets less, but
 // its calls end in time.

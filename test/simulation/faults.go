@@ -26,6 +26,13 @@ func (w *world) scheduleFaults() {
 		w.fault("clock jumps")
 		w.anyOwner().offset += w.below(2*p.JumpSize) - p.JumpSize
 	})
+	if p.SetAt > 0 {
+		w.after(p.SetAt, func() {
+			for _, n := range w.nodes {
+				n.offset += p.JumpSize
+			}
+		})
+	}
 	w.every(p.Blackout, func() {
 		w.fault("messages are lost")
 		w.processes[w.random.IntN(len(w.processes))].dark[w.anyOwner()] = w.now + w.below(1500*ms)

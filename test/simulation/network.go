@@ -26,6 +26,7 @@ type transit struct {
 	batch  *combine.Batch
 	copies []combine.Request
 	over   bool // the process has its batch back
+	offset int64
 }
 
 const (
@@ -129,6 +130,7 @@ func (p *process) executeAll(c *conn, t *transit, executed, answered int) {
 		p.w.at(n.stalledUntil, func() { p.executeAll(c, t, executed, answered) })
 		return
 	}
+	t.offset = p.measured(n)
 	for i := range t.copies[:executed] {
 		p.w.execute(p, n, &t.copies[i])
 	}
@@ -153,6 +155,9 @@ func (p *process) answer(c *conn, t *transit, answered int) {
 		for j := range r.Parts {
 			r.Parts[j].Value = t.copies[i].Parts[j].Value
 		}
+	}
+	if t.batch.Measure && answered > 0 {
+		p.offsets[c.node.id] = t.offset
 	}
 	failed := answered < len(t.copies)
 	p.finish(c, t, failed)

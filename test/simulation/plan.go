@@ -42,6 +42,7 @@ type Plan struct {
 	Move     int64   // a slot moves to another server
 	Jump     int64   // a server's clock jumps
 	JumpSize int64   // by at most this
+	SetAt    int64   // once, so long after the start, all clocks are set to a later time, by JumpSize
 	Blackout int64   // messages between a process and a server are lost for a while
 
 	KeepDurations bool // Result.Durations is wanted

@@ -39,6 +39,7 @@ var planted = []fault{
 	{"a key is never free after a refusal", "reply.go",
 		"\t\tm.endAll(f, &RefusedError{Reply: r.Reply.Error})\n",
 		"for _, s := range f.steps { if s.state.place != ended { m.end(s, nil, ErrDown) } }"},
+	{"a key that is gone is believed", "reply.go", "\t\t\tl.doubtful, trusted = true, false\n", ""},
 	{"the turns of others are ignored", "contention.go",
 		"\t\tm.rest(q, min(r.Reply.Span, m.config.Timeout))\n", ""},
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},

@@ -47,7 +47,8 @@ type Result struct {
 	Plan       Plan
 	Violations []string
 	Events     int
-	Ended      map[string]int // steps by how they ended
+	Admitted   map[string]int64 // by limits, by key
+	Ended      map[string]int   // steps by how they ended
 	Faults     map[string]int
 	Counters   combine.Counters // the sum of all processes; MostTries is the largest
 	Shares     []int            // of each process: the steps that succeeded
@@ -105,6 +106,10 @@ func Run(plan Plan) Result {
 	}
 	w.until(w.now + 5000*ms)
 	w.oracle.atEnd()
+	w.result.Admitted = map[string]int64{}
+	for key, k := range w.oracle.keys {
+		w.result.Admitted[key] = k.admitted
+	}
 	w.sum()
 	return w.result
 }

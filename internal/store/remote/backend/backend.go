@@ -200,7 +200,7 @@ func (b *Backend) Do(batch *combine.Batch) {
 	for _, r := range batch.Requests {
 		r.Reply = combine.Reply{Status: combine.Unsent}
 	}
-	if c == nil || !c.exchange(batch.Requests) {
+	if c == nil || !c.exchange(batch) {
 		batch.Failed = true
 		b.drop(at, c)
 	}

@@ -29,7 +29,8 @@ type sent struct {
 // exchange sends requests and fills in their replies. It reports whether the connection can still be
 // used. If it can and the requests are unsent, they were decided by a clock that is not right any
 // more.
-func (c *connection) exchange(requests []*combine.Request) bool {
+func (c *connection) exchange(batch *combine.Batch) bool {
+	requests := batch.Requests
 	if c.socket.isLost() {
 		return false
 	}
@@ -45,7 +46,7 @@ func (c *connection) exchange(requests []*combine.Request) bool {
 	}
 	p := &c.pipeline
 	p.commands, p.sent = p.commands[:0], p.sent[:0]
-	measuring := c.backend.config.Now()-c.measured >= measureEvery
+	measuring := batch.Measure || c.backend.config.Now()-c.measured >= measureEvery
 	if measuring {
 		p.add("time")
 	}

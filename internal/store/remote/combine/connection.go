@@ -26,6 +26,7 @@ func (m *Machine) newBatch(l *lane, connection int) *Batch {
 
 // fill puts what is ready into a batch.
 func (m *Machine) fill(l *lane, b *Batch) {
+	b.Measure = l.doubtful
 	for len(b.Requests) < maxPipeline {
 		what, ok := l.leave()
 		if !ok {
@@ -46,6 +47,7 @@ func (m *Machine) fill(l *lane, b *Batch) {
 		}
 		m.load(m.newFlight(q), l, b)
 	}
+	l.doubtful = l.doubtful && len(b.Requests) == 0
 	for len(l.gives) > 0 && len(b.Requests) < maxPipeline {
 		last := len(l.gives) - 1
 		turn := Turn{Op: GiveTurn, Key: l.gives[last], Holder: m.config.Self}

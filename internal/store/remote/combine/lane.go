@@ -14,6 +14,7 @@ type lane struct {
 	breaker   *breaker
 	ready     []ready // from first on
 	first     int
+	doubtful  bool     // the next batch reads the primary's clock
 	gives     []string // the keys whose turn is given back with the next batch
 	active    bool     // it is in the list of those that Next looks at
 	timed     bool     // there is a timer for the lane of no primary

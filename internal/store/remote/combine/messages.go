@@ -123,6 +123,9 @@ type Batch struct {
 	// database, find out what the server can do, and measure the offset of its clock. Such a batch
 	// has no requests. If a connection is open already, it is closed.
 	Connect bool
+	// Measure says that the primary's clock may have been set: its time has to be read before the
+	// requests, and its offset has to be known when the batch is given back.
+	Measure bool
 	// Requests are sent in this order.
 	Requests []*Request
 	// Failed is set by the backend: the connection could not be opened, or is closed now.

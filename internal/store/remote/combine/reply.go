@@ -64,8 +64,7 @@ func (m *Machine) written(f *flight, l *lane) {
 
 // read computes the steps of a flight on what was read, and ends them if they change nothing.
 func (m *Machine) read(f *flight, r *Request, l *lane) {
-	m.learn(f, r, l)
-	f.based, f.computed = true, 0
+	f.based, f.computed = m.learn(f, r, l), 0
 	m.decide(f, l)
 }
 
@@ -75,7 +74,7 @@ func (m *Machine) read(f *flight, r *Request, l *lane) {
 func (m *Machine) lost(f *flight, r *Request, l *lane) {
 	m.counters.Conflicts++
 	m.blame(f, l)
-	m.learn(f, r, l)
+	trusted := m.learn(f, r, l)
 	for _, s := range f.steps {
 		if s.state.place == ended {
 			continue
@@ -91,7 +90,7 @@ func (m *Machine) lost(f *flight, r *Request, l *lane) {
 			m.end(s, nil, ErrDown)
 		}
 	}
-	f.based, f.computed = !f.expiry, 0
+	f.based, f.computed = trusted && !f.expiry, 0
 	m.decide(f, l)
 }
 
@@ -106,14 +105,20 @@ func (p *Part) holdsKnown() bool {
 	return bytes.Equal(p.Known, p.Value.Bytes)
 }
 
-// learn takes the values of a reply as the base of a flight.
-func (m *Machine) learn(f *flight, r *Request, l *lane) {
+// learn takes the values of a reply as the base of a flight. It returns false if a key is gone before
+// its time. It may have been removed or evicted. But the primary's clock may also have been set, so
+// that it removes at once what this process writes, and every limit would be without effect until
+// the clock is measured. Therefore it is measured, and the keys are read again, before anything is
+// decided.
+func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 	f.base = f.base[:0]
+	trusted = true
 	for i, q := range f.queues {
 		value := r.Parts[i].Value
 		before, expires, ok := m.known.get(q.key)
 		if ok && before != nil && value.Bytes == nil && expires != unknownExpiry && expires > m.timeOf(l) {
 			m.counters.Gone++
+			l.doubtful, trusted = true, false
 		}
 		if !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil) {
 			expires = unknownExpiry
@@ -121,6 +126,7 @@ func (m *Machine) learn(f *flight, r *Request, l *lane) {
 		m.known.put(q.key, value.Bytes, expires)
 		f.base = append(f.base, value)
 	}
+	return trusted
 }
 
 // decide ends a flight whose steps change nothing, given values that the backend has just sent.
