@@ -151,12 +151,21 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: &primaryClock{clock, b}, Databases: databases, Prefix: s.prefix,
 		Timeout: timeout, AllowFlush: s.allowFlush == "yes",
-		Close: func() error { engine.Close(b.Close); return nil },
+		Close:    func() error { engine.Close(b.Close); return nil },
+		Describe: func(add func(string, any)) { engine.Describe(add); describePrimaries(b, add) },
 	}
 	if address.Kind == backend.Cluster {
 		o.Slot = backend.Slot
 	}
 	return remote.New(o), nil
+}
+
+// describePrimaries adds a field for each primary to INFO.
+func describePrimaries(b *backend.Backend, add func(name string, value any)) {
+	for _, p := range b.Primaries() {
+		add(fmt.Sprintf("store_primary_%d", p),
+			fmt.Sprintf("round_trip_usec=%d,clock_jumps=%d", b.RoundTrip(p)/1000, b.ClockJumps(p)))
+	}
 }
 
 // primaryClock is the clock of the first primary. Each step goes by the clock of its own primary; this

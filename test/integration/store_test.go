@@ -50,6 +50,10 @@ func TestServersOnOneStoreShareLimits(t *testing.T) {
 		done.Wait()
 		require.EqualValues(t, limit, allowed.Load(), call)
 	}
+	info := servers[0].Info(inTime(t), "store").Val()
+	require.Regexp(t, `store_steps:[1-9]\d*\r\n`, info)
+	require.Contains(t, info, "store_keys_known:4\r\n")
+	require.Regexp(t, `store_primary_0:round_trip_usec=\d+,clock_jumps=\d+\r\n`, info)
 }
 
 // What a server keeps in a store, others find there, and WATCH finds what they change.

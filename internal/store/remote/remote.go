@@ -46,6 +46,8 @@ type Options struct {
 	Slot       func(key string) int
 	AllowFlush bool         // Flush and FlushAll are not refused
 	Close      func() error // called by Close; may be nil
+	// Describe adds fields to the section Store of INFO; may be nil.
+	Describe func(add func(name string, value any))
 }
 
 // Store implements store.Store over a backend.

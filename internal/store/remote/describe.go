@@ -1,0 +1,26 @@
+package remote
+
+// Describe adds the fields of the section Store of INFO.
+func (s *Store) Describe(add func(name string, value any)) {
+	if s.Options.Describe != nil {
+		s.Options.Describe(add)
+	}
+}
+
+// Describe adds what the machine has counted since the start.
+func (e *Engine) Describe(add func(name string, value any)) {
+	c := e.Counters()
+	add("store_steps", c.Steps)
+	add("store_steps_waiting", c.Waiting)
+	add("store_pipelines", c.Batches)
+	add("store_requests", c.Requests)
+	add("store_conflicts", c.Conflicts)
+	add("store_most_tries", c.MostTries)
+	add("store_turns", c.Turns)
+	add("store_requests_resent", c.Resent)
+	add("store_requests_refused", c.Refused)
+	add("store_breaker_openings", c.Openings)
+	add("store_keys_gone", c.Gone)
+	add("store_keys_known", c.Known)
+	add("store_keys_known_bytes", c.KnownBytes)
+}
