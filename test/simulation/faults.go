@@ -83,18 +83,20 @@ func (w *world) moveKey(s *slot) {
 		w.after(5*ms, func() { w.moveKey(s) })
 		return
 	}
-	for _, key := range w.keysIn(s, from) {
-		moved := *from.records[key]
-		delete(from.records, key)
-		from.journal = slices.DeleteFunc(from.journal, func(c write) bool { return c.key == key })
-		if w.clockOf(from) < moved.expires && moved.expires < 1<<62 {
-			moved.expires += to.offset - from.offset
-		}
-		to.records[key] = &moved
-		w.after(w.below(2*ms), func() { w.moveKey(s) })
+	keys := w.keysIn(s, from)
+	if len(keys) == 0 {
+		s.owner, s.target = to, nil
 		return
 	}
-	s.owner, s.target = to, nil
+	key := keys[0]
+	moved := *from.records[key]
+	delete(from.records, key)
+	from.journal = slices.DeleteFunc(from.journal, func(c write) bool { return c.key == key })
+	if moved.expires < 1<<62 {
+		moved.expires += to.offset - from.offset
+	}
+	to.records[key] = &moved
+	w.after(w.below(2*ms), func() { w.moveKey(s) })
 }
 
 // keysIn returns the keys of a slot that a server holds, sorted.
