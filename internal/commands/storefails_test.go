@@ -252,7 +252,8 @@ func TestLocalDecisionsWhileMemoryIsFull(t *testing.T) {
 	c := s.dial()
 	*s.fails = store.ErrDown
 	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED k 3 600"))
-	require.Positive(t, s.families.limiters.Fallback.OffHeapBytes())
+	require.Equal(t, s.local.OffHeapBytes(), s.families.limiters.Fallback.OffHeapBytes())
+	require.NotZero(t, s.local.OffHeapBytes())
 	c.do(t, "CONFIG SET maxmemory 1")
 	require.Equal(t, integers(0, 3, 1, -1, 600), c.do(t, "CL.FIXED k 3 600"))
 	require.Contains(t, c.do(t, "CL.FIXED new 3 600"), "-OOM ")
