@@ -75,8 +75,13 @@ func (v failingView) Add(ctx context.Context, key []byte, n int64) (int64, error
 	return v.fullView.Add(ctx, key, n)
 }
 
+// insideError is an error of the calls within a transaction, but not of the transaction itself.
+type insideError struct{ error }
+
+func (e insideError) Unwrap() error { return e.error }
+
 func (v failingView) Atomically(ctx context.Context, keys []store.KeyRef, all bool, steps func() error) error {
-	if *v.fails != nil {
+	if _, inside := (*v.fails).(insideError); !inside && *v.fails != nil {
 		return *v.fails
 	}
 	return v.fullView.Atomically(ctx, keys, all, steps)
@@ -201,6 +206,8 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 		require.Equal(t, storeDown, c.do(t, "CL.ACQUIRE k 1 1 holder"))
 		require.Equal(t, storeDown, c.do(t, "INCR n"))
 		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
+		*s.fails = insideError{store.ErrDown}
+		require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
 		*s.fails = &store.RefusedError{Reply: "OOM no memory"}
 		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.FIXED k 1 60"))
 		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.ALL 1 FIXED k 1 60 1"))
