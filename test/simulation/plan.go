@@ -88,6 +88,12 @@ func PlanOf(seed uint64) Plan {
 	p.JumpSize = pick(1, 50, 5000) * ms
 	p.Blackout = sometimes(100, 1000) * ms
 	p.Grace, p.Calm = 2500*ms, 500*ms
+	if p.Jump > 0 {
+		// A process notices by the values that it remembers that a server's clock was set. If it
+		// remembers less than it uses, limits may have no effect until it measures the clock again,
+		// which is more than the oracle expects.
+		p.Known = 1000
+	}
 	if p.Primaries == 1 {
 		p.Move = 0
 	}
