@@ -12,7 +12,7 @@ cd "$(dirname "$(realpath "$0")")/.."
 command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not installed" >&2; exit 1; }
 
 dir=$(mktemp -d)
-trap 'git worktree remove --force "$dir/before" 2>/dev/null; rm -rf "$dir"' EXIT
+trap 'git worktree remove --force "$dir/before" 2>/dev/null || true; rm -rf "$dir"' EXIT
 
 run() { # binary, benchmark, calls
     # Callgrind cannot follow the signals by which Go preempts goroutines.
