@@ -25,6 +25,7 @@ type compaction struct {
 	began     int64        // ns, as elapsed returns them
 	size      int64        // bytes of the file that was written
 	canceled  *atomic.Bool // set to end the goroutine that writes
+	hurry     atomic.Bool  // set to make it write as fast as it can
 }
 
 type stage uint8
@@ -143,6 +144,8 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 		return 0, err
 	}
 	unsynced := int64(0)
+	pace := pace{machine: r.machine, sleep: r.sleep, rest: r.limits.rest, hurry: &r.compaction.hurry}
+	pace.begin()
 	err = r.store.Snapshot(func(entries []byte) error {
 		if canceled.Load() {
 			return errCanceled
@@ -154,7 +157,11 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 				return err
 			}
 		}
-		return w.Append(entries)
+		if err := w.Append(entries); err != nil {
+			return err
+		}
+		pace.after()
+		return nil
 	})
 	if err != nil {
 		return 0, err
@@ -232,6 +239,7 @@ func (r *recorder) compactionFailed(err error) {
 
 // compactAtClose writes a snapshot that is necessary before the process ends.
 func (r *recorder) compactAtClose() {
+	r.compaction.hurry.Store(true)
 	for range 2 { // the first may have been canceled
 		r.retry.left, r.compaction.retry.left = 0, 0
 		if r.compaction.stage != writing && r.pass(true) == nil {

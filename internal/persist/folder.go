@@ -108,13 +108,14 @@ type environment struct {
 	machine      store.Machine
 	ticks        func() (ticks <-chan time.Time, stop func()) // once a second
 	launch       func(func())                                 // starts a goroutine
+	sleep        func(time.Duration)
 	limits       limits
 }
 
 func newEnvironment(dir directory) environment {
 	return environment{
 		files: dir, machine: store.NewMachine(), limits: defaultLimits,
-		launch: func(f func()) { go f() },
+		launch: func(f func()) { go f() }, sleep: time.Sleep,
 		ticks: func() (<-chan time.Time, func()) {
 			ticker := time.NewTicker(time.Second)
 			return ticker.C, ticker.Stop

@@ -1,0 +1,36 @@
+package persist
+
+import (
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/store"
+)
+
+// pace makes the goroutine that writes a snapshot use a part of a core only. Where all cores are
+// busy, calls would otherwise wait for it, or for the system, which writes the file to the disk.
+type pace struct {
+	machine store.Machine
+	sleep   func(time.Duration)
+	rest    int64        // the goroutine rests so many times as long as it has worked; 0 is never
+	hurry   *atomic.Bool // set while the process ends: the goroutine does not rest any more
+	since   int64        // ns, as elapsed returns them: when the goroutine last began to work
+}
+
+// maxRest bounds a rest. On a busy machine, a chunk may take long because others run meanwhile.
+const maxRest = 10 * time.Millisecond
+
+// begin is called before the first chunk.
+func (p *pace) begin() { p.since = elapsed(p.machine.Read()) }
+
+// after is called after each chunk.
+func (p *pace) after() {
+	if p.rest == 0 || p.hurry.Load() {
+		return
+	}
+	worked := elapsed(p.machine.Read()) - p.since
+	if rest := min(time.Duration(p.rest*worked), maxRest); rest > 0 {
+		p.sleep(rest)
+	}
+	p.begin()
+}
