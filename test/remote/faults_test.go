@@ -78,7 +78,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 			fault   proxy.Fault
 			counted int64
 		}{{proxy.LoseReply, 1}, {proxy.TearReply, 1}, {proxy.LoseRequest, 0}} {
-			require.True(t, l.connect(key))
+			l.join(key)
 			l.done(call("INCR", key))
 			struck := f.proxy.Arm(test.fault, key, 0)
 			lost, other := call("INCR", key), read(key)
@@ -90,7 +90,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 			assert.True(t, l.send(after), "it is not opened again by itself")
 			assert.Equal(t, combine.Unsent, after.Reply.Status)
 			counter, done = counter+1, done+1+test.counted
-			require.True(t, l.connect(key))
+			l.join(key)
 			got := l.done(call("INCRBY", key, "0"))
 			assert.Equal(t, done, got.Reply.Raw, "fault %d", test.fault)
 		}
@@ -105,13 +105,13 @@ func TestChangesAreNotSentTwice(t *testing.T) {
 	const key = "cl:state"
 	s, f := start(t), newFronts(t)
 	l := open(t, "redis://"+f.before(s.Addr))
-	require.True(t, l.connect(key))
+	l.join(key)
 	struck := f.of[s.Addr].Arm(proxy.LoseReply, key, 0)
 	r := write(set(key, "nil", "1"))
 	assert.True(t, l.send(r))
 	<-struck
 	assert.Equal(t, combine.Unknown, r.Reply.Status)
-	require.True(t, l.connect(key))
+	l.join(key)
 	assert.Equal(t, []string{"1"}, values(l.ends(combine.Conflict, write(set(key, "nil", "1")))),
 		"what was to be set is there, and another may have set it")
 }
@@ -121,7 +121,7 @@ func TestRepliesBeforeTheCut(t *testing.T) {
 	const key = "cl:half"
 	s, f := start(t), newFronts(t)
 	l := open(t, "redis://"+f.before(s.Addr))
-	require.True(t, l.connect(key))
+	l.join(key)
 	l.done(call("SET", key, strings.Repeat("x", 256<<10))) // its reply comes in several pieces
 	f.of[s.Addr].Arm(proxy.LoseReply, key, 1)
 	first, second := call("STRLEN", key), call("GET", key)
@@ -153,14 +153,14 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	const key = "cl:counter"
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
-	require.True(t, l.connect(key))
+	l.join(key)
 	l.done(read(key))
 	peer.Ask(t, s.Addr, "client", "kill", "type", "normal", "skipme", "yes")
 	peer.Says(t, s.Addr, "connected_clients:1\r", "info", "clients")
 	r := call("INCR", key)
 	assert.True(t, l.send(r))
 	assert.Equal(t, combine.Unsent, r.Reply.Status)
-	require.True(t, l.connect(key))
+	l.join(key)
 	l.done(r)
 	assert.Equal(t, int64(1), r.Reply.Raw)
 }
@@ -186,7 +186,7 @@ func TestClockBehindDelay(t *testing.T) {
 func TestNoServer(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
-	require.True(t, l.connect("cl:k"))
+	l.join("cl:k")
 	s.Stop()
 	r := call("INCR", "cl:k")
 	assert.True(t, l.send(r))

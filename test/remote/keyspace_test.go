@@ -69,7 +69,7 @@ func testKeyspace(t *testing.T, l *link) {
 func (l *link) everywhere(r *combine.Request) {
 	l.t.Helper()
 	if l.send(r) && r.Reply.Status == combine.Unsent {
-		require.True(l.t, l.connect(r.Parts[0].Key))
+		l.join(r.Parts[0].Key)
 		l.send(r)
 	}
 	require.Equal(l.t, combine.Done, r.Reply.Status)

@@ -57,6 +57,13 @@ func (l *link) connect(key string) bool {
 	return !batch.Failed
 }
 
+// join is connect for a deployment that has just been started: its servers may not yet know each
+// other.
+func (l *link) join(key string) {
+	l.t.Helper()
+	peer.Until(l.t, "a connection", func() bool { return l.connect(key) })
+}
+
 // send sends requests to the primary of the first one's key, on a connection that is open.
 func (l *link) send(requests ...*combine.Request) (failed bool) {
 	return l.sendTo(l.Primary(requests[0].Parts[0].Key), requests...)

@@ -22,7 +22,7 @@ func TestRequests(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, url)
-			require.True(t, l.connect("cl:{k}"))
+			l.join("cl:{k}")
 			for name, test := range map[string]func(*testing.T, *link){
 				"one key": testOneKey, "expiry": testExpiry, "versions": testVersions, "several keys": testSeveralKeys,
 				"commands": testCommands, "turns": testTurns, "refusals": testRefusals, "clock": testOffset,
@@ -197,7 +197,7 @@ func testOffset(t *testing.T, l *link) {
 func TestScriptsAreLoadedAgain(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
-	require.True(t, l.connect("cl:a"))
+	l.join("cl:a")
 	several := func() *combine.Request { return write(set("cl:a", "nil", "1"), set("cl:b", "nil", "2")) }
 	l.done(several())
 	peer.Ask(t, s.Addr, "script", "flush")
@@ -213,7 +213,7 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 func TestSingleKeysUseTheBestWay(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
-	require.True(t, l.connect("cl:a"))
+	l.join("cl:a")
 	l.done(write(set("cl:a", "nil", "1")))
 	l.done(write(set("cl:a", "1", "2")))
 	l.done(write(set("cl:a", "2", "nil")))

@@ -20,7 +20,7 @@ func TestSlotMoves(t *testing.T) {
 	slot := backend.Slot(key)
 	l := open(t, clusterURL(c))
 	source := l.Primary(key)
-	require.True(t, l.connect(key))
+	l.join(key)
 	l.done(write(set(key, "nil", "1"), set(moved, "nil", "2")))
 
 	peer.Ask(t, to.Addr, "cluster", "setslot", slot, "importing", peer.Ask(t, from.Addr, "cluster", "myid"))
@@ -58,7 +58,7 @@ func TestClusterFailover(t *testing.T) {
 	c := peer.StartCluster(t, start, 3, true, nil)
 	const key = "cl:{foo}a"
 	l := open(t, clusterURL(c))
-	require.True(t, l.connect(key))
+	l.join(key)
 	before := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, l.Where(before), "wait", 1, 10_000)
@@ -78,7 +78,7 @@ func TestManualFailover(t *testing.T) {
 	c := peer.StartCluster(t, start, 3, true, nil)
 	key := "cl:{b}a" // slot 3300, of the first primary
 	l := open(t, clusterURL(c))
-	require.True(t, l.connect(key))
+	l.join(key)
 	before := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, c.Replicas[0].Addr, "cluster", "failover")
@@ -98,7 +98,7 @@ func TestSentinelFailover(t *testing.T) {
 	s := peer.StartSentinels(t, start, nil)
 	const key = "cl:k"
 	l := open(t, sentinelURL(s))
-	require.True(t, l.connect(key))
+	l.join(key)
 	p := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, s.Primary.Addr, "wait", 1, 10_000)
@@ -115,7 +115,7 @@ func TestSentinelSwitch(t *testing.T) {
 	s := peer.StartSentinels(t, start, nil)
 	const key = "cl:k"
 	l := open(t, sentinelURL(s))
-	require.True(t, l.connect(key))
+	l.join(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, s.Primary.Addr, "wait", 1, 10_000)
 	peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name)
