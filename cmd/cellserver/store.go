@@ -36,7 +36,7 @@ func newStoreOptions() storeOptions {
 
 func (s *storeOptions) options() []*option.Option {
 	return []*option.Option{
-		{Name: "store", Group: option.Store, Kind: storeURL{option.Text(&s.url, "memory|URL"), s}, Change: option.Immutable,
+		{Name: "store", Group: option.Store, Kind: storeURL{option.Text(&s.url, "memory|URL"), s},
 			Help: "where the keys are: memory, or the URL of a Redis or Valkey server: " + backend.Examples},
 		{Name: "store-prefix", Group: option.Store, Kind: option.Text(&s.prefix, "text"),
 			Help: "what the names of all keys there begin with; servers with one prefix share their limits"},
