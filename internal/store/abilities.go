@@ -63,7 +63,10 @@ type Suspender interface {
 //     operations of both take any integer. An Entry says Throttle if the integer is the instant, give or
 //     take a second, at which the key also expires, otherwise Integer.
 //   - An expiry is in whole milliseconds. Any other is rounded up, so a key may exist for up to a
-//     millisecond longer; the state of a limiter has no effect from its exact end.
+//     millisecond longer.
+//   - The state of a limiter has no effect from its exact end, but its key may stay for a tenth of a
+//     second more, because clocks differ. Until then, Count, Touch, Delete, Size and Random may still
+//     find the key, and Add adds to the digits of a TAT.
 //   - A call is decided at the time of the other program when the step is made, which may be later
 //     than the instant of the batch.
 //   - Keys take no memory of this process, so WithoutGrowth returns the view itself.

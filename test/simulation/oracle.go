@@ -63,10 +63,8 @@ type keyState struct {
 	jumps       int64 // by how much that has changed, in all
 }
 
-const (
-	burst    = 20
-	emission = 5 * ms
-)
+// emission is the emission interval of the limits.
+const emission = 5 * ms
 
 func newOracle(w *world) *oracle { return &oracle{w: w, keys: map[string]*keyState{}} }
 
@@ -196,18 +194,19 @@ func (o *oracle) expired(key string, v *version) {
 // as much. And a process may be wrong about that clock, by half a round trip, and by a jump until it
 // measures again.
 func (o *oracle) checkLimit(n *node, key string, k *keyState) {
+	w := o.w
 	if k.began == 0 {
-		k.began, k.offset = o.w.now, n.offset
+		k.began, k.offset = w.now, n.offset
 	}
 	k.jumps += max(n.offset-k.offset, k.offset-n.offset)
 	k.offset = n.offset
-	wrong := 2 * (o.w.plan.Delay + o.w.plan.Jitter)
-	if o.w.plan.Jump > 0 {
-		wrong += o.w.plan.JumpSize
+	wrong := 2*(w.plan.Delay+w.plan.Jitter) + w.plan.Wrong
+	if w.plan.Jump > 0 {
+		wrong += w.plan.JumpSize
 	}
-	most := burst + (o.w.now-k.began+k.jumps+2*wrong)/emission + 1
+	most := w.plan.burst() + (w.now-k.began+k.jumps+2*wrong)/emission + 1
 	if k.admitted > most {
-		o.w.violation("%s: %d admitted, %d promised", key, k.admitted, most)
+		w.violation("%s: %d admitted, %d promised", key, k.admitted, most)
 	}
 }
 

@@ -1,6 +1,10 @@
 package simulation
 
-import "math/rand/v2"
+import (
+	"math/rand/v2"
+
+	"cellserver/internal/store/remote/combine"
+)
 
 // Plan is what a run consists of. All of it follows from the seed, if PlanOf makes it.
 type Plan struct {
@@ -21,15 +25,14 @@ type Plan struct {
 	Calm      int64   // how long it then goes on
 	Known     int     // values that a machine remembers
 
-	// Margin is how long a limit stays after its TAT. It must be at least what processes may be wrong
-	// about the clock: otherwise the key goes while a process still counts on it, and each time that
-	// happens the limit gives away as much.
-	Margin int64
+	Burst    int64 // of the limits; 0 means 20
+	NoMargin bool  // limits expire at their TAT, without combine.ExpiryMargin
 
 	Delay int64 // the longest distance between a process and a server, one way
 	// Distances are those of the first processes; those of the others are random.
 	Distances []int64
 	Jitter    int64 // what a message takes longer at most
+	Wrong     int64 // how far processes may be wrong about clocks, besides half a round trip
 
 	// Faults: probabilities for each pipeline, or the mean time between two, 0 for never.
 	Cut      float64 // a connection is cut while a pipeline is under way
@@ -46,6 +49,21 @@ type Plan struct {
 	Blackout int64   // messages between a process and a server are lost for a while
 
 	KeepDurations bool // Result.Durations is wanted
+}
+
+func (p *Plan) burst() int64 {
+	if p.Burst == 0 {
+		return 20
+	}
+	return p.Burst
+}
+
+// margin is how long a limit stays after its TAT.
+func (p *Plan) margin() int64 {
+	if p.NoMargin {
+		return 0
+	}
+	return combine.ExpiryMargin
 }
 
 // PlanOf makes a plan from a seed: most have few processes and several faults, and some have
@@ -65,7 +83,6 @@ func PlanOf(seed uint64) Plan {
 		Delay:     pick(50, 200, 1000, 2000, 5000) * us,
 		Jitter:    pick(0, 20, 500) * us,
 	}
-	p.Margin = 2*(p.Delay+p.Jitter) + ms
 	p.Slots = p.Primaries * int(pick(1, 2, 4))
 	p.Rate = int64(p.Processes) * pick(30, 100, 300) * us
 	p.CalmRate = 10 * max(p.Rate, int64(p.Processes)*p.Delay)

@@ -64,9 +64,11 @@ func (p *process) measure() {
 	}
 }
 
-// measured is the offset of a clock as a process measures it, wrong by at most half a round trip.
+// measured is the offset of a clock as a process measures it, wrong by at most half a round trip and
+// what is not taken for a change.
 func (p *process) measured(n *node) int64 {
-	return n.offset - began + p.w.below(2*p.delay+1) - p.delay
+	wrong := p.delay + p.w.plan.Wrong
+	return n.offset - began + p.w.below(2*wrong+1) - wrong
 }
 
 // refresh learns the owners of the slots.
@@ -211,7 +213,7 @@ func (p *process) run(s *step, now int64, values []combine.Value, changes []comb
 		if v != nil && string(v.bytes[8:]) != key {
 			p.w.violation("%s: step %d (%s) saw a value of another key", key, s.number, s.kind)
 		}
-		if isLimit(key) && max(tatOf(v)-now, 0)+emission > burst*emission {
+		if isLimit(key) && max(tatOf(v)-now, 0)+emission > p.w.plan.burst()*emission {
 			s.changes = false
 		}
 	}
@@ -224,7 +226,7 @@ func (p *process) run(s *step, now int64, values []combine.Value, changes []comb
 		switch {
 		case isLimit(key):
 			v.tat = max(tatOf(s.seen[i]), now) + emission
-			changes[i].Expires = v.tat + p.w.plan.Margin
+			changes[i].Expires = v.tat + p.w.plan.margin()
 		case isShort(key):
 			changes[i].Expires = now + 20*ms
 		}

@@ -8,6 +8,7 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
 )
 
 // errMarked refuses values that would be taken for the state of a limiter.
@@ -65,8 +66,17 @@ func readTAT(value []byte, now int64) (int64, error) {
 }
 
 // expiryError is the largest difference, in nanoseconds, between the TAT of a throttle key and the
-// expiry of the key. redis-cell sets it in milliseconds from the time at which it writes.
+// expiry of the key. redis-cell sets it in milliseconds from the time at which it writes, and the
+// store adds combine.ExpiryMargin.
 const expiryError = int64(1e9)
+
+// expiryOf returns the expiry of a key whose limiter's state ends at an instant.
+func expiryOf(end int64) int64 {
+	if end >= store.Never-combine.ExpiryMargin {
+		return store.Never
+	}
+	return end + combine.ExpiryMargin
+}
 
 // looksLikeTAT reports whether an integer with an expiry is reported as a throttle key.
 func looksLikeTAT(n, expires int64) bool {

@@ -211,10 +211,12 @@ func (s *scratch) withCounter(name []byte, operation func() error) error {
 		return operation()
 	}
 	key := &s.keys[s.index[string(name)]]
-	before := key.changed
-	key.changed = false
+	before, expires := key.changed, e.Expires
+	if key.changed = false; !before {
+		expires = key.value.Expires
+	}
 	_ = s.quietly(func() error {
-		return s.view.Write(background, name, store.Value{Integer: e.Expires, IsInteger: true}, e.Expires)
+		return s.view.Write(background, name, store.Value{Integer: e.Expires, IsInteger: true}, expires)
 	})
 	if err = operation(); !key.changed {
 		key.changed = before
@@ -265,7 +267,9 @@ func (s *scratch) collectKey(k *loadedKey, c *combine.Change) (err error) {
 		return nil
 	case e.Kind == store.Throttle:
 		c.Bytes = form.AppendTAT(nil, e.Expires)
+		e.Expires = expiryOf(e.Expires)
 	case !e.Kind.IsValue():
+		e.Expires = expiryOf(e.Expires)
 		c.Bytes = bytes.Clone(s.buffer)
 		form.SetVersion(c.Bytes, newVersion())
 	default:

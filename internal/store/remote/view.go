@@ -64,7 +64,7 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	case next <= now:
 		changes[0].Op = combine.Remove
 	default:
-		changes[0] = combine.Change{Op: combine.Set, Bytes: form.AppendTAT(nil, next), Expires: next}
+		changes[0] = combine.Change{Op: combine.Set, Bytes: form.AppendTAT(nil, next), Expires: expiryOf(next)}
 	}
 	return nil
 }
@@ -207,7 +207,11 @@ func (v *view) WriteForm(ctx context.Context, key []byte, state *form.State) err
 		s.require(v.selected, key)
 		return s.view.WriteForm(background, key, state)
 	}
-	return v.set(ctx, key, appendState(nil, state), state.Expires())
+	expires := state.Expires()
+	if expires > v.now {
+		expires = expiryOf(expires)
+	}
+	return v.set(ctx, key, appendState(nil, state), expires)
 }
 
 // Lookup returns the entry of a key.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -367,4 +368,59 @@ func TestCallsThatWait(t *testing.T) {
 	first, err := r.throttle("k", 1, quota.Take)
 	require.NoError(t, err)
 	require.ElementsMatch(t, []int64{1e9, 2e9}, []int64{first.Level, second.Level})
+}
+
+// A key with the state of a limiter stays longer than that state, so that the backend does not remove
+// it while a process whose idea of the time is a little behind still counts on it. What clients are
+// told about the key goes by the state. Values have the expiry that clients give them.
+func TestLimitersOutliveTheirStates(t *testing.T) {
+	r := newRig(t, remote.Options{})
+	var expires int64 // of the first key that the last step has changed
+	var moved []int64 // of all of them
+	r.table.Watch = func(_ *combine.Step, changes []combine.Change) {
+		moved = moved[:0]
+		for _, c := range changes {
+			moved = append(moved, c.Expires)
+		}
+		expires = moved[0]
+	}
+	_, err := r.throttle("k", 2, quota.Take)
+	require.NoError(t, err)
+	require.Equal(t, start+2e9+combine.ExpiryMargin, expires)
+	r.acquire("lease", "a")
+	require.Equal(t, start+60e9+combine.ExpiryMargin, expires)
+	for _, key := range []string{"k", "lease"} {
+		e, err := r.view.Lookup(ctx, []byte(key))
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{"k": start + 2e9, "lease": start + 60e9}[key], e.Expires)
+		_, err = r.view.Transfer(ctx, store.KeyRef{Key: []byte(key)}, store.KeyRef{Key: []byte("to")},
+			store.Transfer{Replace: true})
+		require.NoError(t, err)
+		require.Contains(t, moved, e.Expires+combine.ExpiryMargin)
+	}
+	require.NoError(t, r.view.Write(ctx, []byte("v"), store.Value{Bytes: []byte("x")}, start+9e9))
+	e, err := r.view.Lookup(ctx, []byte("v"))
+	require.NoError(t, err)
+	require.Equal(t, start+int64(9e9), e.Expires)
+}
+
+// In the margin, the key is still in the backend, but there is no state of a limiter any more.
+func TestLimitersThatHaveEnded(t *testing.T) {
+	r := newRig(t, remote.Options{})
+	_, err := r.throttle("k", 2, quota.Take)
+	require.NoError(t, err)
+	r.acquire("lease", "a")
+	require.NoError(t, err)
+	r.clock.Advance(2*time.Second + 50*time.Millisecond)
+	require.NotEmpty(t, r.get("k"))
+	o, err := r.throttle("k", 1, quota.Take)
+	require.NoError(t, err)
+	require.Equal(t, int64(time.Second), o.Level)
+	r.clock.Advance(60*time.Second - 2*time.Second)
+	require.NotEmpty(t, r.get("lease"))
+	for _, key := range []string{"k", "lease"} {
+		e, err := r.view.Lookup(ctx, []byte(key))
+		require.NoError(t, err)
+		require.Equal(t, store.None, e.Kind)
+	}
 }

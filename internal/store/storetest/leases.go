@@ -274,5 +274,6 @@ func endOfTheLastLease(r *rig) {
 	r.clock.Advance(10 * time.Second)
 	r.view.Begin()
 	require.Equal(r, store.Entry{}, r.lookup("key"))
+	r.linger()
 	require.Zero(r, r.count("key"))
 }

@@ -30,7 +30,7 @@ func row(processes, primaries int, hot float64) {
 		Seed: 1, Processes: processes, Primaries: primaries, Slots: primaries, Keys: 1000, Writes: true, Hot: hot,
 		Rate: int64(10 * time.Millisecond), CalmRate: int64(10 * time.Millisecond),
 		Timeout: int64(100 * time.Millisecond), Duration: int64(2 * time.Second), Known: 100_000,
-		Delay: 1, Jitter: int64(20 * time.Microsecond), Margin: int64(time.Millisecond), KeepDurations: true,
+		Delay: 1, Jitter: int64(20 * time.Microsecond), KeepDurations: true,
 	}
 	for range processes {
 		plan.Distances = append(plan.Distances, int64(240*time.Microsecond))

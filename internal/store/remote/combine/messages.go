@@ -3,12 +3,20 @@ package combine
 import (
 	"errors"
 	"math"
+	"time"
 
 	"cellserver/internal/store"
 )
 
 // Never is the expiry of a key that does not expire.
 const Never int64 = math.MaxInt64
+
+// ExpiryMargin is how long, in nanoseconds, a key with the state of a limiter stays in the backend
+// after that state has ended. The time of a primary's clock is known with an error of up to half a
+// round trip, and a change of less than 10 ms is taken for such an error. A key that the primary
+// removes while a process still counts on it gives that process the error as additional quota,
+// each time. The margin is larger than the error, so a state ends by its value alone.
+const ExpiryMargin = int64(100 * time.Millisecond)
 
 // KeepExpiry in a Change leaves the expiry of the key as it is.
 const KeepExpiry int64 = math.MinInt64

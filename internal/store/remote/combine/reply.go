@@ -108,15 +108,17 @@ func (p *Part) holdsKnown() bool {
 // learn takes the values of a reply as the base of a flight. It returns false if a key is gone before
 // its time. It may have been removed or evicted. But the primary's clock may also have been set, so
 // that it removes at once what this process writes, and every limit would be without effect until
-// the clock is measured. Therefore it is measured, and the keys are read again, before anything is
-// decided.
+// the clock is measured. Therefore it is measured before the next write. In the last ExpiryMargin of a
+// key, its absence says nothing: the state of a limiter has ended, and of other values it does not
+// matter.
 func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 	f.base = f.base[:0]
 	trusted = true
 	for i, q := range f.queues {
 		value := r.Parts[i].Value
 		before, expires, ok := m.known.get(q.key)
-		if ok && before != nil && value.Bytes == nil && expires != unknownExpiry && expires > m.timeOf(l) {
+		if ok && before != nil && value.Bytes == nil && expires != unknownExpiry &&
+			expires-ExpiryMargin > m.timeOf(l) {
 			m.counters.Gone++
 			l.doubtful, trusted = true, false
 		}
