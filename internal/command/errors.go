@@ -27,6 +27,7 @@ const (
 	errNotInMulti   Refusal = "ERR Command not allowed inside a transaction"
 	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 	errStoreDown    Refusal = "STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again"
+	errStoreBusy    Refusal = "STOREBUSY others changed the key at each try: nothing was counted or changed, so the call may be sent again"
 	errStoreUnsure  Refusal = "STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys"
 	ErrNoCluster    Refusal = "ERR This instance has cluster support disabled"
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."
@@ -106,6 +107,8 @@ func ErrorText(err error) string {
 		return string(errOutOfMemory)
 	case errors.Is(err, store.ErrDown):
 		return string(errStoreDown)
+	case errors.Is(err, store.ErrContended):
+		return string(errStoreBusy)
 	case errors.Is(err, store.ErrUnavailable):
 		return string(errStoreUnsure)
 	case errors.As(err, &refused):

@@ -116,6 +116,7 @@ func newFailingServer(t *testing.T, policy string) *failingServer {
 // The replies for the errors of a store.
 const (
 	storeDown   = "-STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again\r\n"
+	storeBusy   = "-STOREBUSY others changed the key at each try: nothing was counted or changed, so the call may be sent again\r\n"
 	storeUnsure = "-STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys\r\n"
 )
 
@@ -128,6 +129,7 @@ func TestErrorsOfStore(t *testing.T) {
 		want string
 	}{
 		{store.ErrDown, storeDown},
+		{store.ErrContended, storeBusy},
 		{store.ErrUnavailable, storeUnsure},
 		{&store.RefusedError{Reply: "MISCONF Errors writing\r\nto the AOF file"},
 			"-MISCONF Errors writing  to the AOF file\r\n"},
@@ -141,8 +143,8 @@ func TestErrorsOfStore(t *testing.T) {
 		}
 	}
 	require.Contains(t, c.do(t, "INFO errorstats"),
-		"errorstat_MISCONF:count=5\r\nerrorstat_STOREDOWN:count=5\r\nerrorstat_STOREUNSURE:count=5\r\n")
-	require.Contains(t, c.do(t, "INFO store"), "store_decisions_errors:6\r\n", "three kinds, two errors of the store")
+		"errorstat_MISCONF:count=5\r\nerrorstat_STOREBUSY:count=5\r\nerrorstat_STOREDOWN:count=5\r\nerrorstat_STOREUNSURE:count=5\r\n")
+	require.Contains(t, c.do(t, "INFO store"), "store_decisions_errors:9\r\n", "three kinds, three errors of the store")
 }
 
 // integers returns a reply of integers as text.
@@ -193,6 +195,26 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 		require.Contains(t, c.do(t, "INFO store"),
 			fmt.Sprintf("store_fails:%s\r\nstore_failing:1\r\nstore_decisions_errors:0\r\n", policy))
 		require.Contains(t, c.do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, 2*len(policyReplies)))
+	}
+}
+
+// A key that too many others use is no failure of the store: its limit is not taken away, whatever the
+// policy.
+func TestContendedKeysKeepTheirLimits(t *testing.T) {
+	for _, policy := range []string{"error", "allow", "deny", "local"} {
+		s := newFailingServer(t, policy)
+		c := s.dial()
+		*s.fails = store.ErrContended
+		for _, of := range policyReplies {
+			want := of.deny
+			if policy != "deny" {
+				want = storeBusy
+			}
+			require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+		}
+		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+		require.NotContains(t, s.log.String(), "the store does not make decisions")
+		require.Nil(t, s.local)
 	}
 }
 

@@ -210,9 +210,6 @@ func (o *oracle) checkLimit(n *node, key string, k *keyState) {
 	}
 }
 
-// maxTries is how often a step is tried at most.
-const maxTries = 16
-
 // resolution is how late a step may end: a tick of the machine.
 const resolution = 3 * ms
 
@@ -272,6 +269,8 @@ func (o *oracle) count(s *step) {
 		name = "unsure"
 	case errors.Is(s.err, combine.ErrDown):
 		name = "down"
+	case errors.Is(s.err, combine.ErrContended):
+		name = "contended"
 	case errors.Is(s.err, combine.ErrConflict):
 		name = "conflict"
 	case s.err != nil:
@@ -297,9 +296,6 @@ func (o *oracle) atEnd() {
 	}
 	for _, p := range o.w.processes {
 		c := p.machine.Counters()
-		if c.MostTries > maxTries {
-			o.w.violation("process %d: a step was tried %d times", p.number, c.MostTries)
-		}
 		if c.Waiting != 0 || c.Queues != 0 {
 			o.w.violation("process %d: %d steps wait, %d queues are left", p.number, c.Waiting, c.Queues)
 		}

@@ -46,6 +46,7 @@ type Plan struct {
 	Jump     int64   // a server's clock jumps
 	JumpSize int64   // by at most this
 	SetAt    int64   // once, so long after the start, all clocks are set to a later time, by JumpSize
+	Unknown  float64 // a process forgets which server has a slot, each 50 ms
 	Blackout int64   // messages between a process and a server are lost for a while
 
 	KeepDurations bool // Result.Durations is wanted
@@ -104,6 +105,7 @@ func PlanOf(seed uint64) Plan {
 	p.Jump = sometimes(300, 1000) * ms
 	p.JumpSize = pick(1, 50, 5000) * ms
 	p.Blackout = sometimes(100, 1000) * ms
+	p.Unknown = 0.01
 	p.Grace, p.Calm = 2500*ms, 500*ms
 	if p.Jump > 0 {
 		// A process notices by the values that it remembers that a server's clock was set. If it

@@ -29,7 +29,7 @@ var planted = []fault{
 	{"a step without a change is judged by what is known", "flight.go", "\tif kind == Read {\n",
 		"if kind == Read && f.based { f.sent = false; m.endAll(f, nil); return }"},
 	{"a key is in two flights", "queue.go",
-		"\t\tif f.based || q.flight != nil || q.contention.rests(m.now) {\n\t\t\treturn false\n\t\t}\n", ""},
+		"\t\tif f.based || q.flight != nil || q.contention.isResting(m.now) {\n\t\t\treturn false\n\t\t}\n", ""},
 	{"a step overtakes another", "queue.go",
 		"\t\tif q.flight == f && q.stopped == f {\n\t\t\treturn false // it is behind a step that has to wait\n\t\t}\n", ""},
 	{"a step under way is said to be down", "combine.go", "\t\terr = ErrUnavailable\n", ""},
@@ -41,7 +41,7 @@ var planted = []fault{
 		"for _, s := range f.steps { if s.state.place != ended { m.end(s, nil, ErrDown) } }"},
 	{"a key that is gone is believed", "reply.go", "\t\t\tl.doubtful, trusted = true, false\n", ""},
 	{"the turns of others are ignored", "contention.go",
-		"\t\tm.rest(q, min(r.Reply.Span, m.config.Timeout))\n", ""},
+		"\t\tm.rest(q, span+m.jitter(span/4))\n", ""},
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
 }
 

@@ -78,7 +78,7 @@ func (p *process) refresh() {
 			p.table[i] = p.w.slots[i].owner.id
 		}
 	}
-	if p.w.chance(0.01) && !p.w.calm {
+	if p.w.chance(p.w.plan.Unknown) && !p.w.calm {
 		p.table[p.w.below(int64(len(p.table)))] = combine.NoPrimary
 	}
 	if !p.stopped {

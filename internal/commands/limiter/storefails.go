@@ -99,16 +99,33 @@ func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
 // policyFor returns the policy for a decision that the store has not made because of err, and
 // counts it. The policy is replyError if the error is to be returned.
 func (f *Fallback) policyFor(c *command.Call, err error) int {
-	if f.Log == nil || c.InTransaction || !errors.Is(err, store.ErrDown) && !errors.Is(err, store.ErrUnavailable) {
+	contended := errors.Is(err, store.ErrContended)
+	if f.Log == nil || c.InTransaction ||
+		!contended && !errors.Is(err, store.ErrDown) && !errors.Is(err, store.ErrUnavailable) {
 		return replyError
 	}
 	policy := int(f.policy.Load())
+	if contended {
+		return f.policyForContended(c, policy)
+	}
 	f.answers[policy].Add(1)
 	f.lastFailure.Store(c.View.Now())
 	if f.failing.CompareAndSwap(false, true) {
 		f.Log.Warn("the store does not make decisions: they are answered as --store-fails says",
 			"store-fails", policies[policy], "error", err)
 	}
+	c.WithoutStore = true
+	return policy
+}
+
+// policyForContended returns the policy for a decision on a key that too many others use. The store
+// does not fail then, and the calls that others do not let through are those that it would admit, so
+// allow and local would take the limit from just the keys that need it.
+func (f *Fallback) policyForContended(c *command.Call, policy int) int {
+	if policy != replyLimited {
+		policy = replyError
+	}
+	f.answers[policy].Add(1)
 	c.WithoutStore = true
 	return policy
 }

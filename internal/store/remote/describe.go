@@ -15,6 +15,7 @@ func (e *Engine) Describe(add func(name string, value any)) {
 	add("store_pipelines", c.Batches)
 	add("store_requests", c.Requests)
 	add("store_conflicts", c.Conflicts)
+	add("store_calls_contended", c.Contended)
 	add("store_most_tries", c.MostTries)
 	add("store_turns", c.Turns)
 	add("store_requests_resent", c.Resent)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
@@ -159,7 +160,78 @@ func TestTurns(t *testing.T) {
 		b.Requests[0].Reply.Holder, b.Requests[0].Reply.Span = 8, 5*ms
 	})
 	d.submit(d.add("d", 1, "k"))
+	d.advance(5*ms - 1)
 	assert.Empty(t, d.out)
-	d.advance(5 * ms)
+	d.advance(5*ms/4 + 1)
 	assert.Equal(t, []string{"write k 13>14"}, d.sent())
+}
+
+// A turn may be of any length, because anything may be in a turn key. A process waits for a quarter of
+// the timeout at most, and less each time.
+func TestRestsAreBounded(t *testing.T) {
+	d := newDesk(t)
+	d.submit(d.add("a", 1, "k"))
+	d.reply(d.execute)
+	for times := range int64(3) {
+		most := 25 * ms / (times + 1)
+		d.out[0].Requests[0].Turn.Op = LookTurn
+		d.reply(func(b *Batch) {
+			d.lose(b)
+			b.Requests[0].Reply.Holder, b.Requests[0].Reply.Span = 8, 1e15
+		})
+		assert.Empty(t, d.out)
+		d.advance(most * 5 / 4)
+		require.NotEmpty(t, d.out, most)
+	}
+}
+
+// lose answers writes as if another process were always faster.
+func (d *desk) lose(b *Batch) {
+	d.losses++
+	d.keys["k"] = fmt.Sprint(1000 + d.losses)
+	d.execute(b)
+}
+
+// A step is tried until its deadline, however often others are faster. It ends with an error that says
+// so, and before a try whose reply would come too late, so that it is known not to have been counted.
+func TestContendedSteps(t *testing.T) {
+	d := newDesk(t)
+	d.submit(d.add("a", 1, "k"))
+	d.advance(ms)
+	d.reply(d.execute)
+	d.submit(d.add("b", 1, "k"))
+	begin := d.now
+	for tries := 0; len(d.ended) < 2; tries++ {
+		require.Less(t, tries, 200)
+		if len(d.out) == 0 {
+			d.advance(ms)
+			continue
+		}
+		d.advance(ms)
+		d.reply(d.lose)
+	}
+	assert.Greater(t, d.now-begin, 90*ms)
+	assert.Less(t, d.now-begin, 100*ms)
+	c := d.m.Counters()
+	assert.Equal(t, int64(2), c.Contended, "a and b")
+	assert.Zero(t, c.Unsure)
+	assert.Zero(t, c.Down)
+	assert.Zero(t, c.Waiting)
+}
+
+// Without a deadline, the tries are bounded.
+func TestContendedStepsWithoutDeadline(t *testing.T) {
+	d := newDesk(t)
+	s := d.add("a", 1, "k")
+	s.Deadline = 0
+	d.submit(s)
+	d.reply(d.execute)
+	for len(d.ended) == 0 {
+		for len(d.out) == 0 {
+			d.advance(ms)
+		}
+		d.reply(d.lose)
+	}
+	assert.Equal(t, []string{"a: " + ErrContended.Error()}, d.took())
+	assert.Equal(t, int64(maxTries), d.m.Counters().MostTries)
 }

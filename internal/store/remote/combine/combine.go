@@ -27,7 +27,7 @@ const (
 	maxCombined      = 2048    // steps of a flight
 	maxFlightKeys    = 64      // keys of a flight, unless a single step has more
 	maxPipeline      = 1024    // requests of a batch
-	maxTries         = 16      // conflicts of a step; see contention
+	maxTries         = 64      // conflicts of a step without a deadline
 )
 
 // Config is what a machine is made with.
@@ -158,6 +158,8 @@ func (m *Machine) end(s *Step, reply any, err error) {
 	switch err {
 	case ErrUnavailable:
 		m.counters.Unsure++
+	case ErrContended:
+		m.counters.Contended++
 	case ErrDown:
 		m.counters.Down++
 	}
@@ -166,13 +168,16 @@ func (m *Machine) end(s *Step, reply any, err error) {
 
 // late ends a step whose deadline has passed.
 func (m *Machine) late(s *Step) {
+	err := ErrDown
+	if m.isContended(s) {
+		err = ErrContended
+	}
 	if s.state.place == queued {
-		m.end(s, nil, ErrDown)
+		m.end(s, nil, err)
 		m.leaveQueues(s)
 		return
 	}
 	f := s.state.flight
-	err := ErrDown
 	if f.isChanging(s) {
 		err = ErrUnavailable
 	}

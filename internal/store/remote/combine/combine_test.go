@@ -29,6 +29,7 @@ type desk struct {
 	out   []*Batch
 	ended []string
 
+	losses int  // of lose
 	refuse bool // connections cannot be opened
 }
 

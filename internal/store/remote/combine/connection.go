@@ -37,7 +37,7 @@ func (m *Machine) fill(l *lane, b *Batch) {
 			continue
 		}
 		q := what.queue
-		if q.flight != nil || q.contention.rests(m.now) || q.front() == nil {
+		if q.flight != nil || q.contention.isResting(m.now) || q.front() == nil {
 			m.discard(q)
 			continue
 		}

@@ -13,13 +13,14 @@ type contention struct {
 	heldUntil int64 // the end of the turn of this process
 	hot       bool  // steps were waiting when the last flight ended
 	timed     bool  // there is a timer for the end of the rest
+	rests     int64 // because of others' turns, since the last success
 }
 
 const (
 	lossesBeforeTurn = 2
 	// With many processes the turn is often taken. After this many losses of a flight, a process
-	// also lets the key rest for a random time, four times as long with each loss. So hardly
-	// any step needs maxTries.
+	// also lets the key rest for a random time, four times as long with each loss. So steps need few
+	// tries, unless a key is written by more processes than it has round trips for in their time.
 	lossesBeforeBackoff = 4
 	triesInTurn         = 3
 	maxRounds           = 8
@@ -29,7 +30,36 @@ const (
 	lastPause  = int64(20 * time.Millisecond)
 )
 
-func (c *contention) rests(now int64) bool { return c.restUntil > now }
+// isContended reports whether tries on the keys of a step are lost at present, or whether it waits
+// for the turn of another.
+func (m *Machine) isContended(s *Step) bool {
+	for _, name := range s.Keys {
+		q := m.queues[keyID{s.Database, name}]
+		if q != nil && (q.contention.losses >= lossesBeforeTurn || q.contention.isResting(m.now) ||
+			q.flight != nil && q.flight.losses >= lossesBeforeTurn) {
+			return true
+		}
+	}
+	return false
+}
+
+// endHopeless ends the steps of a flight that keeps losing, if the reply to another try would come
+// after their deadline: with the try under way at that moment, it would not be known whether they were
+// counted.
+func (m *Machine) endHopeless(f *flight, l *lane) {
+	if f.losses < lossesBeforeTurn {
+		return
+	}
+	for _, s := range f.steps {
+		if s.state.place != ended && s.Deadline != 0 && s.Deadline-m.now < 2*l.roundTrip {
+			f.live--
+			m.end(s, nil, ErrContended)
+			f.computed = 0
+		}
+	}
+}
+
+func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 
 // blame notes which key a try was lost for: of those that did not hold what was known, the one that
 // most tries in a row were lost for.
@@ -77,12 +107,16 @@ func (m *Machine) turnFor(f *flight, l *lane) Turn {
 	switch {
 	case c.losses >= lossesBeforeTurn && c.heldUntil <= m.now:
 		m.counters.Turns++
-		return Turn{Op: TakeTurn, Key: q.key.name, Holder: m.config.Self, Span: 4*l.roundTrip + turnExtra}
+		return Turn{Op: TakeTurn, Key: q.key.name, Holder: m.config.Self,
+			Span: min(4*l.roundTrip+turnExtra, m.longestTurn())}
 	case c.hot:
 		return Turn{Op: LookTurn, Key: q.key.name}
 	}
 	return Turn{}
 }
+
+// longestTurn bounds a turn, because its holder may die, and because anything may be in a turn key.
+func (m *Machine) longestTurn() int64 { return m.config.Timeout / 4 }
 
 // sawTurn takes the reply about the turn key of a key.
 func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
@@ -90,7 +124,13 @@ func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
 	switch {
 	case holder != 0 && holder != m.config.Self:
 		m.counters.Rests++
-		m.rest(q, min(r.Reply.Span, m.config.Timeout))
+		// The rest has some jitter, so that processes that see a turn do not come back together, and it is
+		// shorter for one that has rested often: a turn is usually given back before its end, and the next
+		// process that looks may take it.
+		c := &q.contention
+		c.rests++
+		span := max(min(r.Reply.Span, m.longestTurn())/c.rests, l.roundTrip)
+		m.rest(q, span+m.jitter(span/4))
 	case r.Turn.Op == TakeTurn && (r.Reply.Status == Done || r.Reply.Status == Conflict):
 		q.contention.heldUntil = m.now + r.Turn.Span
 	}
@@ -109,7 +149,7 @@ func (m *Machine) rest(q *queue, span int64) {
 // rested is called when the rest of a key may be over.
 func (m *Machine) rested(q *queue) {
 	q.contention.timed = false
-	if q.contention.rests(m.now) {
+	if q.contention.isResting(m.now) {
 		m.rest(q, 0)
 		return
 	}
@@ -120,7 +160,7 @@ func (m *Machine) rested(q *queue) {
 // won is called when a write to a key was done. A turn is given back.
 func (m *Machine) won(q *queue, l *lane) {
 	c := &q.contention
-	c.losses = 0
+	c.losses, c.rests = 0, 0
 	if c.heldUntil > m.now {
 		l.gives = append(l.gives, q.key.name)
 		m.activate(l)

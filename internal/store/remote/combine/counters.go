@@ -18,11 +18,12 @@ type Counters struct {
 	Rests     int64 // times that a key rested because of another's turn
 	Resent    int64 // requests sent again, of which nothing was done
 
-	Unsure   int64 // steps that ended with ErrUnavailable
-	Down     int64 // steps that ended with ErrDown
-	Refused  int64 // requests that the backend refused
-	Gone     int64 // keys that were known to be live, and were found gone
-	Openings int64 // times that a circuit breaker has opened
+	Unsure    int64 // steps that ended with ErrUnavailable
+	Down      int64 // steps that ended with ErrDown
+	Contended int64 // steps that ended with ErrContended
+	Refused   int64 // requests that the backend refused
+	Gone      int64 // keys that were known to be live, and were found gone
+	Openings  int64 // times that a circuit breaker has opened
 
 	Queues     int64 // keys with steps that wait or are under way
 	Known      int64 // keys whose values are known

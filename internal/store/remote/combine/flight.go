@@ -162,6 +162,11 @@ func (m *Machine) endAll(f *flight, err error) {
 
 // load adds the requests of a flight to a batch, or ends the flight.
 func (m *Machine) load(f *flight, l *lane, b *Batch) {
+	m.endHopeless(f, l)
+	if f.live == 0 && f.formed {
+		m.dissolve(f)
+		return
+	}
 	m.absorb(f)
 	m.trim(f)
 	if f.live == 0 {

@@ -106,7 +106,7 @@ func (m *Machine) queueOf(key keyID) *queue {
 
 // list puts a queue into the ready list of its lane, if it has steps that may go.
 func (m *Machine) list(q *queue) {
-	if q.flight != nil || q.listed || q.contention.rests(m.now) || q.waiting == 0 {
+	if q.flight != nil || q.listed || q.contention.isResting(m.now) || q.waiting == 0 {
 		return
 	}
 	q.listed = true
@@ -123,7 +123,7 @@ func (m *Machine) release(q *queue) {
 
 // discard forgets a queue that has no steps and nothing to remember.
 func (m *Machine) discard(q *queue) {
-	if q.waiting > 0 || q.flight != nil || q.listed || q.contention.rests(m.now) || q.contention.timed {
+	if q.waiting > 0 || q.flight != nil || q.listed || q.contention.isResting(m.now) || q.contention.timed {
 		return
 	}
 	delete(m.queues, q.key)
@@ -214,7 +214,7 @@ func (m *Machine) admits(f *flight, s *Step) bool {
 		if q.flight == f {
 			continue
 		}
-		if f.based || q.flight != nil || q.contention.rests(m.now) {
+		if f.based || q.flight != nil || q.contention.isResting(m.now) {
 			return false
 		}
 		missing++

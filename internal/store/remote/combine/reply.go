@@ -85,9 +85,9 @@ func (m *Machine) lost(f *flight, r *Request, l *lane) {
 		case s.Tries > 0 && s.state.tries >= s.Tries:
 			f.live--
 			m.end(s, nil, ErrConflict)
-		case s.state.tries >= maxTries:
+		case s.Deadline == 0 && s.state.tries >= maxTries:
 			f.live--
-			m.end(s, nil, ErrDown)
+			m.end(s, nil, ErrContended)
 		}
 	}
 	f.based, f.computed = trusted && !f.expiry, 0
