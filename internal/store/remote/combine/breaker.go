@@ -72,6 +72,15 @@ func (m *Machine) succeeded(br *breaker) {
 	}
 }
 
+// connected closes a breaker, because a connection could be opened. That is not a success of the
+// server yet, which may accept connections and fail all that is sent on them: the next failure opens
+// the breaker again.
+func (m *Machine) connected(br *breaker) {
+	failures := min(br.failures, failuresToOpen-1)
+	m.succeeded(br)
+	br.failures = failures
+}
+
 func (m *Machine) tellBreaker(br *breaker) {
 	if m.onBreaker != nil {
 		m.onBreaker(br.primary, br.open)

@@ -107,12 +107,12 @@ func (m *Machine) Finish(now int64, b *Batch) {
 	conn.state = idle
 	if b.Failed {
 		m.disconnected(l, conn)
+	} else if b.Connect {
+		m.connected(l.breaker)
 	} else {
 		l.delay = 0
 		m.succeeded(l.breaker)
-		if !b.Connect {
-			l.measure(took)
-		}
+		l.measure(min(took, m.config.Timeout))
 	}
 	for _, r := range b.Requests {
 		if r.flight != nil {
@@ -146,12 +146,13 @@ func (m *Machine) disconnected(l *lane, conn *connection) {
 	l.delay = min(max(2*l.delay, firstDelay), lastDelay)
 	l.retryAt = m.now + l.delay/2 + m.jitter(l.delay)
 	m.timers.add(timer{at: l.retryAt, lane: l})
-	if !conn.slow {
+	if conn.slow == 0 {
 		m.failed(l)
 	}
 }
 
-// judgeSlow holds batches that have been under way for too long against their primaries.
+// judgeSlow holds batches that have been under way for too long against their primaries, again after
+// each further Timeout: all connections to a primary may hang, and then nothing else would be.
 func (m *Machine) judgeSlow() {
 	if m.now < m.air.next {
 		return
@@ -160,8 +161,8 @@ func (m *Machine) judgeSlow() {
 	for _, l := range m.order {
 		for i := range l.conns {
 			c := &l.conns[i]
-			if (c.state == busy || c.state == connecting) && !c.slow && m.now-c.since > m.config.Timeout {
-				c.slow = true
+			if (c.state == busy || c.state == connecting) && m.now-c.since > m.config.Timeout*(c.slow+1) {
+				c.slow++
 				m.failed(l)
 			}
 		}

@@ -34,7 +34,7 @@ type ready struct {
 type connection struct {
 	state connState
 	since int64 // when the batch that is under way was sent
-	slow  bool  // the batch has been held against the primary
+	slow  int64 // how often the batch has been held against the primary
 }
 
 type connState uint8
