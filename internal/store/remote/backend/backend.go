@@ -14,7 +14,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -48,8 +50,11 @@ type Backend struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
+	// servers are all servers, by their numbers. The list is replaced, under mu, when one is added, so
+	// that reading it takes no lock: the machine asks for a clock for each flight.
+	servers atomic.Pointer[[]*server]
+
 	mu          sync.RWMutex
-	servers     []*server // by their numbers
 	connections map[place]*connection
 	askers      map[place]*asker
 }
@@ -102,6 +107,7 @@ func Open(config Config) (*Backend, error) {
 	}
 	logging.Disable() // go-redis would write its errors to stderr, and it returns them too
 	b := &Backend{config: config, connections: map[place]*connection{}, askers: map[place]*asker{}}
+	b.servers.Store(new([]*server))
 	b.stop, b.cancel = context.WithCancel(context.Background())
 	switch config.Address.Kind {
 	case Sentinel:
@@ -133,7 +139,7 @@ func (b *Backend) Close() {
 func (b *Backend) Primary(key string) combine.Primary { return b.topology.primary(key) }
 
 // Primaries returns all servers that hold slots, in the order of their numbers. There are none as
-// long as a cluster has not said which it has.
+// long as a cluster has not said which it has. The slice must not be changed.
 func (b *Backend) Primaries() []combine.Primary { return b.topology.primaries() }
 
 // Offset returns the time of the server's clock minus that of this process.
@@ -167,22 +173,22 @@ func (b *Backend) Where(p combine.Primary) string { return b.server(p).where() }
 
 // server returns the server of a number that was given out.
 func (b *Backend) server(p combine.Primary) *server {
-	b.mu.RLock()
-	defer b.mu.RUnlock()
-	return b.servers[p]
+	return (*b.servers.Load())[p]
 }
 
 // numberOf returns the number of the server at an address, and adds the server if it is new.
 func (b *Backend) numberOf(address string) combine.Primary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, s := range b.servers {
+	servers := *b.servers.Load()
+	for _, s := range servers {
 		if s.name == address {
 			return s.number
 		}
 	}
-	s := &server{number: combine.Primary(len(b.servers)), name: address}
-	b.servers = append(b.servers, s)
+	s := &server{number: combine.Primary(len(servers)), name: address}
+	servers = append(slices.Clip(servers), s)
+	b.servers.Store(&servers)
 	return s.number
 }
 
@@ -274,6 +280,11 @@ func (b *Backend) disconnect(p combine.Primary, except string) {
 	defer b.mu.RUnlock()
 	for at, c := range b.connections {
 		if at.primary == p && c.address != except {
+			c.abort()
+		}
+	}
+	for at, a := range b.askers {
+		if c := a.connection.Load(); at.primary == p && c != nil && c.address != except {
 			c.abort()
 		}
 	}

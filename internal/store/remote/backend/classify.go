@@ -36,6 +36,20 @@ func classify(reply string) (outcome, string) {
 	return outcomes[word], word
 }
 
+// unscripted returns the error of a command in a script without what Redis 6.2 puts before it, as in
+// "@user_script: 41: -READONLY You can't write against a read only replica.".
+func unscripted(reply string) string {
+	rest, found := strings.CutPrefix(reply, "@user_script: ")
+	if !found {
+		return reply
+	}
+	line, rest, found := strings.Cut(rest, ": ")
+	if _, err := strconv.Atoi(line); err != nil || !found {
+		return reply
+	}
+	return strings.TrimSpace(strings.TrimPrefix(rest, "-"))
+}
+
 func isNoScript(err error) bool {
 	if err == nil {
 		return false

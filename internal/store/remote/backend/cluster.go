@@ -31,12 +31,15 @@ type cluster struct {
 	slots   [Slots]atomic.Int64 // number of the primary, plus 1; 0: none
 	wake    chan struct{}       // the slots are to be read again; holds one element
 
-	mu    sync.Mutex
-	nodes []string // addresses that are asked for the slots: primaries and replicas
+	all atomic.Pointer[[]combine.Primary] // those in slots
+
+	mu    sync.Mutex // held while slots and all are changed
+	nodes []string   // addresses that are asked for the slots: primaries and replicas
 }
 
 func newCluster(b *Backend) *cluster {
 	c := &cluster{backend: b, wake: make(chan struct{}, 1), nodes: b.config.Address.Nodes}
+	c.all.Store(new([]combine.Primary))
 	c.reload()
 	return c
 }
@@ -45,14 +48,20 @@ func (c *cluster) primary(key string) combine.Primary { return c.owner(Slot(key)
 
 func (c *cluster) owner(slot int) combine.Primary { return combine.Primary(c.slots[slot].Load() - 1) }
 
-func (c *cluster) primaries() (all []combine.Primary) {
+// primaries is called for each command, so it only returns what collect has found.
+func (c *cluster) primaries() []combine.Primary { return *c.all.Load() }
+
+// collect finds the servers that hold slots. c.mu must be held.
+func (c *cluster) collect() {
+	var all []combine.Primary
 	for slot := range Slots {
 		if p := c.owner(slot); p != combine.NoPrimary && (len(all) == 0 || all[len(all)-1] != p) {
 			all = append(all, p)
 		}
 	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	all = slices.Compact(all)
+	c.all.Store(&all)
 }
 
 func (c *cluster) address(_ context.Context, p combine.Primary) (string, error) {
@@ -60,7 +69,12 @@ func (c *cluster) address(_ context.Context, p combine.Primary) (string, error) 
 }
 
 func (c *cluster) moved(slot int, address string) {
-	c.slots[slot].Store(int64(c.backend.numberOf(address)) + 1)
+	owner := int64(c.backend.numberOf(address)) + 1
+	c.mu.Lock()
+	if c.slots[slot].Swap(owner) != owner {
+		c.collect()
+	}
+	c.mu.Unlock()
 	c.reload()
 }
 
@@ -80,7 +94,7 @@ func (c *cluster) probeSlot(p combine.Primary) int {
 			return slot
 		}
 	}
-	return 0 // the reply says where it is
+	return 0 // a node that has no slot says where this one is, and no more
 }
 
 // watch reads the slots when it is woken, and at intervals.
@@ -212,10 +226,11 @@ func (c *cluster) learn(ranges []redis.ClusterSlot, asked string) {
 			}
 		}
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for slot := range owners {
 		c.slots[slot].Store(owners[slot])
 	}
-	c.mu.Lock()
+	c.collect()
 	c.nodes = nodes
-	c.mu.Unlock()
 }

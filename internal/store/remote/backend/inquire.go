@@ -31,7 +31,7 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 		return About{}, err
 	}
 	c.noteLoaded(load)
-	native, err := readProbe(probe.Err())
+	native, err := readProbe(probe.Err(), c.backend.config.Address.Kind == Cluster)
 	if err != nil {
 		return About{}, err
 	}
@@ -48,8 +48,9 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 }
 
 // readProbe reads the reply to a SET IFEQ that changes nothing: is it understood? A server that
-// refuses writes at the moment, because its memory is full, for example, has not said so.
-func readProbe(err error) (native bool, _ error) {
+// refuses writes at the moment, because its memory is full, for example, has not said so; nor has a
+// node of a cluster that does not have the slot, as one that is new and only gets its first slot now.
+func readProbe(err error, inCluster bool) (native bool, _ error) {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return true, nil
 	}
@@ -58,6 +59,8 @@ func readProbe(err error) (native bool, _ error) {
 		return false, errors.New("the server is a replica, which accepts no writes: the store needs the primary")
 	case word == "NOPERM":
 		return false, fmt.Errorf("the store's user lacks a right (%w); it needs: %s", err, Rule("PREFIX"))
+	case inCluster && (outcome == outcomeMoved || outcome == outcomeAsk):
+		return false, nil
 	case outcome == outcomeMoved:
 		return false, errors.New("the server is a node of a cluster: the store's URL begins with redis+cluster:// then")
 	case outcome == outcomeLater || word == "BUSY" || word == "NOAUTH":

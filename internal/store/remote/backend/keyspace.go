@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
@@ -18,8 +19,15 @@ import (
 // asker is a connection for questions about all keys of a server. Such questions may take long, so
 // they are not asked on the connections on which limits are decided.
 type asker struct {
-	mu         sync.Mutex
-	connection *connection // nil if there is none
+	turn       chan struct{}              // holds an element while a question is under way
+	connection atomic.Pointer[connection] // nil if there is none; set only in turn
+}
+
+// drop closes the connection of an asker whose turn it is.
+func (a *asker) drop() {
+	if c := a.connection.Swap(nil); c != nil {
+		c.close()
+	}
 }
 
 // askers is the number of the askers' connections in a place.
@@ -30,28 +38,40 @@ const askers = -1
 func (b *Backend) ask(ctx context.Context, p combine.Primary, database int, commands ...redis.Cmder) error {
 	at := place{p, database, askers}
 	a := b.askerAt(at)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.connection != nil && a.connection.socket.isLost() {
-		a.connection.close()
-		a.connection = nil
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.stop, cancel)()
+	select {
+	case a.turn <- struct{}{}:
+		defer func() { <-a.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", combine.ErrDown, ctx.Err())
 	}
-	if a.connection == nil {
-		c, err := b.open(ctx, at)
-		if err != nil {
-			b.topology.lost(p)
-			return fmt.Errorf("%w: %w", combine.ErrDown, err)
-		}
-		a.connection = c
+	c, err := b.connectionOf(ctx, a, at)
+	if err != nil {
+		b.topology.lost(p)
+		return fmt.Errorf("%w: %w", combine.ErrDown, err)
 	}
-	defer context.AfterFunc(b.stop, a.connection.abort)()
-	if err := a.connection.run(ctx, commands); err != nil {
-		a.connection.close()
-		a.connection = nil
+	defer context.AfterFunc(b.stop, c.abort)()
+	if err := c.run(ctx, commands); err != nil {
+		a.drop()
 		b.topology.lost(p)
 		return fmt.Errorf("%w: %w", combine.ErrUnavailable, err)
 	}
 	return nil
+}
+
+// connectionOf returns the connection of an asker whose turn it is.
+func (b *Backend) connectionOf(ctx context.Context, a *asker, at place) (*connection, error) {
+	if c := a.connection.Load(); c != nil && !c.socket.isLost() {
+		return c, nil
+	}
+	a.drop()
+	c, err := b.open(ctx, at)
+	if err == nil {
+		a.connection.Store(c)
+	}
+	return c, err
 }
 
 func (b *Backend) askerAt(at place) *asker {
@@ -59,23 +79,22 @@ func (b *Backend) askerAt(at place) *asker {
 	defer b.mu.Unlock()
 	a := b.askers[at]
 	if a == nil {
-		a = &asker{}
+		a = &asker{turn: make(chan struct{}, 1)}
 		b.askers[at] = a
 	}
 	return a
 }
 
-// closeAskers closes their connections. Questions under way have ended, because the backend is closed.
+// closeAskers closes their connections. Questions under way end, because the backend is closed; they
+// may need b.mu for it.
 func (b *Backend) closeAskers() {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, a := range b.askers {
-		a.mu.Lock()
-		if a.connection != nil {
-			a.connection.close()
-			a.connection = nil
-		}
-		a.mu.Unlock()
+	all := slices.Collect(maps.Values(b.askers))
+	b.mu.Unlock()
+	for _, a := range all {
+		a.turn <- struct{}{}
+		a.drop()
+		<-a.turn
 	}
 }
 

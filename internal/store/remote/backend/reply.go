@@ -138,7 +138,7 @@ func (c *connection) decodeError(r *combine.Request, err error) {
 		}
 		return
 	}
-	text := err.Error()
+	text := unscripted(err.Error())
 	kind, word := classify(text)
 	switch kind {
 	case outcomeMoved, outcomeAsk:

@@ -21,6 +21,7 @@ const askSentinels = time.Second
 type sentinels struct {
 	backend *Backend
 	number  combine.Primary
+	all     []combine.Primary    // that one
 	current chan *sentinelClient // with the one that has answered last, or nil; holds one element
 }
 
@@ -32,13 +33,14 @@ type sentinelClient struct {
 }
 
 func newSentinels(b *Backend) *sentinels {
-	s := &sentinels{backend: b, number: b.numberOf(b.config.Address.String()), current: make(chan *sentinelClient, 1)}
+	number := b.numberOf(b.config.Address.String())
+	s := &sentinels{backend: b, number: number, all: []combine.Primary{number}, current: make(chan *sentinelClient, 1)}
 	s.current <- nil
 	return s
 }
 
 func (s *sentinels) primary(string) combine.Primary { return s.number }
-func (s *sentinels) primaries() []combine.Primary   { return []combine.Primary{s.number} }
+func (s *sentinels) primaries() []combine.Primary   { return s.all }
 func (s *sentinels) moved(int, string)              {}
 func (s *sentinels) lost(combine.Primary)           {}
 func (s *sentinels) probeSlot(combine.Primary) int  { return 0 }

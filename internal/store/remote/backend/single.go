@@ -9,6 +9,7 @@ import (
 // single is the topology of one server.
 type single struct {
 	number combine.Primary
+	all    []combine.Primary // that one
 	where  string
 }
 
@@ -17,11 +18,12 @@ func newSingle(b *Backend) *single {
 	if where == "" {
 		where = b.config.Address.Nodes[0]
 	}
-	return &single{number: b.numberOf(where), where: where}
+	number := b.numberOf(where)
+	return &single{number: number, all: []combine.Primary{number}, where: where}
 }
 
 func (s *single) primary(string) combine.Primary                           { return s.number }
-func (s *single) primaries() []combine.Primary                             { return []combine.Primary{s.number} }
+func (s *single) primaries() []combine.Primary                             { return s.all }
 func (s *single) moved(int, string)                                        {}
 func (s *single) lost(combine.Primary)                                     {}
 func (s *single) probeSlot(combine.Primary) int                            { return 0 }

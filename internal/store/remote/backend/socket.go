@@ -68,9 +68,11 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the socket at once. A TLS connection would first say so to the other side, which may
+// take seconds if that does not read any more.
 func (s *socket) Close() error {
 	s.closed.Store(true)
-	return s.Conn.Close()
+	return s.raw.Close()
 }
 
 // isLost reports whether the connection was closed by either side. It is asked before anything is
