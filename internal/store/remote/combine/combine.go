@@ -22,12 +22,15 @@ import "math/rand/v2"
 
 // The bounds of a machine.
 const (
-	maxWaitingPerKey = 10_000  // steps
-	maxWaiting       = 100_000 // steps
-	maxCombined      = 2048    // steps of a flight
-	maxFlightKeys    = 64      // keys of a flight, unless a single step has more
-	maxPipeline      = 1024    // requests of a batch
-	maxTries         = 64      // conflicts of a step without a deadline
+	maxWaitingPerKey = 10_000    // steps
+	maxWaiting       = 100_000   // steps
+	maxWaitingBytes  = 256 << 20 // of the commands of steps, unless a single one has more
+	maxBatchBytes    = 1 << 20   // of values and commands, after which a batch takes in no more requests
+	maxRunBytes      = 4 << 20   // of values that the steps of a flight run on, unless a single one has more
+	maxCombined      = 2048      // steps of a flight
+	maxFlightKeys    = 64        // keys of a flight, unless a single step has more
+	maxPipeline      = 1024      // requests of a batch
+	maxTries         = 64        // conflicts of a step without a deadline
 )
 
 // Config is what a machine is made with.
@@ -108,7 +111,11 @@ func (m *Machine) Submit(now int64, s *Step) {
 	s.state = stepState{sequence: m.sequence, place: queued}
 	m.counters.Steps++
 	m.counters.Waiting++
-	if m.counters.Waiting > maxWaiting || s.Deadline != 0 && s.Deadline <= m.now {
+	s.state.bytes = bytesOf(s.Raw)
+	m.counters.WaitingBytes += s.state.bytes
+	tooMany := m.counters.Waiting > maxWaiting ||
+		m.counters.WaitingBytes > maxWaitingBytes && m.counters.WaitingBytes > s.state.bytes
+	if tooMany || s.Deadline != 0 && s.Deadline <= m.now {
 		m.end(s, nil, ErrDown)
 		return
 	}
@@ -155,6 +162,7 @@ func (m *Machine) end(s *Step, reply any, err error) {
 	s.state.place = ended
 	m.wheel.remove(s)
 	m.counters.Waiting--
+	m.counters.WaitingBytes -= s.state.bytes
 	switch err {
 	case ErrUnavailable:
 		m.counters.Unsure++
@@ -183,6 +191,13 @@ func (m *Machine) late(s *Step) {
 	}
 	m.end(s, nil, err)
 	m.leaveFlight(f)
+}
+
+func bytesOf(words [][]byte) (n int64) {
+	for _, word := range words {
+		n += int64(len(word))
+	}
+	return n
 }
 
 // jitter returns a random number below n.

@@ -7,6 +7,7 @@ import "slices"
 func (m *Machine) compute(f *flight, l *lane) (changes bool) {
 	if f.computed == 0 {
 		f.dropEnded()
+		m.giveBack(f)
 		f.current = append(f.current[:0], f.base...)
 		f.parts = f.parts[:0]
 		for i, q := range f.queues {
@@ -22,10 +23,31 @@ func (m *Machine) compute(f *flight, l *lane) (changes bool) {
 	return slices.ContainsFunc(f.parts, func(p Part) bool { return p.Op != Keep })
 }
 
+// giveBack puts the last steps of a flight back into the queues if the values of its keys are so large
+// that all of them together would take long: what runs here runs under the lock of the machine.
+func (m *Machine) giveBack(f *flight) {
+	bytes := 1
+	for i := range f.base {
+		bytes += len(f.base[i].Bytes)
+	}
+	most := max(maxRunBytes/bytes, 1)
+	for len(f.steps) > most {
+		last := len(f.steps) - 1
+		s := f.steps[last]
+		f.steps[last] = nil
+		f.steps = f.steps[:last]
+		f.live--
+		s.state.place, s.state.flight = queued, nil
+		for _, name := range s.Keys {
+			m.queues[keyID{s.Database, name}].unpop(s)
+		}
+	}
+}
+
 // run runs one step.
 func (m *Machine) run(f *flight, s *Step, now int64) {
 	scratch := &m.scratch
-	scratch.places = f.places(s, scratch.places[:0])
+	scratch.places = m.places(f, s, scratch.places[:0])
 	scratch.values = scratch.values[:0]
 	for _, at := range scratch.places {
 		scratch.values = append(scratch.values, f.current[at])
@@ -44,10 +66,10 @@ func (m *Machine) run(f *flight, s *Step, now int64) {
 }
 
 // places appends the positions of a step's keys among those of the flight.
-func (f *flight) places(s *Step, at []int) []int {
+func (m *Machine) places(f *flight, s *Step, at []int) []int {
 	for i, name := range s.Keys {
 		if i >= len(f.queues) || f.queues[i].key.name != name {
-			i = slices.IndexFunc(f.queues, func(q *queue) bool { return q.key.name == name })
+			i = m.queues[keyID{s.Database, name}].index
 		}
 		at = append(at, i)
 	}

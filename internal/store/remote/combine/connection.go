@@ -27,7 +27,7 @@ func (m *Machine) newBatch(l *lane, connection int) *Batch {
 // fill puts what is ready into a batch.
 func (m *Machine) fill(l *lane, b *Batch) {
 	b.Measure = l.doubtful
-	for len(b.Requests) < maxPipeline {
+	for !l.fills(b) {
 		what, ok := l.leave()
 		if !ok {
 			break
@@ -54,6 +54,30 @@ func (m *Machine) fill(l *lane, b *Batch) {
 		b.Requests = append(b.Requests, &Request{Kind: TurnOnly, Turn: turn})
 		l.gives = l.gives[:last]
 	}
+}
+
+// fills reports whether what is next in the ready list has to wait for another batch. A command that is
+// longer than a batch may be is sent alone, so that no other waits for it.
+func (l *lane) fills(b *Batch) bool {
+	for ; b.counted < len(b.Requests); b.counted++ {
+		b.bytes += b.Requests[b.counted].bytes()
+	}
+	next := int64(0)
+	if l.first < len(l.ready) && l.ready[l.first].queue != nil {
+		if s := l.ready[l.first].queue.front(); s != nil {
+			next = s.state.bytes
+		}
+	}
+	return len(b.Requests) >= maxPipeline || len(b.Requests) > 0 && b.bytes+next > maxBatchBytes
+}
+
+// bytes returns how long a request is, without the names of its keys.
+func (r *Request) bytes() int64 {
+	n := bytesOf(r.Command)
+	for i := range r.Parts {
+		n += int64(len(r.Parts[i].Known) + len(r.Parts[i].Bytes))
+	}
+	return n
 }
 
 func (m *Machine) fillFlight(l *lane, b *Batch, f *flight) {

@@ -2,15 +2,16 @@ package combine
 
 // Counters count what a machine has done.
 type Counters struct {
-	Steps    int64 // submitted
-	Waiting  int64 // of them, not ended yet
-	Runs     int64 // calls of Step.Run
-	Batches  int64 // pipelines sent
-	Requests int64 // sent in them
-	Reads    int64 // of them, reads
-	Writes   int64 // of them, writes
-	Commands int64 // of them, commands as they are
-	Connects int64 // connections opened, or tried to
+	Steps        int64 // submitted
+	Waiting      int64 // of them, not ended yet
+	WaitingBytes int64 // of the commands of these
+	Runs         int64 // calls of Step.Run
+	Batches      int64 // pipelines sent
+	Requests     int64 // sent in them
+	Reads        int64 // of them, reads
+	Writes       int64 // of them, writes
+	Commands     int64 // of them, commands as they are
+	Connects     int64 // connections opened, or tried to
 
 	Conflicts int64 // writes that were not done, because the keys did not hold what was known
 	MostTries int64 // the most conflicts of a step

@@ -69,7 +69,7 @@ func (m *Machine) recycle(f *flight) {
 
 // add takes a key in.
 func (f *flight) add(q *queue) {
-	q.flight, q.stopped, q.boarded = f, nil, false
+	q.flight, q.stopped, q.boarded, q.index = f, nil, false, len(f.queues)
 	f.queues = append(f.queues, q)
 }
 
@@ -119,6 +119,9 @@ func (m *Machine) trim(f *flight) {
 		}
 		return !q.boarded
 	})
+	for i, q := range f.queues {
+		q.index = i
+	}
 }
 
 // leaveFlight is called when a step of a flight has ended because of its deadline.

@@ -29,6 +29,9 @@ type knownSlot struct {
 	prev, next int32
 }
 
+// smallKnown is the size of keys with their values, in bytes, up to which they are always remembered.
+const smallKnown = 4096
+
 // unknownExpiry is the expiry of a known value that this process has not set.
 const unknownExpiry int64 = math.MinInt64
 
@@ -55,7 +58,12 @@ func (k *knownValues) expiry(key keyID) int64 {
 	return unknownExpiry
 }
 
+// put remembers a value, unless it is so large that many others would have to be forgotten for it.
 func (k *knownValues) put(key keyID, value []byte, expires int64) {
+	if len(key.name)+len(value) > max(k.mostBytes/64, smallKnown) {
+		k.forget(key)
+		return
+	}
 	at, ok := k.index[key]
 	if ok {
 		k.unlink(at)

@@ -141,6 +141,9 @@ type Batch struct {
 	Requests []*Request
 	// Failed is set by the backend: the connection could not be opened, or is closed now.
 	Failed bool
+
+	bytes   int64 // of the first requests
+	counted int   // how many these are
 }
 
 // RequestKind is the kind of a Request.

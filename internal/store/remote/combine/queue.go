@@ -9,6 +9,7 @@ type stepState struct {
 	flight   *flight // of a step aboard
 	err      error   // of the last call of Run
 	tries    int     // conflicts
+	bytes    int64   // of Raw
 
 	// The list of the wheel that the step is in.
 	prev, next *Step
@@ -34,6 +35,7 @@ type queue struct {
 	first   int
 	waiting int     // how many have not ended
 	flight  *flight // the flight that the key is in, nil if none
+	index   int     // among the keys of that flight
 	listed  bool    // it is in the ready list of a lane
 	boarded bool    // a step on the key is aboard the flight
 	stopped *flight // the flight that could not take the first step
@@ -59,6 +61,17 @@ func (q *queue) pop() {
 	q.steps[q.first] = nil
 	q.first++
 	q.waiting--
+}
+
+// unpop puts a step back that was the first.
+func (q *queue) unpop(s *Step) {
+	if q.first == 0 {
+		q.steps = slices.Insert(q.steps, 0, s)
+	} else {
+		q.first--
+		q.steps[q.first] = s
+	}
+	q.waiting++
 }
 
 // push adds a step at the end. It first removes steps that have ended if they are the most, so that
