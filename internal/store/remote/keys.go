@@ -144,29 +144,30 @@ func (v *view) Scan(ctx context.Context, cursor uint64, count int,
 
 // visitEach reads the entries of keys, and visits those that exist.
 func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []byte, e store.Entry)) error {
-	calls, runs := make([]*call, len(keys)), make([]*scratchRun, len(keys))
-	entries := make([]store.Entry, len(keys))
+	calls, looks := make([]*call, len(keys)), make([]look, len(keys))
 	for i := range keys {
-		key := []byte(keys[i])
-		runs[i] = &scratchRun{store: v.store, database: v.selected, keys: [][]byte{key}, withExpiry: true,
-			operation: func(s *scratch) (err error) {
-				entries[i], err = s.view.Lookup(background, key)
-				return err
-			}}
 		calls[i] = new(call)
-		v.initCall(calls[i], runs[i])
-		calls[i].keys[0] = v.name(key)
+		v.initCall(calls[i], &looks[i])
+		calls[i].keys[0] = v.name([]byte(keys[i]))
 		calls[i].step.Keys, calls[i].step.Expiry = calls[i].keys[:], true
 	}
 	if err := v.doAll(ctx, calls); err != nil {
 		return err
 	}
-	for i, r := range runs {
-		switch {
-		case calls[i].err != nil && storeError(calls[i].err) != store.ErrWrongKind:
-			return storeError(calls[i].err)
-		case calls[i].err == nil && r.result == nil && entries[i].Kind != store.None:
-			visit(r.keys[0], entries[i])
+	for i, c := range calls {
+		if err := storeError(c.err); err != nil && err != store.ErrWrongKind {
+			return err
+		} else if err != nil {
+			continue
+		}
+		var e store.Entry
+		key := []byte(keys[i])
+		err := looks[i].examine(v.store, v.selected, c.now, [][]byte{key}, true, func(s *scratch) (err error) {
+			e, err = s.view.Lookup(background, key)
+			return err
+		})
+		if err == nil && e.Kind != store.None {
+			visit(key, e)
 		}
 	}
 	return nil

@@ -26,7 +26,10 @@ type scratchRun struct {
 // changes is compared with the present values like any other.
 func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Change) error {
 	s := r.store.scratches.take(now, r.database)
-	if r.result = s.loadAll(r.keys, values, r.withExpiry); r.result == nil {
+	if r.result = checkLengths(values); r.result == nil {
+		r.result = s.loadAll(r.keys, values, r.withExpiry)
+	}
+	if r.result == nil {
 		r.result = r.operation(s)
 	}
 	if r.result == nil {
@@ -37,6 +40,23 @@ func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Ch
 		}
 	}
 	r.store.scratches.put(s) // not after a panic
+	return nil
+}
+
+// maxEdited is the length of a value, in bytes, up to which it is changed in part. A step that does so
+// runs while all others wait, and sends the value twice, so they would wait too long for a longer one.
+const maxEdited = 1 << 20
+
+var errLarge = &store.RefusedError{
+	Reply: "ERR the store cannot change a part of a value that is longer than 1 MiB: SET the whole value",
+}
+
+func checkLengths(values []combine.Value) error {
+	for i := range values {
+		if len(values[i].Bytes) > maxEdited {
+			return errLarge
+		}
+	}
 	return nil
 }
 
@@ -60,6 +80,47 @@ func (v *view) onKey(ctx context.Context, key []byte, withExpiry bool, o operati
 		return o(v.steps)
 	}
 	return v.onKeys(ctx, [][]byte{key}, withExpiry, o)
+}
+
+// lookAt makes an operation that changes nothing on one key. The step only reads what the key holds, and
+// the operation runs in the goroutine of the caller: steps run while all others wait, and values may be
+// large.
+func (v *view) lookAt(ctx context.Context, key []byte, withExpiry bool, o operation) error {
+	if v.steps != nil {
+		v.steps.require(v.selected, key)
+		return o(v.steps)
+	}
+	l := new(look)
+	c := new(call)
+	v.initCall(c, l)
+	c.keys[0] = v.name(key)
+	c.step.Keys, c.step.Expiry = c.keys[:], withExpiry
+	if err := v.do(ctx, c); err != nil {
+		return err
+	}
+	return l.examine(v.store, v.selected, c.now, [][]byte{key}, withExpiry, o)
+}
+
+// look is a runner that changes nothing, and keeps what the keys hold.
+type look struct{ values []combine.Value }
+
+func (l *look) run(_ int64, values []combine.Value, changes []combine.Change) error {
+	l.values = append(l.values[:0], values...)
+	for i := range values {
+		changes[i].Compared = compared(values[i].Bytes)
+	}
+	return nil
+}
+
+// examine makes an operation on what the keys held at an instant.
+func (l *look) examine(of *Store, database int, now int64, keys [][]byte, withExpiry bool, o operation) error {
+	s := of.scratches.take(now, database)
+	err := s.loadAll(keys, l.values, withExpiry)
+	if err == nil {
+		err = o(s)
+	}
+	of.scratches.put(s) // not after a panic
+	return err
 }
 
 // onKeys is like onKey for several keys, each named once.

@@ -13,7 +13,7 @@ import (
 // Read appends a value to dst.
 func (v *view) Read(ctx context.Context, key []byte, dst []byte) (read []byte, e store.Entry, err error) {
 	read = dst
-	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, true, func(s *scratch) (err error) {
 		read, e, err = s.view.Read(background, key, read[:len(dst)])
 		return err
 	})
@@ -24,7 +24,7 @@ func (v *view) Read(ctx context.Context, key []byte, dst []byte) (read []byte, e
 func (v *view) ReadPart(ctx context.Context, key []byte, dst []byte, start,
 	end int64) (part []byte, length int, e store.Entry, err error) {
 	part = dst
-	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, true, func(s *scratch) (err error) {
 		part, length, e, err = s.view.ReadPart(background, key, part[:len(dst)], start, end)
 		return err
 	})
@@ -116,8 +116,12 @@ func (v *view) Edit(ctx context.Context, key []byte, edit func(store.Entry, []by
 	return v.onKey(ctx, key, true, func(s *scratch) error {
 		return s.view.Edit(background, key, func(e store.Entry, value []byte) (store.Change, error) {
 			change, err := edit(e, value)
-			if err == nil && change.Operation == store.Put && form.Marked(change.Value.Bytes) {
+			switch {
+			case err != nil || change.Operation != store.Put:
+			case form.Marked(change.Value.Bytes):
 				err = errMarked
+			case len(change.Value.Bytes) > maxEdited:
+				err = errLarge
 			}
 			return change, err
 		})

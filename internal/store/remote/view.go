@@ -184,7 +184,7 @@ func (v *view) Release(ctx context.Context, key []byte, holder []byte) (permits 
 
 // Holders returns the leases of a key.
 func (v *view) Holders(ctx context.Context, key []byte) (list []lease.Lease, err error) {
-	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, false, func(s *scratch) (err error) {
 		list, err = s.view.Holders(background, key)
 		return err
 	})
@@ -194,7 +194,7 @@ func (v *view) Holders(ctx context.Context, key []byte) (list []lease.Lease, err
 // ReadForm appends the form of a limiter's state to dst.
 func (v *view) ReadForm(ctx context.Context, key []byte, dst []byte) (read []byte, e store.Entry, err error) {
 	read = dst
-	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, true, func(s *scratch) (err error) {
 		read, e, err = s.view.ReadForm(background, key, read[:len(dst)])
 		return err
 	})
@@ -216,7 +216,7 @@ func (v *view) WriteForm(ctx context.Context, key []byte, state *form.State) err
 
 // Lookup returns the entry of a key.
 func (v *view) Lookup(ctx context.Context, key []byte) (e store.Entry, err error) {
-	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, true, func(s *scratch) (err error) {
 		e, err = s.view.Lookup(background, key)
 		return err
 	})
@@ -225,7 +225,7 @@ func (v *view) Lookup(ctx context.Context, key []byte) (e store.Entry, err error
 
 // Inspect returns the entry of a key, and its state by name.
 func (v *view) Inspect(ctx context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
-	err = v.onKey(ctx, key, true, func(s *scratch) (err error) {
+	err = v.lookAt(ctx, key, true, func(s *scratch) (err error) {
 		e, fields, err = s.view.Inspect(background, key)
 		return err
 	})

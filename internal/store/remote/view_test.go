@@ -424,3 +424,32 @@ func TestLimitersThatHaveEnded(t *testing.T) {
 		require.Equal(t, store.None, e.Kind)
 	}
 }
+
+// What changes a part of a value is refused if it is too long, because steps run while all others wait.
+// Whole values may be of any length.
+func TestLargeValues(t *testing.T) {
+	r := newRig(t, remote.Options{})
+	write := func(length int) {
+		err := r.view.Write(ctx, []byte("k"), store.Value{Bytes: make([]byte, length)}, store.Never)
+		require.NoError(t, err)
+	}
+	edit := func(length int) error {
+		return r.view.Edit(ctx, []byte("k"), func(store.Entry, []byte) (store.Change, error) {
+			return store.Change{Operation: store.Put, Value: store.Value{Bytes: make([]byte, length)}}, nil
+		})
+	}
+	write(1 << 20)
+	require.NoError(t, edit(1<<20))
+	require.ErrorContains(t, edit(1<<20+1), "longer than 1 MiB")
+	write(1<<20 + 1)
+	require.ErrorContains(t, edit(1), "longer than 1 MiB")
+	_, err := r.throttle("k", 1, quota.Take)
+	require.ErrorIs(t, err, store.ErrWrongKind)
+	read, _, err := r.view.Read(ctx, []byte("k"), nil)
+	require.NoError(t, err)
+	require.Len(t, read, 1<<20+1)
+	part, length, _, err := r.view.ReadPart(ctx, []byte("k"), nil, 0, 1)
+	require.NoError(t, err)
+	require.Len(t, part, 2)
+	require.Equal(t, 1<<20+1, length)
+}

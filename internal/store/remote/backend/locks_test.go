@@ -45,7 +45,8 @@ func TestTheMachineDoesNotWaitForTheBackend(t *testing.T) {
 
 // The primaries of a cluster are asked for at each command, so they are not collected then.
 func TestPrimariesOfACluster(t *testing.T) {
-	b, err := Open(Config{Address: Address{Kind: Cluster, Nodes: []string{"127.0.0.1:1"}}, Now: func() int64 { return 1 }})
+	address := Address{Kind: Cluster, Nodes: []string{"127.0.0.1:1"}}
+	b, err := Open(Config{Address: address, Now: func() int64 { return 1 }})
 	require.NoError(t, err)
 	b.Close()
 	assert.Empty(t, b.Primaries())
@@ -114,11 +115,11 @@ func TestErrorsOfCommandsInScripts(t *testing.T) {
 		status combine.Status
 		words  string
 	}{
-		"-@user_script: 41: -READONLY You can't write against a read only replica.  \r\n": {combine.Later, ""},
-		"-@user_script: 41: -OOM command not allowed  \r\n":                               {combine.Refused, "OOM command not allowed"},
-		"-@user_script: 41: Wrong number of args\r\n":                                     {combine.Refused, "Wrong number of args"},
-		"-@user_script: x: -OOM\r\n":                                                      {combine.Refused, "@user_script: x: -OOM"},
-		"-WRONGTYPE Operation\r\n":                                                        {combine.Refused, "WRONGTYPE Operation"},
+		"-@user_script: 41: -READONLY You can't write\r\n":  {combine.Later, ""},
+		"-@user_script: 41: -OOM command not allowed  \r\n": {combine.Refused, "OOM command not allowed"},
+		"-@user_script: 41: Wrong number of args\r\n":       {combine.Refused, "Wrong number of args"},
+		"-@user_script: x: -OOM\r\n":                        {combine.Refused, "@user_script: x: -OOM"},
+		"-WRONGTYPE Operation\r\n":                          {combine.Refused, "WRONGTYPE Operation"},
 	} {
 		s := newStand(t)
 		s.set("evalsha", reply)
