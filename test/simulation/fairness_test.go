@@ -67,3 +67,20 @@ func TestHotKeyIsShared(t *testing.T) {
 		})
 	}
 }
+
+// TestHotKeyOfManyProcesses has more processes call one key than it has round trips for. Losers back
+// off, so that the load of the server stays bounded, at the price of some steps that end without
+// success, which say so.
+func TestHotKeyOfManyProcesses(t *testing.T) {
+	plan := Plan{Seed: 1, Processes: 32, Primaries: 1, Slots: 1, Callers: 8, Timeout: 100 * ms,
+		Duration: 300 * ms, Known: 10, Delay: 100 * us, Jitter: 10 * us}
+	for range plan.Processes {
+		plan.Distances = append(plan.Distances, 50*us)
+	}
+	result := Run(plan)
+	ok, contended := result.Ended["ok"], result.Ended["contended"]
+	t.Log(result.Ended, "tries", result.Counters.MostTries, "conflicts", result.Counters.Conflicts)
+	assert.Equal(t, map[string]int{"ok": ok, "contended": contended}, result.Ended)
+	assert.Less(t, contended, ok/20)
+	assert.LessOrEqual(t, result.Counters.MostTries, int64(40))
+}
