@@ -146,10 +146,11 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	timeout := time.Duration(s.timeout) * time.Millisecond
 	engine := remote.NewEngine(remote.EngineOptions{
 		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known, KnownBytes: bytesPerKnownKey * s.known,
-		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: func(combine.Primary, bool) {},
+		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, log),
 	})
+	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
-		Executor: engine, Keyspace: b, Clock: &primaryClock{clock, b}, Databases: databases, Prefix: s.prefix,
+		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
 		Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:    func() error { engine.Close(b.Close); return nil },
 		Describe: func(add func(string, any)) { engine.Describe(add); describePrimaries(b, add) },
@@ -160,6 +161,18 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	return remote.New(o), nil
 }
 
+// logBreaker returns the function that logs that the circuit breaker of a server opens or closes. It
+// does so in a goroutine of its own, because it must not block.
+func logBreaker(b *backend.Backend, log *slog.Logger) func(p combine.Primary, open bool) {
+	return func(p combine.Primary, open bool) {
+		if open {
+			go log.Warn("a server of the store does not answer: calls on its keys fail at once", "server", b.Where(p))
+			return
+		}
+		go log.Info("a server of the store answers again", "server", b.Where(p))
+	}
+}
+
 // describePrimaries adds a field for each primary to INFO.
 func describePrimaries(b *backend.Backend, add func(name string, value any)) {
 	for _, p := range b.Primaries() {
@@ -167,25 +180,6 @@ func describePrimaries(b *backend.Backend, add func(name string, value any)) {
 			fmt.Sprintf("round_trip_usec=%d,clock_jumps=%d", b.RoundTrip(p)/1000, b.ClockJumps(p)))
 	}
 }
-
-// primaryClock is the clock of the first primary. Each step goes by the clock of its own primary; this
-// one is for what concerns no single key, such as TIME.
-type primaryClock struct {
-	store.Clock
-	backend *backend.Backend
-}
-
-// Now returns Unix nanoseconds. As long as there has been no connection, they are those of this machine.
-func (c *primaryClock) Now() int64 {
-	now := c.Clock.Now()
-	if primaries := c.backend.Primaries(); len(primaries) > 0 {
-		now += c.backend.Offset(primaries[0])
-	}
-	return now
-}
-
-// Offset returns 0: the instants are Unix time already.
-func (c *primaryClock) Offset() int64 { return 0 }
 
 // openStore returns the store of --store, and the folder of --dir.
 func (c *config) openStore(ctx context.Context, log *slog.Logger,

@@ -54,6 +54,9 @@ func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		return 0, c.errExpiry()
 	}
 	n *= unit
+	if err := c.beginAtKey(); err != nil {
+		return 0, err
+	}
 	if relative {
 		now := c.Unix(c.View.Now())
 		if n > MaxInt-now/1e6 {
@@ -62,6 +65,20 @@ func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		return after(c.View.Now()-now%1e6, n), nil // counted from a whole millisecond, so that expiries compare as in Redis
 	}
 	return after(-c.Server.Clock.Offset(), n), nil
+}
+
+// beginAtKey makes the instant of the call one on the clock of its first key. All of its keys are on one
+// clock, if they must be changed in one step.
+func (c *Call) beginAtKey() error {
+	view, ok := c.View.(store.KeyClocks)
+	if !ok {
+		return nil
+	}
+	keys, _ := c.Row.KeysOf(nil, c.Words)
+	if len(keys) == 0 {
+		return nil
+	}
+	return view.BeginAt(c.Context, keys[0])
 }
 
 func (c *Call) errExpiry() error {

@@ -77,6 +77,15 @@ type External interface {
 	External() string
 }
 
+// KeyClocks is implemented by views of stores whose keys are on several servers, each of which has a
+// clock of its own. After a call on a key, the instant of the view is on the clock of that key.
+type KeyClocks interface {
+	// BeginAt makes the instant of the view the present one on the clock of a key of the selected
+	// database. An expiry that the call passes on for this key counts from there. Within Atomically,
+	// and in the function of Edit, it does nothing, because the instant is that of the step.
+	BeginAt(ctx context.Context, key []byte) error
+}
+
 // Describer is implemented by stores that have fields of their own in the section Store of INFO.
 type Describer interface {
 	// Describe calls add for each field.

@@ -31,17 +31,20 @@ func newStore(t *testing.T, url string, losesConflicts bool) *remote.Store {
 	}
 	e := remote.NewEngine(remote.EngineOptions{Sender: sender, Monotonic: now, Self: rand.Uint64(), Known: 100,
 		KnownBytes: 1 << 20, Connections: 2, Timeout: time.Minute})
-	offset := func() (int64, bool) {
-		nanoseconds := l.Offset(l.Primaries()[0])
-		return nanoseconds, nanoseconds != 0
-	}
+	clocks := remote.NewClocks(processClock{}, l.Backend)
 	s := remote.New(remote.Options{
-		Executor: e, Keyspace: l.Backend, Clock: remote.NewClock(now, offset, store.NewClock()), Prefix: "cl:",
+		Executor: e, Keyspace: l.Backend, Clock: clocks, KeyNow: clocks.OfKey, Prefix: "cl:",
 		Close: func() error { e.Close(l.Close); return nil },
 	})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
+
+// processClock is the clock of the backends of the tests.
+type processClock struct{}
+
+func (processClock) Now() int64    { return now() }
+func (processClock) Offset() int64 { return 0 }
 
 // conflictLoser is a backend with a fault.
 type conflictLoser struct{ remote.Sender }

@@ -23,6 +23,7 @@ type transaction struct {
 	names    []string
 	database int
 	deadline int64
+	now      int64 // when the keys were read
 	before   []combine.Value
 	changes  []combine.Change
 }
@@ -97,8 +98,9 @@ func (f runFunc) run(now int64, values []combine.Value, changes []combine.Change
 
 // read reads what the keys hold.
 func (t *transaction) read(ctx context.Context) error {
-	return t.do(ctx, true, func(_ int64, values []combine.Value, changes []combine.Change) error {
-		t.before = append(t.before[:0], values...)
+	t.now = t.view.now
+	return t.do(ctx, true, func(now int64, values []combine.Value, changes []combine.Change) error {
+		t.now, t.before = now, append(t.before[:0], values...)
 		for i := range values {
 			changes[i].Compared = compared(values[i].Bytes)
 		}
@@ -109,7 +111,7 @@ func (t *transaction) read(ctx context.Context) error {
 // runSteps runs the steps of the caller. The first error is theirs, which undoes nothing.
 func (t *transaction) runSteps(steps func() error) (failed, err error) {
 	v := t.view
-	s := v.store.scratches.take(v.now, t.database)
+	s := v.store.scratches.take(t.now, t.database)
 	if err = s.loadAll(t.keys, t.before, true); err != nil {
 		v.store.scratches.put(s)
 		return nil, err

@@ -19,6 +19,9 @@ type call struct {
 	keys [1]string // for step.Keys, of a call with one key
 
 	runner runner // nil if the step is a command
+	view   *view  // its instant becomes that of each run; nil if several calls share a view
+
+	isGivenUp bool // giveUp has begun, and perhaps has not ended yet
 
 	mu     sync.Mutex
 	ended  bool
@@ -45,6 +48,10 @@ func (c *call) runStep(now int64, values []combine.Value, changes []combine.Chan
 		return errEnded
 	}
 	c.now, c.panics = now, ""
+	if v := c.view; v != nil {
+		v.now, v.running = now, true
+		defer func() { v.running = false }()
+	}
 	defer func() {
 		if value := recover(); value != nil { // the caller panics instead of the executor
 			c.panics, err = fmt.Sprintf("%v, in a step:\n%s", value, debug.Stack()), errEnded
@@ -68,7 +75,8 @@ func (c *call) end(reply any, err error) {
 func (c *call) giveUp() { c.end(nil, combine.ErrUnavailable) }
 
 // initCall prepares a call with a step on keys of the selected database. A call may be used again
-// after a step without an error, which the executor does not touch any more.
+// after a step without an error, which the executor does not touch any more, unless giveUp has begun:
+// it may run at any later time, and would end the next use.
 func (v *view) initCall(c *call, r runner) {
 	c.done = make(chan struct{})
 	c.ended, c.err, c.reply = false, nil, nil
@@ -89,12 +97,13 @@ func (v *view) deadline() int64 {
 	return v.store.Executor.Monotonic() + int64(v.store.Timeout)
 }
 
-// do makes the step of a call, and waits for its end. The view's instant becomes that of the step,
-// so that times to live are counted from there.
+// do makes the step of a call, and waits for its end. The view's instant becomes that of the step, on
+// the clock of the server that holds its keys, so that times to live are counted from there.
 func (v *view) do(ctx context.Context, c *call) error {
 	if ctx.Err() != nil {
 		return store.ErrDown
 	}
+	c.view = v
 	v.store.Executor.Submit(&c.step)
 	v.await(ctx, c)
 	return v.outcome(c)
@@ -122,8 +131,8 @@ func (v *view) outcome(c *call) error {
 	if c.panics != "" {
 		panic(c.panics)
 	}
-	if c.err == nil {
-		v.now = max(v.now, c.now)
+	if c.err == nil && c.runner != nil {
+		v.now = c.now
 	}
 	return storeError(c.err)
 }
@@ -133,13 +142,14 @@ func (v *view) await(ctx context.Context, c *call) {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
+			c.isGivenUp = true
 			c.giveUp()
 		}
 		return
 	}
 	if ctx.Done() != nil {
 		stop := context.AfterFunc(ctx, c.giveUp)
-		defer stop()
+		defer func() { c.isGivenUp = !stop() }()
 	}
 	v.wait(c.done)
 }

@@ -1,28 +1,49 @@
 package remote
 
-import "cellserver/internal/store"
+import (
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote/combine"
+)
 
-// NewClock returns the clock of a backend. monotonic is the time of this process, and offset returns
-// what must be added to get the backend's, in Unix nanoseconds. As long as that is not known, because
-// no connection has succeeded yet, the clock is that of this machine: an expiry that is computed
-// then is wrong by the difference of the two at most.
-func NewClock(monotonic func() int64, offset func() (nanoseconds int64, known bool), machine store.Clock) store.Clock {
-	return backendClock{monotonic, offset, machine}
+// Servers is what Clocks has to know of the servers of a backend; backend.Backend implements it.
+type Servers interface {
+	combine.Topology
+	// Primaries returns the servers that hold keys.
+	Primaries() []combine.Primary
+	// RoundTrip returns the time of a round trip in nanoseconds, 0 as long as the clock of the server has
+	// not been read.
+	RoundTrip(p combine.Primary) int64
 }
 
-type backendClock struct {
-	monotonic func() int64
-	offset    func() (nanoseconds int64, known bool)
-	machine   store.Clock
+// Clocks are the clocks of the servers of a backend. As a store.Clock, it is the clock of the first one,
+// for what concerns no single key, such as TIME. Instants are Unix nanoseconds.
+type Clocks struct {
+	machine store.Clock
+	servers Servers
 }
 
-// Now implements store.Clock.
-func (c backendClock) Now() int64 {
-	if offset, known := c.offset(); known {
-		return c.monotonic() + offset
+// NewClocks returns the clocks of servers, computed from that of this machine.
+func NewClocks(machine store.Clock, servers Servers) *Clocks { return &Clocks{machine, servers} }
+
+// Now implements store.Clock. As long as there has been no connection, it is the time of this machine.
+func (c *Clocks) Now() int64 {
+	if primaries := c.servers.Primaries(); len(primaries) > 0 {
+		if now, known := c.of(primaries[0]); known {
+			return now
+		}
 	}
 	return c.machine.Now() + c.machine.Offset()
 }
 
-// Offset returns 0: instants are Unix time.
-func (c backendClock) Offset() int64 { return 0 }
+// Offset returns 0: instants are Unix time already.
+func (c *Clocks) Offset() int64 { return 0 }
+
+// OfKey is Options.KeyNow.
+func (c *Clocks) OfKey(key string) (now int64, known bool) { return c.of(c.servers.Primary(key)) }
+
+func (c *Clocks) of(p combine.Primary) (now int64, known bool) {
+	if p == combine.NoPrimary || c.servers.RoundTrip(p) == 0 {
+		return 0, false
+	}
+	return c.machine.Now() + c.servers.Offset(p), true
+}

@@ -2,22 +2,48 @@ package remote_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
+	"cellserver/internal/store/remote/combine"
 )
 
-// The clock is the backend's as soon as its offset is known, whatever that of the machine says.
-func TestClockOfTheBackend(t *testing.T) {
-	machine := store.NewStillClock(start)
-	machine.SetOffset(time.Hour)
-	known := false
-	c := remote.NewClock(func() int64 { return 5 }, func() (int64, bool) { return start - 5, known }, machine)
-	require.Equal(t, start+int64(time.Hour), c.Now())
-	known = true
-	require.Equal(t, start, c.Now())
-	require.Zero(t, c.Offset())
+// twoServers hold the keys a and b; the clock of a server has been read if its round trip is known.
+type twoServers struct {
+	offsets, trips [2]int64
+	down           bool
+}
+
+func (s *twoServers) Primary(key string) combine.Primary {
+	if s.down {
+		return combine.NoPrimary
+	}
+	return combine.Primary(key[0] - 'a')
+}
+
+func (s *twoServers) Primaries() []combine.Primary      { return []combine.Primary{0, 1} }
+func (s *twoServers) Offset(p combine.Primary) int64    { return s.offsets[p] }
+func (s *twoServers) RoundTrip(p combine.Primary) int64 { return s.trips[p] }
+
+// Each key has the clock of its server, as soon as that is known.
+func TestClocks(t *testing.T) {
+	machine := store.NewStillClock(1000)
+	servers := &twoServers{offsets: [2]int64{50, 70}}
+	clocks := remote.NewClocks(machine, servers)
+	require.Equal(t, 1000+machine.Offset(), clocks.Now(), "the machine's, in Unix time")
+	for _, key := range []string{"a", "b"} {
+		_, known := clocks.OfKey(key)
+		require.False(t, known)
+	}
+	servers.trips = [2]int64{1, 1}
+	require.Equal(t, int64(1050), clocks.Now())
+	require.Zero(t, clocks.Offset())
+	now, known := clocks.OfKey("b")
+	require.True(t, known)
+	require.Equal(t, int64(1070), now)
+	servers.down = true
+	_, known = clocks.OfKey("b")
+	require.False(t, known)
 }

@@ -36,7 +36,10 @@ type Options struct {
 	Executor Executor
 	Keyspace Keyspace
 	// Clock is the clock of the backend: its instants are Unix nanoseconds, and its offset is 0.
-	Clock     store.Clock
+	Clock store.Clock
+	// KeyNow returns the present instant on the clock of the server that holds a key, named as in the
+	// backend. known is false as long as that clock has not been read. If it is nil, all keys are on Clock.
+	KeyNow    func(key string) (now int64, known bool)
 	Name      string        // the name of the backend's program, for External; "" means redis
 	Databases int           // 0 means 16; a cluster has 1
 	Prefix    string        // of all keys in the backend

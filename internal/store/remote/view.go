@@ -18,6 +18,7 @@ type view struct {
 	store     *Store
 	selected  int
 	now       int64
+	running   bool // a step of the view is run at this moment
 	caller    int64
 	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
 	steps     *scratch                   // within Atomically, where its steps are made
@@ -32,6 +33,23 @@ func (v *view) Select(database int)    { v.selected = database }
 func (v *view) Selected() int          { return v.selected }
 func (v *view) SetCaller(caller int64) { v.caller = caller }
 func (v *view) Caller() int64          { return v.caller }
+
+// BeginAt implements store.KeyClocks. Within a step, the instant is that of the step.
+func (v *view) BeginAt(ctx context.Context, key []byte) error {
+	if v.steps != nil || v.running || v.store.KeyNow == nil {
+		return nil
+	}
+	now, known := v.store.KeyNow(v.name(key))
+	if known {
+		v.now = now
+		return nil
+	}
+	// A step that changes nothing finds it out. It blocks the goroutine, so that no later call of the
+	// client begins before the step of this one.
+	defer func(wait func(<-chan struct{})) { v.wait = wait }(v.wait)
+	v.wait = nil
+	return v.onKey(ctx, key, false, func(*scratch) error { return nil })
+}
 
 // SetWait implements store.Suspender.
 func (v *view) SetWait(wait func(done <-chan struct{})) { v.wait = wait }
@@ -94,7 +112,10 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	if err = v.do(ctx, &c.call); err != nil {
 		return gcra.Outcome{}, err
 	}
-	if v.spare = c; c.result != nil {
+	if !c.isGivenUp {
+		v.spare = c
+	}
+	if c.result != nil {
 		return gcra.Outcome{}, c.result
 	}
 	return c.outcome, nil

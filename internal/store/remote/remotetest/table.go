@@ -27,6 +27,8 @@ type Table struct {
 	Prefix string
 	// Mistakes says that steps also run on values that no key holds, as if another process were faster.
 	Mistakes bool
+	// Skew returns by how much the clock of a key's server is ahead of the table's; nil stands for 0.
+	Skew func(key string) int64
 	// Watch is told the changes that are committed, unless it is nil.
 	Watch func(s *combine.Step, changes []combine.Change)
 
@@ -56,6 +58,16 @@ func (t *Table) Now() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return max(t.latest, t.clock.Now())
+}
+
+// KeyNow is remote.Options.KeyNow.
+func (t *Table) KeyNow(key string) (now int64, known bool) { return t.Now() + t.skew(key), true }
+
+func (t *Table) skew(key string) int64 {
+	if t.Skew == nil {
+		return 0
+	}
+	return t.Skew(key)
 }
 
 func (t *Table) Offset() int64    { return 0 }
@@ -102,13 +114,16 @@ func (t *Table) read(database int, keys []string) (now int64, values []combine.V
 	for _, key := range keys {
 		values = append(values, t.get(database, key))
 	}
+	if len(keys) > 0 {
+		return t.latest + t.skew(keys[0]), values
+	}
 	return t.latest, values
 }
 
 // get returns what a key holds, with its expiry.
 func (t *Table) get(database int, key string) combine.Value {
 	v := t.databases[database][key]
-	if v.Bytes != nil && v.Expires <= t.latest {
+	if v.Bytes != nil && v.Expires <= t.latest+t.skew(key) {
 		t.put(database, key, combine.Value{})
 		v = combine.Value{}
 	}
