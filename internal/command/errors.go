@@ -27,7 +27,7 @@ const (
 	errNotInMulti   Refusal = "ERR Command not allowed inside a transaction"
 	errOutOfMemory  Refusal = "OOM command not allowed when used memory > 'maxmemory'."
 	errStoreDown    Refusal = "STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again"
-	errStoreBusy    Refusal = "STOREBUSY others changed the key at each try: nothing was counted or changed, so the call may be sent again"
+	errStoreBusy    Refusal = "STOREBUSY too many calls use the key at the same time: nothing was counted or changed, so the call may be sent again"
 	errStoreUnsure  Refusal = "STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys"
 	ErrNoCluster    Refusal = "ERR This instance has cluster support disabled"
 	ErrWrongPass    Refusal = "WRONGPASS invalid username-password pair or user is disabled."

@@ -129,9 +129,13 @@ func TestCallsOnAKeyKeepTheirOrder(t *testing.T) {
 // them.
 func TestCallsOfSeveralStepsKeepTheirOrder(t *testing.T) {
 	inBubble(t, 1, func(o *overlapTest) {
-		done := o.start("INCR b\r\nMSET a 1 b 2\r\nDEL x y\r\nINCR c\r\nGET b\r\nINCR d\r\n")
+		done := o.start("APPEND b 1\r\nMSET a 1 b 2\r\nDEL x y\r\nINCR c\r\nGET b\r\nINCR d\r\n")
 		require.Equal(t, 4, o.store.Steps(), "GET b waits for MSET")
 		require.Equal(t, ":1\r\n+OK\r\n:0\r\n:1\r\n$1\r\n2\r\n:1\r\n", o.finish(done))
+
+		done = o.start("INCR n\r\nINCR o\r\nSET n 5\r\n")
+		require.Equal(t, 2, o.store.Steps(), "SET n waits for INCR n, which may look why it cannot add")
+		require.Equal(t, ":1\r\n:1\r\n+OK\r\n", o.finish(done))
 
 		done = o.start("CL.FIXED k 5 60\r\nDUMP k\r\nDUMP l\r\nDEL k\r\n")
 		require.Equal(t, 3, o.store.Steps(), "DEL k waits for DUMP k, which reads a value and then a limiter")

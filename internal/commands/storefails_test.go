@@ -116,7 +116,7 @@ func newFailingServer(t *testing.T, policy string) *failingServer {
 // The replies for the errors of a store.
 const (
 	storeDown   = "-STOREDOWN the store cannot be reached: nothing was counted or changed, so the call may be sent again\r\n"
-	storeBusy   = "-STOREBUSY others changed the key at each try: nothing was counted or changed, so the call may be sent again\r\n"
+	storeBusy   = "-STOREBUSY too many calls use the key at the same time: nothing was counted or changed, so the call may be sent again\r\n"
 	storeUnsure = "-STOREUNSURE the store did not answer in time: the call may have been counted, or have changed its keys\r\n"
 )
 

@@ -201,10 +201,9 @@ var (
 	// ErrDown: the store cannot be reached in time, and was not asked. A store that never blocks never
 	// returns it.
 	ErrDown = errors.New("the store cannot be reached")
-	// ErrContended: others changed the keys at each try until the time of the call was over. The store
-	// works, so nothing but a call on the same keys is affected. A store that never blocks never returns
-	// it.
-	ErrContended = errors.New("others changed the key at each try")
+	// ErrContended: others changed the keys at each try until the time of the call was over, or too many
+	// calls wait already. The store works. A store that never blocks never returns it.
+	ErrContended = errors.New("too many calls use the key")
 	// ErrUnavailable: the store was asked and did not answer, so it is not known whether anything was
 	// changed. A store that never blocks never returns it.
 	ErrUnavailable = errors.New("the store does not answer")

@@ -104,6 +104,9 @@ func (f *Fallback) policyFor(c *command.Call, err error) int {
 		!contended && !errors.Is(err, store.ErrDown) && !errors.Is(err, store.ErrUnavailable) {
 		return replyError
 	}
+	if c.Context.Err() != nil {
+		return replyError // the client was disconnected, which says nothing about the store
+	}
 	policy := int(f.policy.Load())
 	if contended {
 		return f.policyForContended(c, policy)

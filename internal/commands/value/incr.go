@@ -6,6 +6,7 @@ import "cellserver/internal/command"
 func adding(row command.Command, delta func(c *command.Call) (int64, error)) command.Command {
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "string", "O(1)",
 		command.Write|command.DenyOOM|command.Fast, command.Constant, "RW ACCESS UPDATE"
+	row.Traits = command.SeveralSteps // a store may look at the key, to say why it cannot add
 	row.Reply, row.Events.Change = "The sum. A missing key counts as 0.", "incrby"
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

@@ -18,7 +18,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	}
 	assert.Empty(t, d.took())
 	d.submit(d.add("b", 1, "k"), d.add("c", 1, "j", "k"), d.add("d", 1, "j"))
-	assert.Len(t, d.took(), 2, "b and c")
+	assert.Equal(t, []string{"b: " + ErrContended.Error(), "c: " + ErrContended.Error()}, d.took())
 	for i := range maxWaiting {
 		d.m.Submit(d.now, d.add("e", 1, fmt.Sprint(i)))
 	}

@@ -113,9 +113,12 @@ func (m *Machine) Submit(now int64, s *Step) {
 	m.counters.Waiting++
 	s.state.bytes = bytesOf(s.Raw)
 	m.counters.WaitingBytes += s.state.bytes
-	tooMany := m.counters.Waiting > maxWaiting ||
-		m.counters.WaitingBytes > maxWaitingBytes && m.counters.WaitingBytes > s.state.bytes
-	if tooMany || s.Deadline != 0 && s.Deadline <= m.now {
+	if m.counters.Waiting > maxWaiting ||
+		m.counters.WaitingBytes > maxWaitingBytes && m.counters.WaitingBytes > s.state.bytes {
+		m.end(s, nil, ErrContended)
+		return
+	}
+	if s.Deadline != 0 && s.Deadline <= m.now {
 		m.end(s, nil, ErrDown)
 		return
 	}
@@ -123,8 +126,12 @@ func (m *Machine) Submit(now int64, s *Step) {
 	if len(s.Keys) > 0 {
 		p = m.config.Topology.Primary(s.Keys[0])
 	}
-	if m.isOpen(p) || !m.enqueue(s) {
+	if m.isOpen(p) {
 		m.end(s, nil, ErrDown)
+		return
+	}
+	if !m.enqueue(s) {
+		m.end(s, nil, ErrContended)
 		return
 	}
 	if s.Deadline != 0 {

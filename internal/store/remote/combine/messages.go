@@ -110,10 +110,10 @@ var (
 	// was changed.
 	ErrUnavailable = store.ErrUnavailable
 	// ErrDown: nothing was changed: the step was not sent in time, the circuit breaker of the primary
-	// is open, or too many steps wait already.
+	// is open.
 	ErrDown = store.ErrDown
 	// ErrContended: nothing was changed, because others changed the keys at each try until the
-	// deadline, or, of a step without one, at each of 64 tries.
+	// deadline, or, of a step without one, at each of 64 tries; or because too many steps wait already.
 	ErrContended = store.ErrContended
 	// ErrConflict: nothing was changed, because others changed the keys at each of Step.Tries tries.
 	ErrConflict = errors.New("other processes changed the keys at each try")
