@@ -92,11 +92,15 @@ type Describer interface {
 	Describe(add func(name string, value any))
 }
 
-// Partitioner is implemented by views of stores whose keys are in several parts, such as the slots of
-// a cluster. A step can touch only keys of one part; any other returns a RefusedError.
-type Partitioner interface {
-	// Part returns the part of a key of the selected database.
-	Part(key []byte) int
+// ManyValues is implemented by views of stores to which a transaction costs more than reading or writing
+// several values. Its methods are not for use within Atomically. Keys may be in several parts, such as
+// the slots of a cluster; up to 1024 keys of a part are read at one instant, or written in one step.
+type ManyValues interface {
+	// ReadMany returns the values of keys, nil for a key that holds none.
+	ReadMany(ctx context.Context, keys [][]byte) (values [][]byte, err error)
+	// WriteMany makes keys hold values, whatever they held. Each key is followed by its value. If it
+	// returns ErrUnavailable, some of the keys may have been written.
+	WriteMany(ctx context.Context, pairs [][]byte) error
 }
 
 // Abilities is a set of the optional interfaces that rows of commands may need.

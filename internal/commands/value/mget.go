@@ -13,13 +13,16 @@ var mGet = command.Command{
 	Reply: "The values, in the order of the keys; nil for a key that is missing or holds no string. Up to 1024 keys are read at one instant.",
 	Run: func(c *command.Call) error {
 		keys, mark, most := c.Many(), c.Out.Mark(), command.MaxReply
+		if view, ok := c.View.(store.ManyValues); ok && !c.InTransaction {
+			return readMany(c, view, keys)
+		}
 		onLoop := c.Session != nil && !c.InTransaction
 		if onLoop {
 			most = command.TurnOutput
 		}
 		hits, misses := c.Hits, c.Misses
 		c.Out.Array(len(keys))
-		err := inParts(c, keys, 1, func(keys [][]byte) error {
+		err := inBatches(c, keys, 1, func(keys [][]byte) error {
 			for _, key := range keys {
 				if err := writeValue(c, key); err == command.ErrWrongType {
 					c.Out.Null()
@@ -42,22 +45,31 @@ var mGet = command.Command{
 	},
 }
 
-// inParts is inBatches for calls that need not be one step: a store whose keys are in several parts,
-// such as the slots of a cluster, gets a step for each run of keys of one part.
-func inParts(c *command.Call, words [][]byte, stride int, step func(words [][]byte) error) error {
-	p, ok := c.View.(store.Partitioner)
-	if !ok {
-		return inBatches(c, words, stride, step)
-	}
-	for len(words) > 0 {
-		n, part := stride, p.Part(words[0])
-		for n < len(words) && p.Part(words[n]) == part {
-			n += stride
-		}
-		if err := inBatches(c, words[:n], stride, step); err != nil {
+// readMany writes the values of keys, or nil, from a store of which they are read without a transaction.
+func readMany(c *command.Call, view store.ManyValues, keys [][]byte) error {
+	mark := c.Out.Mark()
+	c.Out.Array(len(keys))
+	for len(keys) > 0 {
+		n, before := min(len(keys), command.KeysPerStep), c.Out.Mark()
+		values, err := view.ReadMany(c.Context, keys[:n])
+		if err != nil {
 			return err
 		}
-		words = words[n:]
+		for i, value := range values {
+			c.CountLookup(value != nil)
+			c.Work += len(value)
+			bulkOrNull(c, value)
+			values[i] = nil
+			if c.Out.Break(); c.Out.Len()-mark > command.MaxReply {
+				return command.ErrReplyTooLong
+			}
+		}
+		if err := c.Reserve(c.Out.Mark() - before); err != nil {
+			return err
+		}
+		if keys = keys[n:]; len(keys) > 0 {
+			c.Yield()
+		}
 	}
 	return nil
 }
@@ -105,7 +117,10 @@ var mSet = command.Command{
 			return err
 		}
 		c.Out.Status("OK")
-		return inParts(c, pairs, 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
+		if view, ok := c.View.(store.ManyValues); ok && !c.InTransaction {
+			return view.WriteMany(c.Context, pairs)
+		}
+		return inBatches(c, pairs, 2, func(pairs [][]byte) error { return writeAll(c, pairs) })
 	},
 }
 

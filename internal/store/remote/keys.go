@@ -34,63 +34,20 @@ func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
 }
 
 // countBy sends a command on several keys whose reply is a number of keys, once for each slot, all at
-// once, and returns the sum. If a part fails, others may have been made.
+// once, and returns the sum.
 func (v *view) countBy(ctx context.Context, name string, keys [][]byte) (sum int, err error) {
-	var calls []*call
-	for _, part := range v.bySlot(keys) {
-		c := new(call)
-		v.initCall(c, nil)
-		if c.step.ReadOnly = name != "DEL"; !c.step.ReadOnly {
+	calls := v.partCalls(name, keys, 1, name != "DEL")
+	if name == "DEL" {
+		for _, c := range calls {
 			c.step.Learn = learnAbsent
 		}
-		c.step.Raw = [][]byte{[]byte(name)}
-		seen := make(map[string]struct{}, len(part))
-		for _, key := range part {
-			c.step.Raw = append(c.step.Raw, []byte(key))
-			if _, twice := seen[key]; !twice {
-				seen[key] = struct{}{}
-				c.step.Keys = append(c.step.Keys, key)
-			}
-		}
-		calls = append(calls, c)
 	}
-	if err := v.doAll(ctx, calls); err != nil {
-		return 0, err
-	}
+	err = v.doParts(ctx, calls)
 	for _, c := range calls {
-		if c.err != nil {
-			return sum, storeError(c.err)
-		}
 		n, _ := c.reply.(int64)
 		sum += int(n)
 	}
-	return sum, nil
-}
-
-// Part implements store.Partitioner: the part of a key is its slot.
-func (v *view) Part(key []byte) int {
-	if v.store.Slot == nil {
-		return 0
-	}
-	return v.store.Slot(v.name(key))
-}
-
-// keysPerStep is the largest number of keys of one command.
-const keysPerStep = 1024
-
-// bySlot returns the names of keys, in parts of at most keysPerStep keys of one slot.
-func (v *view) bySlot(keys [][]byte) (parts [][]string) {
-	last := map[int]int{} // the last part of each slot
-	for _, key := range keys {
-		name, slot := v.name(key), v.Part(key)
-		i, known := last[slot]
-		if !known || len(parts[i]) == keysPerStep {
-			i = len(parts)
-			last[slot], parts = i, append(parts, nil)
-		}
-		parts[i] = append(parts[i], name)
-	}
-	return parts
+	return sum, err
 }
 
 // errWhole refuses operations on a whole database in a transaction.

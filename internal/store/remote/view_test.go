@@ -229,9 +229,6 @@ func TestSlots(t *testing.T) {
 	n, err := r.view.Count(ctx, keys)
 	require.NoError(t, err)
 	require.Equal(t, 5, n)
-	part := r.view.(store.Partitioner).Part
-	require.Equal(t, part(keys[0]), part(keys[2]))
-	require.NotEqual(t, part(keys[0]), part(keys[1]))
 	done, err := r.view.Transfer(ctx, refs("a1")[0], refs("a3")[0], store.Transfer{})
 	require.NoError(t, err)
 	require.True(t, done)

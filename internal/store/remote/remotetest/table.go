@@ -231,6 +231,21 @@ func (t *Table) command(s *combine.Step) (reply any, err error) {
 		}
 		t.put(s.Database, key, v)
 		return "OK", nil
+	case "MGET":
+		var values []any
+		for _, key := range s.Raw[1:] {
+			var value any
+			if v := t.get(s.Database, string(key)); v.Bytes != nil {
+				value = string(v.Bytes)
+			}
+			values = append(values, value)
+		}
+		return values, nil
+	case "MSET":
+		for i := 1; i < len(s.Raw); i += 2 {
+			t.put(s.Database, string(s.Raw[i]), combine.Value{Bytes: s.Raw[i+1], Expires: store.Never})
+		}
+		return "OK", nil
 	case "INCRBY":
 		return t.increment(s.Database, key, string(s.Raw[2]))
 	case "STRLEN":
