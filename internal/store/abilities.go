@@ -103,6 +103,15 @@ type ManyValues interface {
 	WriteMany(ctx context.Context, pairs [][]byte) error
 }
 
+// PatternScanner is implemented by views of stores that can select keys themselves.
+type PatternScanner interface {
+	// ScanMatching is Scan for the keys that match a pattern, as in Redis; nil stands for all. It may visit
+	// others too. If entries is false, keys are not read, and no Entry says anything.
+	ScanMatching(
+		ctx context.Context, cursor uint64, pattern []byte, entries bool, count int, visit func(key []byte, e Entry),
+	) (next uint64, err error)
+}
+
 // Abilities is a set of the optional interfaces that rows of commands may need.
 type Abilities uint8
 

@@ -117,7 +117,7 @@ const (
 // so next checks before each key whether the client is still connected.
 func (s *search) next(c *command.Call, count int) (err error) {
 	s.piece.reset()
-	if s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit); err != nil {
+	if err := s.read(c, count); err != nil {
 		return err
 	}
 	for i, kind := range s.piece.kinds {
@@ -138,6 +138,16 @@ func (s *search) next(c *command.Call, count int) (err error) {
 		}
 	}
 	return nil
+}
+
+// read reads about count more keys.
+func (s *search) read(c *command.Call, count int) (err error) {
+	if view, ok := c.View.(store.PatternScanner); ok {
+		s.cursor, err = view.ScanMatching(c.Context, s.cursor, s.match.pattern, s.match.kind != nil, count, s.piece.visit)
+		return err
+	}
+	s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit)
+	return err
 }
 
 // find adds a key that matches.

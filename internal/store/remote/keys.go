@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 
 	"cellserver/internal/store"
@@ -86,17 +87,39 @@ func (v *view) onDatabase(ctx context.Context, operation func() error) error {
 // Scan visits keys of the selected database.
 func (v *view) Scan(ctx context.Context, cursor uint64, count int,
 	visit func(key []byte, e store.Entry)) (next uint64, err error) {
+	return v.ScanMatching(ctx, cursor, nil, true, count, visit)
+}
+
+// ScanMatching implements store.PatternScanner.
+func (v *view) ScanMatching(ctx context.Context, cursor uint64, pattern []byte, entries bool, count int,
+	visit func(key []byte, e store.Entry)) (next uint64, err error) {
 	var keys []string
 	err = v.onDatabase(ctx, func() error {
-		keys, next, err = v.store.Keyspace.Scan(ctx, v.selected, cursor, "*", count)
+		keys, next, err = v.store.Keyspace.Scan(ctx, v.selected, cursor, passedOn(pattern), count)
 		return err
 	})
+	if !entries && err == nil {
+		for _, key := range keys {
+			visit([]byte(key), store.Entry{})
+		}
+		return next, nil
+	}
 	for len(keys) > 0 && err == nil {
 		part := keys[:min(len(keys), keysPerStep)]
 		keys = keys[len(part):]
 		err = v.visitEach(ctx, part, visit)
 	}
 	return next, err
+}
+
+// passedOn returns the pattern with which the backend selects keys. It gets only patterns that it matches
+// fast: some versions of Redis take very long for many stars, and serve nobody meanwhile.
+func passedOn(pattern []byte) string {
+	const maxStars, maxLength = 3, 256
+	if pattern == nil || len(pattern) > maxLength || bytes.Count(pattern, []byte("*")) > maxStars {
+		return "*"
+	}
+	return string(pattern)
 }
 
 // visitEach reads the entries of keys, and visits those that exist.
@@ -106,7 +129,7 @@ func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []by
 		calls[i] = new(call)
 		v.initCall(calls[i], &looks[i])
 		calls[i].keys[0] = v.name([]byte(keys[i]))
-		calls[i].step.Keys, calls[i].step.Expiry = calls[i].keys[:], true
+		calls[i].step.Keys, calls[i].step.Expiry, calls[i].step.Passing = calls[i].keys[:], true, true
 	}
 	if err := v.doAll(ctx, calls); err != nil {
 		return err

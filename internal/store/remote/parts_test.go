@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -120,4 +121,39 @@ func TestManyValues(t *testing.T) {
 	values, err := many.ReadMany(ctx, keys)
 	require.NoError(t, err)
 	require.Equal(t, keys, values)
+}
+
+// KEYS and SCAN read no values, unless they have to know types, and the backend selects the names.
+func TestNamesAreFoundWithoutValues(t *testing.T) {
+	r, steps := newRecorded(t)
+	scanned := &patterns{Table: r.table}
+	r.store.Keyspace = scanned
+	c := dialRemote(t, r)
+	require.NoError(t, c.MSet(ctx, "a1", "1", "a2", "2", "b1", "3", "[x", "4").Err())
+	r.acquire("a3", "holder")
+	steps.took()
+	require.ElementsMatch(t, []string{"a1", "a2", "a3"}, c.Keys(ctx, "a?").Val())
+	keys, _ := c.Scan(ctx, 0, `\[*`, 100).Val()
+	require.Equal(t, []string{"[x"}, keys)
+	keys, _ = c.Scan(ctx, 0, "", 100).Val()
+	require.Len(t, keys, 5)
+	require.ElementsMatch(t, []string{"a1", "b1"}, c.Keys(ctx, "*1*******").Val())
+	require.Empty(t, steps.took())
+	require.Equal(t, []string{"a?", `\[*`, "*", "*"}, scanned.took)
+	keys, _ = c.ScanType(ctx, 0, "a*", 100, "string").Val()
+	require.ElementsMatch(t, []string{"a1", "a2"}, keys)
+	require.Equal(t, "step on 1, step on 1, step on 1", steps.took())
+}
+
+// patterns is a table that records the patterns of scans.
+type patterns struct {
+	*remotetest.Table
+	took []string
+}
+
+func (p *patterns) Scan(ctx context.Context, database int, cursor uint64, pattern string, count int) (
+	[]string, uint64, error,
+) {
+	p.took = append(p.took, pattern)
+	return p.Table.Scan(ctx, database, cursor, pattern, count)
 }

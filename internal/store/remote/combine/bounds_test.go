@@ -64,6 +64,24 @@ func TestKnownValuesAreBounded(t *testing.T) {
 	})
 }
 
+// A step that passes over many keys does not make the machine forget others.
+func TestPassingStepsAreNotRemembered(t *testing.T) {
+	d := newDesk(t)
+	d.submit(d.add("a", 1, "k"))
+	for range 2 {
+		d.reply(d.execute)
+	}
+	known := d.m.Counters().Known
+	for _, key := range []string{"k", "l"} {
+		s := d.add("p", 0, key)
+		s.Expiry, s.Passing = true, true
+		d.submit(s)
+		d.reply(d.execute)
+	}
+	assert.Equal(t, known, d.m.Counters().Known)
+	assert.Equal(t, []string{"a", "p", "p"}, d.took())
+}
+
 func without(keys []keyID, one keyID) (rest []keyID) {
 	for _, key := range keys {
 		if key != one {

@@ -11,6 +11,7 @@ type flight struct {
 	raw      bool // its steps are commands, each a request of its own
 	readOnly bool // of raw: all of them
 	expiry   bool // a step needs the expiries
+	remember bool // a step is not Passing
 	formed   bool // it has been sent once
 	sent     bool // its requests are under way
 	gone     bool // it has been dissolved, but is still in a ready list or has a timer
@@ -93,6 +94,7 @@ func (f *flight) take(s *Step) {
 	f.steps = append(f.steps, s)
 	f.live++
 	f.expiry = f.expiry || s.Expiry
+	f.remember = f.remember || !s.Passing
 }
 
 // isChanging reports whether a change of a step is under way.

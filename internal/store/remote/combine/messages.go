@@ -76,6 +76,8 @@ type Step struct {
 	// Expiry says that Run needs the expiries of the values. They are read with PTTL, and never taken
 	// from known values, so such a step takes two round trips.
 	Expiry bool
+	// Passing says that what the step reads is not worth remembering, because it passes over many keys.
+	Passing bool
 	// Run computes the changes of the keys from their values. All changes are Keep before it is
 	// called. It may be called several times, with other values, and only its last call counts. If it
 	// returns an error, nothing is changed, and the step ends with this error. It is called under the

@@ -125,7 +125,9 @@ func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 		if !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil) {
 			expires = unknownExpiry
 		}
-		m.known.put(q.key, value.Bytes, expires)
+		if ok || f.remember {
+			m.known.put(q.key, value.Bytes, expires)
+		}
 		f.base = append(f.base, value)
 	}
 	return trusted

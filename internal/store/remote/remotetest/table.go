@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/match"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
 )
@@ -292,7 +293,7 @@ func (t *Table) DBSize(_ context.Context, database int) (int64, error) {
 	return int64(len(t.databases[database])), nil
 }
 
-func (t *Table) Scan(_ context.Context, database int, cursor uint64, _ string, count int) (
+func (t *Table) Scan(_ context.Context, database int, cursor uint64, pattern string, count int) (
 	keys []string, next uint64, err error,
 ) {
 	t.mu.Lock()
@@ -303,7 +304,9 @@ func (t *Table) Scan(_ context.Context, database int, cursor uint64, _ string, c
 		if count--; count < 0 && n.hash != cursor {
 			return keys, n.hash, nil
 		}
-		keys = append(keys, strings.TrimPrefix(n.name, t.Prefix))
+		if name := strings.TrimPrefix(n.name, t.Prefix); match.Glob([]byte(pattern), []byte(name), false) {
+			keys = append(keys, name)
+		}
 		cursor = n.hash
 	}
 	return keys, 0, nil
