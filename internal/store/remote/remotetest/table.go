@@ -298,13 +298,15 @@ func (t *Table) Scan(_ context.Context, database int, cursor uint64, pattern str
 ) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.latest = max(t.latest, t.clock.Now())
 	order := t.sorted(database)
 	from, _ := slices.BinarySearchFunc(order, cursor, func(n hashedName, c uint64) int { return cmp.Compare(n.hash, c) })
 	for _, n := range order[from:] {
 		if count--; count < 0 && n.hash != cursor {
 			return keys, n.hash, nil
 		}
-		if name := strings.TrimPrefix(n.name, t.Prefix); match.Glob([]byte(pattern), []byte(name), false) {
+		name := strings.TrimPrefix(n.name, t.Prefix)
+		if exists := t.get(database, n.name).Bytes != nil; exists && match.Glob([]byte(pattern), []byte(name), false) {
 			keys = append(keys, name)
 		}
 		cursor = n.hash
