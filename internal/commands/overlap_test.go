@@ -143,6 +143,27 @@ func TestCallsOfSeveralStepsKeepTheirOrder(t *testing.T) {
 	})
 }
 
+// Few calls that may read a long value are under way at a time, and what they return is charged: the
+// replies of a pipeline of them do not fit in memory together.
+func TestFewLongValuesAreUnderWay(t *testing.T) {
+	inBubble(t, 1, func(o *overlapTest) {
+		long := strings.Repeat("x", 100_000)
+		require.Equal(t, "+OK\r\n", o.do("*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$100000\r\n"+long+"\r\n"))
+		for _, call := range []string{"GET k", "GETRANGE k 0 -1", "GETEX k", "SET k v XX GET KEEPTTL"} {
+			done := o.start("INCR a\r\n" + strings.Repeat(call+"\r\n", 20))
+			require.LessOrEqual(t, o.store.Steps(), 5, call)
+			require.GreaterOrEqual(t, o.store.Steps(), 3, call)
+			for most := int64(0); o.store.Advance(o.random); {
+				synctest.Wait()
+				require.LessOrEqual(t, o.store.Steps(), 5)
+				most = max(most, o.client.session.HeldBytes())
+				require.LessOrEqual(t, most, int64(20*len(long)), "the replies that are sent, and those of four calls")
+			}
+			o.finish(done)
+		}
+	})
+}
+
 // Calls that use more than their view are made alone.
 func TestOtherCallsAreMadeAlone(t *testing.T) {
 	for _, call := range []string{

@@ -21,6 +21,7 @@ type coroutine struct {
 	row      *command.Command // nil if the call was refused
 	words    [][]byte         // copies, in bytes: the call may outlive the batch of its words
 	bytes    []byte
+	sized    bool     // the call reads a value of any length
 	keys     [][]byte // if the call may use the store several times; else empty
 
 	done     <-chan struct{} // closed when the call can run on
@@ -123,7 +124,7 @@ func (c *coroutine) reset() {
 	c.keys = c.keys[:0]
 	c.call.Context, c.call.Client, c.call.Words = context.Background(), nil, nil
 	c.call.Limited, c.call.Hits, c.call.Misses = 0, 0, 0
-	c.done, c.err, c.panicked, c.stack = nil, nil, nil, nil
+	c.done, c.err, c.panicked, c.stack, c.sized = nil, nil, nil, nil, false
 }
 
 // coroutines holds the coroutines of an instance that make no call.

@@ -23,6 +23,11 @@ const maxOverlap = 64
 // maxOverlapBytes bounds the words, in bytes, of a call that overlaps, because they are copied.
 const maxOverlapBytes = 16 << 10
 
+// maxOverlapValues bounds how many calls that read a value of any length are under way at a time. These
+// values are in memory together, and nothing else bounds them: the length of a value is not known
+// before it is read. In memory, a turn ends with the first long reply.
+const maxOverlapValues = 4
+
 // overlap holds the calls of a session that are under way. The session's goroutine waits for them, so
 // its transport must not be an event loop.
 type overlap struct {
@@ -30,6 +35,7 @@ type overlap struct {
 	first  int                    // index of the first call
 	count  int                    // of calls
 	keyed  int                    // number of these calls that have keys: see coroutine.keys
+	values int                    // number of these calls that read a value of any length
 	keys   [][]byte               // memory for the keys of the next call
 	unused []*coroutine           // whose calls have ended; they are kept until the end of the turn
 	units  int                    // cost of the calls of this turn, in the units of command.TurnUnits
@@ -107,6 +113,10 @@ func (s *Session) beginNext() bool {
 		return false
 	}
 	s.waitForKeys(row, words)
+	sized := row.IsValueSized(words)
+	for sized && s.overlap.values == maxOverlapValues {
+		s.completeFirst()
+	}
 	s.words, s.call.Work = len(words), 0
 	err := s.admit(row, words, nil)
 	c := s.takeCoroutine()
@@ -119,6 +129,9 @@ func (s *Session) beginNext() bool {
 	s.count(row)
 	if c.begin(s, row, words); len(c.keys) > 0 {
 		s.overlap.keyed++
+	}
+	if c.sized = sized; sized {
+		s.overlap.values++
 	}
 	s.chargeFor(c)
 	s.resume(c)
@@ -217,6 +230,9 @@ func (s *Session) completeFirst() {
 	o.begun[o.first] = nil
 	if o.first, o.count = (o.first+1)%maxOverlap, o.count-1; len(c.keys) > 0 {
 		o.keyed--
+	}
+	if c.sized {
+		o.values--
 	}
 	s.complete(c)
 	c.reset()
