@@ -87,8 +87,8 @@ func TestReport(t *testing.T) {
   maxmemory-policy   allkeys-lru: it removes keys, and their limits with them; set it to noeviction, or use --store-may-evict
   clock              N ms compared with this machine
   round trip         N ms
-  rights             missing: +mget +getrange +strlen +exists +ttl +pttl +expiretime +pexpiretime +setex +psetex +mset ` +
-		`+incr +incrby +decr +decrby +evalsha +script|load +scan +dbsize +randomkey +select +del +unlink
+  rights             missing: +mget +getrange +strlen +exists +touch +pttl +pexpiretime +mset ` +
+		`+incrby +evalsha +script|load +scan +dbsize +randomkey +select +del +unlink
 All rights that the store needs: ` + backend.Rule("cl:") + "\n"
 	if native {
 		want = strings.Replace(want, "by a script; Valkey 8.1 and Redis 8.4 have SET IFEQ, which is faster", "by SET IFEQ", 1)
@@ -110,10 +110,10 @@ All rights that the store needs: ` + backend.Rule("cl:") + "\n"
 // A right that only a part of the requests needs is missed by those alone, in the server's words.
 func TestMissingRight(t *testing.T) {
 	s := start(t)
-	grant(t, s.Addr, "limits", "secret", strings.ReplaceAll(backend.Rule("cl:"), "+incr ", ""))
+	grant(t, s.Addr, "limits", "secret", strings.ReplaceAll(backend.Rule("cl:"), "+incrby ", ""))
 	l := open(t, "redis://limits:secret@"+s.Addr)
 	require.True(t, l.connect("cl:k"))
-	r := l.ends(combine.Refused, call("INCR", "cl:k"))
+	r := l.ends(combine.Refused, call("INCRBY", "cl:k", "1"))
 	assert.True(t, strings.HasPrefix(r.Reply.Error, "NOPERM "), r.Reply.Error)
 	r = l.ends(combine.Refused, call("GET", "other:k"))
 	assert.True(t, strings.HasPrefix(r.Reply.Error, "NOPERM "), r.Reply.Error)

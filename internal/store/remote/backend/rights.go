@@ -21,18 +21,12 @@ var rights = []right{
 	{rule: "getrange", call: "getrange KEY 0 0"},
 	{rule: "strlen", call: "strlen KEY"},
 	{rule: "exists", call: "exists KEY"},
-	{rule: "ttl", call: "ttl KEY"},
+	{rule: "touch", call: "touch KEY"},
 	{rule: "pttl", call: "pttl KEY"},
-	{rule: "expiretime", call: "expiretime KEY"},
 	{rule: "pexpiretime", call: "pexpiretime KEY"},
 	{rule: "set", call: "set KEY x xx"},
-	{rule: "setex", call: "setex KEY 1 x"},
-	{rule: "psetex", call: "psetex KEY 1000 x"},
 	{rule: "mset", call: "mset KEY 1"},
-	{rule: "incr", call: "incr KEY"},
 	{rule: "incrby", call: "incrby KEY 1"},
-	{rule: "decr", call: "decr KEY"},
-	{rule: "decrby", call: "decrby KEY 1"},
 	{rule: "evalsha", call: "evalsha " + strings.Repeat("0", 40) + " 1 KEY"},
 	{rule: "script|load", call: "script load 1"},
 	{rule: "time", call: "time"},
@@ -49,7 +43,7 @@ var rights = []right{
 }
 
 // Rule returns the ACL rule with the rights that the store's user needs, and no others. PEXPIRETIME
-// and EXPIRETIME are in Redis since 7.0; leave them out for an older one.
+// is in Redis since 7.0; leave it out for an older one.
 func Rule(prefix string) string {
 	words := []string{"~" + EscapeGlob(prefix) + "*", "resetchannels", "-@all"}
 	for _, r := range rights {
