@@ -74,6 +74,28 @@ func testExpiry(t *testing.T, l *link) {
 	p.Expires = 1
 	l.done(write(p))
 	assert.Equal(t, combine.Value{Expires: combine.Never}, asked(), "an expiry in the past removes the key")
+	testComparedExpiry(t, l, k, at)
+}
+
+// testComparedExpiry compares the expiry of a key that does not exist yet.
+func testComparedExpiry(t *testing.T, l *link, k string, at int64) {
+	expiring := func(known, next string, before, expires int64) *combine.Request {
+		p := set(k, known, next)
+		p.Before, p.ComparesExpiry, p.Expires = before, true, expires
+		return write(p)
+	}
+	at -= at % int64(time.Millisecond)
+	l.done(expiring("nil", "1", combine.Never, combine.Never))
+	l.ends(combine.Conflict, expiring("1", "2", at, combine.Never))
+	l.done(expiring("1", "2", combine.Never, at))
+	l.ends(combine.Conflict, expiring("2", "3", combine.Never, at))
+	l.ends(combine.Conflict, expiring("2", "3", at+1e9, at))
+	l.done(expiring("2", "3", at, combine.KeepExpiry))
+	gone := set(k, "3", "nil")
+	gone.Before, gone.ComparesExpiry = combine.Never, true
+	l.ends(combine.Conflict, write(gone))
+	gone.Before = at
+	l.done(write(gone))
 }
 
 // A value that begins with what is compared is the same value.

@@ -86,6 +86,9 @@ func (t *transaction) do(ctx context.Context, withExpiry bool, run runFunc) erro
 	c := new(call)
 	t.view.initCall(c, run)
 	c.step.Database, c.step.Keys, c.step.Expiry, c.step.Deadline = t.database, t.names, withExpiry, t.deadline
+	if !withExpiry {
+		c.step.Tries = 1
+	}
 	return t.view.do(ctx, c)
 }
 
@@ -133,7 +136,7 @@ func (t *transaction) commit(ctx context.Context) error {
 	if t.changes == nil {
 		return nil
 	}
-	return t.do(ctx, false, func(_ int64, values []combine.Value, changes []combine.Change) error {
+	run := runFunc(func(_ int64, values []combine.Value, changes []combine.Change) error {
 		for i := range values {
 			if !same(t.before[i].Bytes, values[i].Bytes) {
 				return errChanged
@@ -142,4 +145,9 @@ func (t *transaction) commit(ctx context.Context) error {
 		copy(changes, t.changes)
 		return nil
 	})
+	err := t.do(ctx, false, run)
+	if errors.Is(err, errConflict) {
+		return errChanged // perhaps only the expiry, which run does not see
+	}
+	return err
 }

@@ -31,6 +31,7 @@ type scratch struct {
 type loadedKey struct {
 	name    []byte // borrowed
 	value   combine.Value
+	dated   bool // value.Expires is known
 	changed bool // by an operation
 }
 
@@ -121,7 +122,7 @@ func (s *scratch) load(name []byte, v combine.Value, withExpiry bool) error {
 		v.Expires = store.Never
 	}
 	s.index[string(name)] = len(s.keys)
-	s.keys = append(s.keys, loadedKey{name: name, value: v})
+	s.keys = append(s.keys, loadedKey{name: name, value: v, dated: withExpiry})
 	if v.Bytes == nil || v.Expires <= s.now {
 		return nil
 	}
@@ -234,6 +235,7 @@ func (s *scratch) collect(changes []combine.Change) error {
 		if !s.keys[i].changed {
 			continue
 		}
+		s.keys[i].compareExpiry(&changes[i])
 		if err := s.collectKey(&s.keys[i], &changes[i]); err != nil {
 			clearChanges(changes)
 			return err
@@ -245,13 +247,22 @@ func (s *scratch) collect(changes []combine.Change) error {
 // clearChanges makes every change a Keep.
 func clearChanges(changes []combine.Change) {
 	for i := range changes {
-		changes[i] = combine.Change{Compared: changes[i].Compared}
+		c := &changes[i]
+		*c = combine.Change{Compared: c.Compared, Before: c.Before, ComparesExpiry: c.ComparesExpiry}
 	}
 }
 
 // anyChanged reports whether an operation has changed a key.
 func (s *scratch) anyChanged() bool {
 	return slices.ContainsFunc(s.keys, func(k loadedKey) bool { return k.changed })
+}
+
+// compareExpiry makes a change that depends on the expiry of the key one that compares it. That of a
+// limiter does not count: the end of its state is in its value.
+func (k *loadedKey) compareExpiry(c *combine.Change) {
+	if k.dated && k.value.Bytes != nil && !form.Marked(k.value.Bytes) {
+		c.Before, c.ComparesExpiry = k.value.Expires, true
+	}
 }
 
 func (s *scratch) collectKey(k *loadedKey, c *combine.Change) (err error) {

@@ -148,7 +148,7 @@ func (c *connection) encodeTurn(r *combine.Request, s *sent) {
 // giveArgs removes the turn key if it is still this process's.
 func (c *connection) giveArgs(r *combine.Request) []any {
 	holder := strconv.FormatUint(r.Turn.Holder, 10) + ":"
-	return []any{"evalsha", compareAndSetDigest, 1, c.backend.turnKey(r.Turn.Key), len(holder), holder, "", expiryRemove}
+	return []any{"evalsha", compareAndSetDigest, 1, c.backend.turnKey(r.Turn.Key), len(holder), holder, "", expiryRemove, expiryAny}
 }
 
 // nativeArgs returns the command that changes one key if it holds what is known, on a server with SET
@@ -157,7 +157,7 @@ func nativeArgs(p *combine.Part) []any {
 	switch {
 	case p.Op == combine.Keep || p.Op == combine.Remove && p.Known == nil:
 		return []any{"get", p.Key}
-	case p.Compared > 0:
+	case p.Compared > 0 || p.ComparesExpiry:
 		return nil
 	case p.Op == combine.Remove:
 		return []any{"set", p.Key, "0", "ifeq", p.Known, "get", "pxat", 1}
@@ -184,11 +184,12 @@ const (
 	expiryKeep   = "k"
 	expirySame   = "-" // the key is not changed
 	expiryRemove = "d"
+	expiryAny    = "" // it is not compared
 )
 
 // scriptArgs returns the call of the script that compares all keys, and then changes them.
 func scriptArgs(parts []combine.Part) []any {
-	args := make([]any, 0, 3+5*len(parts))
+	args := make([]any, 0, 3+6*len(parts))
 	args = append(args, "evalsha", compareAndSetDigest, len(parts))
 	for i := range parts {
 		args = append(args, parts[i].Key)
@@ -202,7 +203,7 @@ func scriptArgs(parts []combine.Part) []any {
 		case p.Compared > 0:
 			how, known = strconv.Itoa(p.Compared), known[:p.Compared]
 		}
-		args = append(args, how, known, p.Bytes, scriptExpiry(p))
+		args = append(args, how, known, p.Bytes, scriptExpiry(p), scriptBefore(p))
 	}
 	return args
 }
@@ -219,6 +220,17 @@ func scriptExpiry(p *combine.Part) any {
 		return expiryKeep
 	}
 	return instant(p.Expires)
+}
+
+// scriptBefore returns the expiry with which that of the key is compared.
+func scriptBefore(p *combine.Part) any {
+	switch {
+	case !p.ComparesExpiry || p.Known == nil:
+		return expiryAny
+	case p.Before == combine.Never:
+		return -1
+	}
+	return instant(p.Before)
 }
 
 // readArgs returns the call of the script that reads keys.

@@ -6,17 +6,20 @@ import (
 )
 
 // compareAndSet compares all keys with what they are known to hold, and changes them if all do. It
-// returns 1, or an array of what the keys hold. Each key has four arguments: how it is compared, what
-// it is compared with, the new value, and the expiry.
+// returns 1, or an array of what the keys hold. Each key has five arguments: how it is compared, what
+// it is compared with, the new value, the new expiry, and the expiry that it is compared with.
 //
 //	how     "": the key must be absent; "=": its value must be equal; n: its first n bytes must be equal
 //	expiry  "": none; "k": it stays; "-": the key is not changed; "d": it is removed; else an instant in ms
+//	before  "": it is not compared; else an instant in ms, -1 for none
+//
+// Without PEXPIRETIME, which is in Redis since 7.0, an expiry is compared to 2 ms.
 //
 // A command that fails ends the script with its error. Only the first change can fail, because after
 // it the server does not check any more whether there is enough memory, so all is changed or nothing.
 const compareAndSet = `local same = true
 for i = 1, #KEYS do
-  local how, known = ARGV[4*i-3], ARGV[4*i-2]
+  local how, known, before = ARGV[5*i-4], ARGV[5*i-3], ARGV[5*i]
   local v
   if how == '' or how == '=' then
     v = redis.pcall('GET', KEYS[i])
@@ -26,6 +29,17 @@ for i = 1, #KEYS do
   if type(v) == 'table' then return v end
   if how == '' then known = false end
   if v ~= known then same = false break end
+  if before ~= '' then
+    local at, off = redis.pcall('PEXPIRETIME', KEYS[i]), 0
+    if type(at) == 'table' then
+      at, off = redis.call('PTTL', KEYS[i]), 2
+      if at >= 0 then
+        local t = redis.call('TIME')
+        at = at + t[1] * 1000 + math.floor(t[2] / 1000)
+      end
+    end
+    if math.abs(at - before) > off then same = false break end
+  end
 end
 if not same then
   local held = {}
@@ -37,15 +51,15 @@ if not same then
   return held
 end
 for i = 1, #KEYS do
-  local expiry, r = ARGV[4*i], false
+  local expiry, r = ARGV[5*i-1], false
   if expiry == '' then
-    r = redis.pcall('SET', KEYS[i], ARGV[4*i-1])
+    r = redis.pcall('SET', KEYS[i], ARGV[5*i-2])
   elseif expiry == 'k' then
-    r = redis.pcall('SET', KEYS[i], ARGV[4*i-1], 'KEEPTTL')
+    r = redis.pcall('SET', KEYS[i], ARGV[5*i-2], 'KEEPTTL')
   elseif expiry == 'd' then
     r = redis.pcall('DEL', KEYS[i])
   elseif expiry ~= '-' then
-    r = redis.pcall('SET', KEYS[i], ARGV[4*i-1], 'PXAT', expiry)
+    r = redis.pcall('SET', KEYS[i], ARGV[5*i-2], 'PXAT', expiry)
   end
   if type(r) == 'table' and r.err then return r end
 end

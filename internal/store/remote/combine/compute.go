@@ -61,8 +61,20 @@ func (m *Machine) run(f *flight, s *Step, now int64) {
 		return
 	}
 	for i, at := range scratch.places {
+		if f.otherExpiry(at, &scratch.changes[i]) {
+			s.state.err = ErrConflict
+			return
+		}
+	}
+	for i, at := range scratch.places {
 		f.apply(at, &scratch.changes[i])
 	}
+}
+
+// otherExpiry reports whether a step before has given a key another expiry than a change is for.
+func (f *flight) otherExpiry(at int, change *Change) bool {
+	part := &f.parts[at]
+	return change.ComparesExpiry && part.Op == Set && part.Expires != KeepExpiry && part.Expires != change.Before
 }
 
 // places appends the positions of a step's keys among those of the flight.
@@ -82,6 +94,9 @@ func (f *flight) apply(at int, change *Change) {
 	untouched := part.Op == Keep && part.Expires == KeepExpiry
 	if untouched && change.Compared > 0 {
 		part.Compared = change.Compared
+	}
+	if untouched && change.ComparesExpiry && base.Bytes != nil {
+		part.Before, part.ComparesExpiry = change.Before, true
 	}
 	switch change.Op {
 	case Set:

@@ -67,6 +67,10 @@ type Change struct {
 	// begin with a version that is random, so that only the version needs to be sent. It counts for
 	// Keep, too.
 	Compared int
+	// Before is the expiry of an existing key as the step has seen it, if ComparesExpiry is set. Then the
+	// change is made only if the key has this expiry, too.
+	Before         int64
+	ComparesExpiry bool
 }
 
 // Step is one atomic step on one key, or on several keys of one slot. Either Run or Raw is set.
@@ -187,6 +191,9 @@ type Part struct {
 	Bytes    []byte // of Set; never nil
 	Expires  int64  // of Set: an instant, Never or KeepExpiry
 	Expiry   bool   // of Read: the expiry is wanted
+	// ComparesExpiry says that a Write compares the expiry of an existing key with Before, too.
+	Before         int64
+	ComparesExpiry bool
 
 	// Value is set by the backend: what the key holds, after a Read that is Done, and after a Write
 	// that is a Conflict (then without its expiry). The machine keeps the bytes.

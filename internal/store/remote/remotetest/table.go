@@ -164,7 +164,11 @@ func (t *Table) try(s *combine.Step) (done bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, key := range s.Keys {
-		if !stillHolds(t.get(s.Database, key).Bytes, values[i].Bytes, changes[i].Compared) {
+		now, c := t.get(s.Database, key), &changes[i]
+		if !stillHolds(now.Bytes, values[i].Bytes, c.Compared) || c.ComparesExpiry && now.Bytes != nil && now.Expires != c.Before {
+			if s.Tries == 1 {
+				return true, combine.ErrConflict
+			}
 			return false, nil
 		}
 	}
