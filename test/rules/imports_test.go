@@ -47,7 +47,9 @@ var mayImport = map[string][]string{
 		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/remote/combine":    {"internal/store"},
-	"internal/store/remote/remotetest": {"internal/form", "internal/store", "internal/store/remote/combine"},
+	"internal/store/remote/remotetest": {
+		"internal/form", "internal/match", "internal/store", "internal/store/remote/combine",
+	},
 	"internal/store/remote": {
 		"internal/quota", "internal/gcra", "internal/lease", "internal/form", "internal/store", "internal/store/memory",
 		"internal/store/remote/combine",

@@ -113,7 +113,7 @@ func (v *view) ScanMatching(ctx context.Context, cursor uint64, pattern []byte, 
 }
 
 // passedOn returns the pattern with which the backend selects keys. It gets only patterns that it matches
-// fast: some versions of Redis take very long for many stars, and serve nobody meanwhile.
+// fast: some versions of Redis take very long for many stars, and serve no client meanwhile.
 func passedOn(pattern []byte) string {
 	const maxStars, maxLength = 3, 256
 	if pattern == nil || len(pattern) > maxLength || bytes.Count(pattern, []byte("*")) > maxStars {

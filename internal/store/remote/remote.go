@@ -21,8 +21,8 @@ type Executor interface {
 // with the prefix of the store. It takes and returns them without the prefix.
 type Keyspace interface {
 	DBSize(ctx context.Context, database int) (keys int64, err error)
-	// Scan returns some keys that match a pattern, to which the prefix is added, and the cursor with which to go on; 0 is the first
-	// cursor, and the end. It may return a key twice.
+	// Scan returns some keys that match a pattern, to which the prefix is added, and the cursor with
+	// which to go on; 0 is the first cursor, and the end. It may return a key twice.
 	Scan(ctx context.Context, database int, cursor uint64, pattern string, count int) (
 		keys []string, next uint64, err error)
 	// RandomKey returns a random key; ok is false if there is none.

@@ -148,7 +148,8 @@ func (c *connection) encodeTurn(r *combine.Request, s *sent) {
 // giveArgs removes the turn key if it is still this process's.
 func (c *connection) giveArgs(r *combine.Request) []any {
 	holder := strconv.FormatUint(r.Turn.Holder, 10) + ":"
-	return []any{"evalsha", compareAndSetDigest, 1, c.backend.turnKey(r.Turn.Key), len(holder), holder, "", expiryRemove, expiryAny}
+	return []any{"evalsha", compareAndSetDigest, 1, c.backend.turnKey(r.Turn.Key),
+		len(holder), holder, "", expiryRemove, expiryAny}
 }
 
 // nativeArgs returns the command that changes one key if it holds what is known, on a server with SET

@@ -11,7 +11,6 @@ type flight struct {
 	raw      bool // its steps are commands, each a request of its own
 	readOnly bool // of raw: all of them
 	expiry   bool // a step needs the expiries
-	remember bool // a step is not Passing
 	formed   bool // it has been sent once
 	sent     bool // its requests are under way
 	gone     bool // it has been dissolved, but is still in a ready list or has a timer
@@ -94,7 +93,11 @@ func (f *flight) take(s *Step) {
 	f.steps = append(f.steps, s)
 	f.live++
 	f.expiry = f.expiry || s.Expiry
-	f.remember = f.remember || !s.Passing
+}
+
+// isPassing reports whether what is read is not worth remembering.
+func (f *flight) isPassing() bool {
+	return !slices.ContainsFunc(f.steps, func(s *Step) bool { return !s.Passing })
 }
 
 // isChanging reports whether a change of a step is under way.

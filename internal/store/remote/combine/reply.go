@@ -125,7 +125,7 @@ func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 		if !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil) {
 			expires = unknownExpiry
 		}
-		if ok || f.remember {
+		if ok || !f.isPassing() {
 			m.known.put(q.key, value.Bytes, expires)
 		}
 		f.base = append(f.base, value)

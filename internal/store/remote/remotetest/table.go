@@ -165,7 +165,8 @@ func (t *Table) try(s *combine.Step) (done bool, err error) {
 	defer t.mu.Unlock()
 	for i, key := range s.Keys {
 		now, c := t.get(s.Database, key), &changes[i]
-		if !stillHolds(now.Bytes, values[i].Bytes, c.Compared) || c.ComparesExpiry && now.Bytes != nil && now.Expires != c.Before {
+		otherExpiry := c.ComparesExpiry && now.Bytes != nil && now.Expires != c.Before
+		if otherExpiry || !stillHolds(now.Bytes, values[i].Bytes, c.Compared) {
 			if s.Tries == 1 {
 				return true, combine.ErrConflict
 			}
