@@ -45,7 +45,7 @@ func (s *storeOptions) options() []*option.Option {
 		{Name: "store-password-file", Group: option.Store, Kind: option.Text(&s.passwordFile, "path"),
 			Help: "file whose first line is the password there; it is read again for each new connection"},
 		{Name: "store-timeout", Group: option.Store, Kind: option.Number(&s.timeout, 1, 60_000),
-			Help: "milliseconds that a call may take there"},
+			Help: "milliseconds that a call may take there; KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB may take longer"},
 		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
 			Help: "keys whose values are remembered, so that the next call on them needs one round trip in place of two"},
 		{Name: "store-may-evict", Group: option.Store, Kind: option.YesNo(&s.mayEvict),

@@ -101,11 +101,7 @@ func TestRightsAreExact(t *testing.T) {
 	data.AllowFlush = true
 	c := dialStore(t, data)
 	for line := range strings.Lines(everyKindOfCall) {
-		var words []any
-		for word := range strings.FieldsSeq(line) {
-			words = append(words, word)
-		}
-		if err := c.Do(t.Context(), words...).Err(); err != nil {
+		if err := c.Do(t.Context(), words(line)...).Err(); err != nil {
 			assert.ErrorIs(t, err, redis.Nil, line)
 		}
 	}
@@ -127,4 +123,40 @@ func TestRightsAreExact(t *testing.T) {
 	for name := range called {
 		assert.True(t, slices.Contains(rule, "+"+name) || slices.Contains(ownCommands, name), "%s is called", name)
 	}
+}
+
+// What commands say of a list, which another program has made.
+func TestKeysOfOtherTypes(t *testing.T) {
+	s := start(t)
+	c := dialStore(t, newStore(t, "redis://"+s.Addr, false))
+	list := func() {
+		peer.Ask(t, s.Addr, "del", "cl:list")
+		peer.Ask(t, s.Addr, "rpush", "cl:list", "a")
+	}
+	list()
+	for _, line := range []string{
+		"TYPE list", "TTL list", "EXPIRE list 10", "RENAME list other", "SET list v NX", "GET list", "CL.THROTTLE list 5 1 60",
+	} {
+		err := c.Do(t.Context(), words(line)...).Err()
+		assert.ErrorContains(t, err, "WRONGTYPE", line)
+	}
+	_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error { return p.Del(t.Context(), "list").Err() })
+	assert.ErrorContains(t, err, "WRONGTYPE")
+	assert.Equal(t, []any{nil}, c.MGet(t.Context(), "list").Val())
+	assert.Equal(t, []string{"list"}, c.Keys(t.Context(), "l*").Val())
+	assert.Equal(t, int64(1), c.Exists(t.Context(), "list").Val())
+	assert.Equal(t, int64(1), c.DBSize(t.Context()).Val())
+	assert.NoError(t, c.Set(t.Context(), "list", "v", 0).Err())
+	list()
+	assert.NoError(t, c.MSet(t.Context(), "list", "v").Err())
+	list()
+	assert.Equal(t, int64(1), c.Del(t.Context(), "list").Val())
+}
+
+// words returns the words of a call.
+func words(line string) (all []any) {
+	for word := range strings.FieldsSeq(line) {
+		all = append(all, word)
+	}
+	return all
 }

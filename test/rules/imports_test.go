@@ -46,7 +46,7 @@ var mayImport = map[string][]string{
 		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/entry",
 		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
-	"internal/store/remote/combine":    {"internal/store"},
+	"internal/store/remote/combine": {"internal/store"},
 	"internal/store/remote/remotetest": {
 		"internal/form", "internal/match", "internal/store", "internal/store/remote/combine",
 	},

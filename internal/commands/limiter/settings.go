@@ -19,7 +19,7 @@ func NewSettings() Settings {
 func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "max-log-limit", Group: option.Limits, Kind: option.Number(&s.MaxLogLimit, 1, 10_000_000),
-			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window"},
+			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window; at most 4000 with --store"},
 		{Name: "max-holders", Group: option.Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
 			Help: "maximum number of holders that have leases of one key"},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
