@@ -135,7 +135,8 @@ func TestKeysOfOtherTypes(t *testing.T) {
 	}
 	list()
 	for _, line := range []string{
-		"TYPE list", "TTL list", "EXPIRE list 10", "RENAME list other", "SET list v NX", "GET list", "CL.THROTTLE list 5 1 60",
+		"TYPE list", "TTL list", "EXPIRE list 10", "RENAME list other", "SET list v NX", "GET list",
+		"CL.THROTTLE list 5 1 60",
 	} {
 		err := c.Do(t.Context(), words(line)...).Err()
 		assert.ErrorContains(t, err, "WRONGTYPE", line)

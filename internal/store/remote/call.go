@@ -131,9 +131,6 @@ func (v *view) outcome(c *call) error {
 	if c.panics != "" {
 		panic(c.panics)
 	}
-	if c.err == nil && c.runner != nil {
-		v.now = c.now
-	}
 	return storeError(c.err)
 }
 
