@@ -19,9 +19,9 @@ import (
 // ping is the command of every health check.
 var ping = []string{"/cellserver", "cli", "PING"}
 
-// images that the manifests may name: the one that make docker builds, and one that stands for an
-// application.
-var knownImages = []string{"cellserver:latest", "redis:7.0"}
+// images that the manifests may name: the one that make docker builds, one that stands for an
+// application, and the server of --store.
+var knownImages = []string{"cellserver:latest", "redis:7.0", "valkey/valkey:8.1"}
 
 // decode reads one document strictly: a key that the type does not have is misspelled, or not
 // tested here.
@@ -45,11 +45,15 @@ type composeFile struct {
 	Name     string
 	Services map[string]composed
 	Volumes  map[string]any
+	Networks map[string]struct{ Internal bool }
+	Secrets  map[string]struct{ File string }
 }
 
 type composed struct {
 	Image, User, Restart string
 	Command, Volumes     []string
+	Networks, Secrets    []string
+	Deploy               struct{ Replicas int }
 	Environment          map[string]string
 	NetworkMode          string   `yaml:"network_mode"`
 	MemLimit             string   `yaml:"mem_limit"`
@@ -68,9 +72,12 @@ type composed struct {
 	} `yaml:"depends_on"`
 }
 
-func TestCompose(t *testing.T) {
+// composition reads a file for Compose, and checks what holds for every service, and for the service
+// cellserver in each of them.
+func composition(t *testing.T, name string) composeFile {
+	t.Helper()
 	var file composeFile
-	require.True(t, decode(t, strict(read(t, "deploy/compose.yaml")), &file))
+	require.True(t, decode(t, strict(read(t, name)), &file))
 	for name, service := range file.Services {
 		require.Contains(t, knownImages, service.Image, name)
 		require.True(t, service.ReadOnly, name)
@@ -78,20 +85,25 @@ func TestCompose(t *testing.T) {
 		require.Equal(t, []string{"no-new-privileges:true"}, service.SecurityOpt, name)
 		require.Equal(t, "unless-stopped", service.Restart, name)
 	}
-	server, app := file.Services["cellserver"], file.Services["app"]
+	server := file.Services["cellserver"]
 	require.Equal(t, append([]string{"CMD"}, ping...), server.Healthcheck.Test)
 	require.Empty(t, refused(t, server.Command, asList(server.Environment)))
-	require.Equal(t, "127.0.0.1", server.Environment["CELLSERVER_BIND"], "only the application is to reach it")
-	require.Equal(t, "yes", server.Environment["CELLSERVER_PROTECTED_MODE"])
-	require.Equal(t, []string{"state:" + server.Environment["CELLSERVER_DIR"]}, server.Volumes)
-	require.Contains(t, file.Volumes, "state")
 	grace := strings.TrimSuffix(server.StopGracePeriod, "s")
 	require.Greater(t, number(t, grace), number(t, server.Environment["CELLSERVER_SHUTDOWN_TIMEOUT"]))
 	require.True(t, strings.HasSuffix(server.MemLimit, "m"), server.MemLimit)
 	limit := number(t, strings.TrimSuffix(server.MemLimit, "m"))
 	collects := number(t, strings.TrimSuffix(server.Environment["GOMEMLIMIT"], "MiB"))
 	require.InDelta(t, 0.9, collects/limit, 0.05)
+	return file
+}
 
+func TestCompose(t *testing.T) {
+	file := composition(t, "deploy/compose.yaml")
+	server, app := file.Services["cellserver"], file.Services["app"]
+	require.Equal(t, "127.0.0.1", server.Environment["CELLSERVER_BIND"], "only the application is to reach it")
+	require.Equal(t, "yes", server.Environment["CELLSERVER_PROTECTED_MODE"])
+	require.Equal(t, []string{"state:" + server.Environment["CELLSERVER_DIR"]}, server.Volumes)
+	require.Contains(t, file.Volumes, "state")
 	require.Equal(t, "service:cellserver", app.NetworkMode)
 	require.Equal(t, "service_healthy", app.DependsOn["cellserver"].Condition)
 	require.True(t, app.DependsOn["cellserver"].Restart, "or it stays in a network that has gone")
@@ -111,8 +123,8 @@ func number(t *testing.T, text string) float64 {
 	return n
 }
 
-// object has the fields of Deployment, StatefulSet, Service and NetworkPolicy that deploy's
-// Kubernetes files use.
+// object has the fields of Deployment, StatefulSet, Service, PodDisruptionBudget and NetworkPolicy that
+// deploy's Kubernetes files use.
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -121,7 +133,14 @@ type object struct {
 		Labels map[string]string
 	}
 	Spec struct {
-		Replicas             *int
+		Replicas *int
+		Strategy struct {
+			RollingUpdate struct {
+				MaxUnavailable *int `yaml:"maxUnavailable"`
+				MaxSurge       int  `yaml:"maxSurge"`
+			} `yaml:"rollingUpdate"`
+		}
+		MaxUnavailable       *int   `yaml:"maxUnavailable"`
 		ServiceName          string `yaml:"serviceName"`
 		VolumeClaimTemplates []struct {
 			Metadata struct{ Name string }
@@ -143,6 +162,7 @@ type object struct {
 		PodSelector map[string]any `yaml:"podSelector"`
 		PolicyTypes []string       `yaml:"policyTypes"`
 		Ingress     []map[string]any
+		Egress      []map[string]any
 	}
 }
 
@@ -158,8 +178,21 @@ type pod struct {
 		FSGroupChange  string            `yaml:"fsGroupChangePolicy"`
 		SeccompProfile map[string]string `yaml:"seccompProfile"`
 	} `yaml:"securityContext"`
+	Spread []struct {
+		MaxSkew           int    `yaml:"maxSkew"`
+		TopologyKey       string `yaml:"topologyKey"`
+		WhenUnsatisfiable string `yaml:"whenUnsatisfiable"`
+		LabelSelector     any    `yaml:"labelSelector"`
+	} `yaml:"topologySpreadConstraints"`
 	InitContainers []kubernetesContainer `yaml:"initContainers"`
 	Containers     []kubernetesContainer
+	Volumes        []struct {
+		Name   string
+		Secret struct {
+			SecretName  string `yaml:"secretName"`
+			DefaultMode int    `yaml:"defaultMode"`
+		}
+	}
 }
 
 type kubernetesContainer struct {
@@ -183,8 +216,12 @@ type kubernetesContainer struct {
 	VolumeMounts []struct {
 		Name      string
 		MountPath string `yaml:"mountPath"`
+		ReadOnly  bool   `yaml:"readOnly"`
 	} `yaml:"volumeMounts"`
 	Resources struct{ Requests, Limits map[string]string }
+	Lifecycle struct {
+		PreStop struct{ Sleep struct{ Seconds int } } `yaml:"preStop"`
+	}
 
 	StartupProbe    probe `yaml:"startupProbe"`
 	LivenessProbe   probe `yaml:"livenessProbe"`
@@ -228,10 +265,13 @@ func objects(t *testing.T, name string) map[string]object {
 func TestKubernetesPods(t *testing.T) {
 	for name, kind := range map[string]string{
 		"deploy/kubernetes-sidecar.yaml": "Deployment", "deploy/kubernetes-service.yaml": "StatefulSet",
+		"deploy/kubernetes-store-sidecar.yaml": "Deployment", "deploy/kubernetes-store-pool.yaml": "Deployment",
+		"deploy/kubernetes-store.yaml": "StatefulSet",
 	} {
 		o := objects(t, name)[kind]
 		p := o.Spec.Template.Spec
-		require.Equal(t, map[string]any{"matchLabels": labels(o.Spec.Template.Metadata.Labels)}, o.Spec.Selector, name)
+		require.Contains(t, labels(o.Spec.Template.Metadata.Labels), "app.kubernetes.io/name", name)
+		require.Equal(t, map[string]any{"matchLabels": nameLabel(o)}, o.Spec.Selector, name)
 		require.True(t, p.SecurityContext.RunAsNonRoot, name)
 		require.NotZero(t, p.SecurityContext.RunAsUser, name)
 		require.Equal(t, "RuntimeDefault", p.SecurityContext.SeccompProfile["type"], name)
@@ -249,8 +289,16 @@ func TestKubernetesPods(t *testing.T) {
 				checkServer(t, c, p)
 			}
 		}
-		require.Equal(t, 1, servers, name)
+		if name != "deploy/kubernetes-store.yaml" {
+			require.Equal(t, 1, servers, name)
+		}
 	}
+}
+
+// nameLabel returns the label of an object's pods that selects them.
+func nameLabel(o object) map[string]any {
+	const name = "app.kubernetes.io/name"
+	return map[string]any{name: o.Spec.Template.Metadata.Labels[name]}
 }
 
 func labels(of map[string]string) map[string]any {
