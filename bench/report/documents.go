@@ -14,7 +14,7 @@ import (
 //
 // A table has the comments on lines of their own. Everything between them is written by
 // [Results.Documents].
-var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md"}
+var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md"}
 
 // parts returns the text of each figure, by the name in its comment. Without the scenario that it
 // needs, a text is empty.
@@ -24,6 +24,8 @@ var parts = map[string]func(r *Results) string{
 	"limiter-memory":         (*Results).limiterMemory,
 	"key-overhead":           (*Results).keyOverhead,
 	"pipelined-share":        (*Results).pipelinedShare,
+	"calls-alone":            (*Results).callsAlone,
+	"calls-pipelined":        (*Results).callsPipelined,
 	"most-expensive-limiter": (*Results).mostExpensiveLimiter,
 	"all-of-two":             (*Results).twoOfAll,
 }

@@ -194,6 +194,22 @@ func (r *Results) pipelinedShare() string {
 	return fmt.Sprintf("%.0f %%", 100*cpuOf(many, Throttle).Micros.Middle/cpuOf(one, Throttle).Micros.Middle)
 }
 
+// callsAlone and callsPipelined are the calls a second on one core, in thousands, with P=1 and P=64.
+func (r *Results) callsAlone() string     { return r.thousands("cpu-p1") }
+func (r *Results) callsPipelined() string { return r.thousands("cpu-p64") }
+
+func (r *Results) thousands(scenario string) string {
+	s := r.Find(scenario)
+	if s == nil {
+		return ""
+	}
+	thousands := int(math.Round(cpuOf(s, Throttle).Throughput / 1000))
+	if thousands < 1000 {
+		return fmt.Sprintf("%d,000", thousands)
+	}
+	return fmt.Sprintf("%d,%03d,000", thousands/1000, thousands%1000)
+}
+
 // mostExpensiveLimiter is by how much the most expensive limiter exceeds CL.THROTTLE with P=1.
 func (r *Results) mostExpensiveLimiter() string {
 	s := r.Find("limiters-p1")
