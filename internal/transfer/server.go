@@ -90,7 +90,23 @@ func (s *serverSource) databases() (numbers []int, err error) {
 			numbers = append(numbers, n)
 		}
 	}
+	if numbers == nil {
+		numbers = s.allDatabases()
+	}
 	return numbers, nil
+}
+
+// allDatabases returns the numbers of the databases that can be selected. A cellserver whose keys are
+// in a store does not know how many keys each has, and its INFO looks like that of an empty server.
+func (s *serverSource) allDatabases() (numbers []int) {
+	const most = 1024 // of --databases
+	for n := range most {
+		if s.conn.Do(background, "SELECT", n).Err() != nil {
+			break
+		}
+		numbers = append(numbers, n)
+	}
+	return numbers
 }
 
 func (s *serverSource) each(visit func(rec *rdb.Record) error) error {

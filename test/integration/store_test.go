@@ -119,3 +119,29 @@ func TestStoreThatEvicts(t *testing.T) {
 	c := onStore(t, store.Addr, "--store-may-evict", "yes", "--loglevel", "nothing")
 	require.NoError(t, c.Set(inTime(t), "k", "v", 0).Err())
 }
+
+// The keys of a server with a store can be exported, although its INFO does not say which databases
+// have keys, and imported into another server.
+func TestExportFromAStore(t *testing.T) {
+	store := peer.StartRedis(t)
+	from := peer.StartPlain(t, "--store", "redis://"+store.Addr, "--store-prefix", "limits:", "--store-timeout", "30000")
+	to := peer.StartPlain(t)
+	peer.Ask(t, from.Addr, "CL.FIXED", "f", 3, 1_000_000, 2)
+	peer.Ask(t, from.Addr, "CL.THROTTLE", "t", 0, 1, 1_000_000)
+	inThree := redis.NewClient(&redis.Options{Addr: from.Addr, DB: 3, MaxRetries: -1})
+	defer inThree.Close()
+	require.NoError(t, inThree.Set(inTime(t), "v", "x", 0).Err())
+
+	file := filepath.Join(t.TempDir(), "keys.rdb")
+	for _, words := range [][]string{
+		{"export", "-p", strconv.Itoa(from.Port), file}, {"import", "-p", strconv.Itoa(to.Port), file},
+	} {
+		out, err := peer.Command(words...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), "ed 3 keys: 1 strings, 2 limiters")
+	}
+	limited := func(words ...any) any { return peer.Ask(t, to.Addr, words...).([]any)[0] }
+	require.EqualValues(t, 1, limited("CL.FIXED", "f", 3, 1_000_000, 2))
+	require.EqualValues(t, 0, limited("CL.FIXED", "f", 3, 1_000_000, 1))
+	require.EqualValues(t, 1, limited("CL.THROTTLE", "t", 0, 1, 1_000_000))
+}
