@@ -1,8 +1,10 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
 	"io"
+	"log/slog"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -109,4 +111,23 @@ func TestHandshakeMemoryCountsOnce(t *testing.T) {
 		require.Equal(t, "+OK\r\n", string(reply))
 		require.False(t, overloaded.Load(), "a connection was cut")
 	}
+}
+
+// A connection that is cut while its handshake ends is no refusal to log: a server may stop then,
+// for example.
+func TestCutAtTheEndOfTheHandshake(t *testing.T) {
+	var logged bytes.Buffer
+	s := newServer(t)
+	s.log = slog.New(slog.NewTextHandler(&logged, nil))
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	peer, err := net.Dial("tcp", listener.Addr().String())
+	require.NoError(t, err)
+	defer peer.Close()
+	conn, err := listener.Accept()
+	require.NoError(t, err)
+	conn.Close()
+	s.startClient(conn)
+	require.Empty(t, logged.String())
 }

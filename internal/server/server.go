@@ -201,7 +201,10 @@ func (s *Server) admit(conn net.Conn) {
 
 // startClient hands a connection to the transport, which makes it a client.
 func (s *Server) startClient(conn net.Conn) {
-	if err := s.attach(conn); err != nil {
+	switch err := s.attach(conn); {
+	case errors.Is(err, net.ErrClosed): // cut while its handshake ended: by Shutdown, a timeout, or for its memory
+		s.log.Debug("connection closed before it became a client", "peer", conn.RemoteAddr())
+	case err != nil:
 		s.instance.CountRefused()
 		s.log.Warn("connection refused", "peer", conn.RemoteAddr(), "error", err)
 		conn.Close()
