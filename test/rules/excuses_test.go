@@ -11,9 +11,7 @@ import (
 type excuses map[string]string
 
 var (
-	maySkip = excuses{
-		"internal/store/storetest/storetest.go runCases": "a store need not have every ability",
-	}
+	maySkip  = excuses{}
 	maySleep = excuses{}
 )
 
