@@ -39,7 +39,7 @@ test-race: test-servers ## run every test with the race detector
 
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
-	$(GOTEST) ./internal/store/memory ./internal/commands ./test/hostile
+	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/commands ./test/hostile
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 
 .PHONY: test-transports

@@ -2,14 +2,35 @@ package remote_test
 
 import (
 	"context"
+	"net"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/server"
 	"cellserver/internal/store/remote"
 )
+
+// serve starts a cellserver in this process, and returns its address.
+func serve(t *testing.T, config commands.Config) string {
+	instance, err := commands.New(config)
+	require.NoError(t, err)
+	settings := server.NewSettings()
+	settings.Transport = string(server.Goroutines)
+	s, err := server.New(instance, server.Config{Settings: settings})
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(listener) }()
+	t.Cleanup(func() {
+		require.NoError(t, s.Shutdown(context.Background()))
+		require.ErrorIs(t, <-served, server.ErrClosed)
+	})
+	return listener.Addr().String()
+}
 
 // dialRemote returns a client of a cellserver whose keys are in a table.
 func dialRemote(t *testing.T, r *rig) *redis.Client {

@@ -1,10 +1,11 @@
+//go:build !race
+
 package remote_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
-	"cellserver/internal/server"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/store/remote"
@@ -198,27 +198,9 @@ func startCellserver(t *testing.T, clock store.Clock) string {
 	return serve(t, commands.Config{Store: data})
 }
 
-// serve starts a cellserver in this process, and returns its address.
-func serve(t *testing.T, config commands.Config) string {
-	instance, err := commands.New(config)
-	require.NoError(t, err)
-	settings := server.NewSettings()
-	settings.Transport = string(server.Goroutines)
-	s, err := server.New(instance, server.Config{Settings: settings})
-	require.NoError(t, err)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	t.Cleanup(func() {
-		require.NoError(t, s.Shutdown(context.Background()))
-		require.ErrorIs(t, <-served, server.ErrClosed)
-	})
-	return listener.Addr().String()
-}
-
 // The view keeps the contract over a server that speaks Redis's protocol: a cellserver, whose time the
-// cases can move.
+// cases can move. It takes a minute with the race detector, which the other stores of these tests are
+// checked with.
 func TestRemoteKeepsTheContractOverTheWire(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
