@@ -27,6 +27,7 @@ type storeOptions struct {
 	password, passwordFile string
 	timeout                int // milliseconds
 	known                  int // keys
+	cacheDenials           int // milliseconds
 	mayEvict, allowFlush   string
 }
 
@@ -48,6 +49,8 @@ func (s *storeOptions) options() []*option.Option {
 			Help: "milliseconds that a call may take there; KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB may take longer"},
 		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
 			Help: "keys whose values are remembered, so that the next call on them needs one round trip in place of two"},
+		{Name: "store-cache-denials", Group: option.Store, Kind: option.Number(&s.cacheDenials, 0, 10_000),
+			Help: "milliseconds for which a limiter may be denied by a remembered value, without asking the store; 0: never"},
 		{Name: "store-may-evict", Group: option.Store, Kind: option.YesNo(&s.mayEvict),
 			Help: "use a server although its maxmemory-policy lets it remove keys, and their limits with them"},
 		{Name: "store-allow-flush", Group: option.Store, Kind: option.YesNo(&s.allowFlush),
@@ -147,6 +150,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	engine := remote.NewEngine(remote.EngineOptions{
 		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known, KnownBytes: bytesPerKnownKey * s.known,
 		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, log),
+		DenialAge: time.Duration(s.cacheDenials) * time.Millisecond,
 	})
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{

@@ -16,7 +16,8 @@ import (
 //   - a step that has succeeded is in the values of all its keys, unless a failover forgot it;
 //   - no step is in a value twice, and none that ended with "nothing was changed" is in one at all;
 //   - a write continues the value that the key held;
-//   - a step that changed nothing has seen a value that the key held during the call;
+//   - a step that changed nothing has seen a value that the key held during the call, or, if a limit
+//     has denied it, so long before as the plan allows;
 //   - a limit admits no more than it promises by the clocks of the servers;
 //   - each step ends exactly once, and by its deadline.
 type oracle struct {
@@ -52,6 +53,9 @@ type step struct {
 	forgotten bool
 	committed int64
 }
+
+// isDeniable reports whether a value that was read before the step may deny it.
+func (s *step) isDeniable() bool { return s.kind == "change" && len(s.keys) == 1 && isLimit(s.keys[0]) }
 
 // keyState is what the oracle knows of a key.
 type keyState struct {
@@ -247,8 +251,13 @@ func (o *oracle) checkMade(s *step) {
 	}
 }
 
-// checkSeen checks the values that a step has seen: all of its keys held them during the call.
+// checkSeen checks the values that a step has seen: all of its keys held them during the call, or not
+// long before it.
 func (o *oracle) checkSeen(s *step) {
+	since := s.submitted
+	if s.isDeniable() {
+		since -= o.w.plan.DenialAge
+	}
 	for i, v := range s.seen {
 		if v == nil {
 			if k := o.key(s.keys[i]); k.present && k.absentUntil < s.submitted && o.w.plan.Split == 0 {
@@ -256,7 +265,7 @@ func (o *oracle) checkSeen(s *step) {
 			}
 			continue
 		}
-		if v.from == 0 || v.to < s.submitted && o.w.plan.Split == 0 {
+		if v.from == 0 || v.to < since && o.w.plan.Split == 0 {
 			o.w.violation("%s: step %d (%s) saw a value that the key did not hold then", s.keys[i], s.number, s.kind)
 		}
 	}

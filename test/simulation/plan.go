@@ -24,6 +24,7 @@ type Plan struct {
 	Grace     int64   // how long after the last fault everything must work again
 	Calm      int64   // how long it then goes on
 	Known     int     // values that a machine remembers
+	DenialAge int64   // how long they may deny steps
 
 	Burst    int64 // of the limits; 0 means 20
 	NoMargin bool  // limits expire at their TAT, without combine.ExpiryMargin
@@ -116,5 +117,6 @@ func PlanOf(seed uint64) Plan {
 	if p.Primaries == 1 {
 		p.Move = 0
 	}
+	p.DenialAge = sometimes(1, 20) * ms
 	return p
 }

@@ -42,6 +42,9 @@ var planted = []fault{
 	{"a key that is gone is believed", "reply.go", "\t\t\tl.doubtful, trusted = true, false\n", ""},
 	{"the turns of others are ignored", "contention.go",
 		"\t\tm.rest(q, span+m.jitter(span/4))\n", ""},
+	{"an admission is judged by what is known", "denial.go", "\treturn err == nil && change.Denied && change.Op == Keep\n",
+		"return err == nil"},
+	{"what is known denies for ever", "denial.go", "\t\treturn false // it is too old\n", ""},
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
 }
 

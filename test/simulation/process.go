@@ -32,7 +32,7 @@ func (w *world) addProcess(number int) {
 		p.table = append(p.table, w.slots[i].owner.id)
 	}
 	p.machine = combine.New(combine.Config{Topology: p, Self: w.random.Uint64() | 1, Known: w.plan.Known,
-		KnownBytes: 1 << 20, Connections: 1 + number%3, Timeout: w.plan.Timeout})
+		KnownBytes: 1 << 20, Connections: 1 + number%3, Timeout: w.plan.Timeout, DenialAge: w.plan.DenialAge})
 	w.processes = append(w.processes, p)
 	if number < len(w.plan.Distances) {
 		p.delay = w.plan.Distances[number]
@@ -186,7 +186,7 @@ func (p *process) neighbours(key string) []string {
 func (p *process) submit(kind string, keys []string) {
 	s := p.w.oracle.newStep(p, kind, keys)
 	submitted := &combine.Step{
-		Keys: keys, Deadline: s.deadline + began, Expiry: kind == "expiry",
+		Keys: keys, Deadline: s.deadline + began, Expiry: kind == "expiry", Deniable: s.isDeniable(),
 		Run: func(now int64, values []combine.Value, changes []combine.Change) error {
 			return p.run(s, now, values, changes)
 		},
@@ -218,6 +218,7 @@ func (p *process) run(s *step, now int64, values []combine.Value, changes []comb
 		}
 	}
 	if !s.changes {
+		changes[0].Denied = s.isDeniable()
 		return nil
 	}
 	for i, key := range s.keys {

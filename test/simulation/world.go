@@ -191,5 +191,6 @@ func (w *world) sum() {
 		sum.Resent += c.Resent
 		sum.Openings += c.Openings
 		sum.Gone += c.Gone
+		sum.Denials += c.Denials
 	}
 }

@@ -21,6 +21,7 @@ func (e *Engine) Describe(add func(name string, value any)) {
 	add("store_requests_resent", c.Resent)
 	add("store_requests_refused", c.Refused)
 	add("store_breaker_openings", c.Openings)
+	add("store_denials_known", c.Denials)
 	add("store_keys_gone", c.Gone)
 	add("store_keys_known", c.Known)
 	add("store_keys_known_bytes", c.KnownBytes)

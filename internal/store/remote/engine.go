@@ -17,7 +17,7 @@ type Sender interface {
 	Do(*combine.Batch)
 }
 
-// EngineOptions configure an engine. All but OnBreaker must be set.
+// EngineOptions configure an engine. All but DenialAge and OnBreaker must be set.
 type EngineOptions struct {
 	Sender     Sender
 	Monotonic  func() int64 // the monotonic time of the process, in nanoseconds
@@ -28,6 +28,8 @@ type EngineOptions struct {
 	// idle one, and make pipelines shorter.
 	Connections int
 	Timeout     time.Duration // a pipeline without reply for so long is held against its primary
+	// DenialAge is how long a value may deny calls after it was read; 0 means that none is denied by it.
+	DenialAge time.Duration
 	// OnBreaker is called when the circuit breaker of a primary opens or closes. It must not block.
 	OnBreaker func(p combine.Primary, open bool)
 }
@@ -73,7 +75,7 @@ func NewEngine(o EngineOptions) *Engine {
 		sender: o.Sender, monotonic: o.Monotonic,
 		machine: combine.New(combine.Config{
 			Topology: o.Sender, Self: o.Self, Known: o.Known, KnownBytes: o.KnownBytes,
-			Connections: o.Connections, Timeout: int64(o.Timeout),
+			Connections: o.Connections, Timeout: int64(o.Timeout), DenialAge: int64(o.DenialAge),
 		}),
 		wakeAt:  combine.Never,
 		wake:    make(chan struct{}, 1),

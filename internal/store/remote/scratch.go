@@ -24,6 +24,7 @@ type scratch struct {
 	keys     []loadedKey
 	index    map[string]int // of keys by name
 	loading  bool           // changes are made by the scratch itself, not by operations
+	denied   bool           // the operation is a call of a limiter that denies it
 	buffer   []byte
 }
 
@@ -79,7 +80,7 @@ func (p *scratches) take(now int64, database int) *scratch {
 		s = newScratch()
 	}
 	s.clock.Advance(time.Duration(now - s.now))
-	s.now, s.database = now, database
+	s.now, s.database, s.denied = now, database, false
 	s.view.Begin()
 	return s
 }

@@ -18,6 +18,7 @@ type scratchRun struct {
 	keys       [][]byte
 	withExpiry bool
 	operation  operation
+	deniable   bool  // see combine.Step
 	result     error // of the operation
 }
 
@@ -34,6 +35,9 @@ func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Ch
 	}
 	if r.result == nil {
 		r.result = s.collect(changes)
+		if s.denied {
+			changes[0].Denied = true
+		}
 	} else {
 		for i := range values {
 			changes[i].Compared = compared(values[i].Bytes)
@@ -129,12 +133,17 @@ func (v *view) onKeys(ctx context.Context, keys [][]byte, withExpiry bool, o ope
 		v.steps.require(v.selected, keys...)
 		return o(v.steps)
 	}
-	r := &scratchRun{store: v.store, database: v.selected, keys: keys, withExpiry: withExpiry, operation: o}
+	return v.run(ctx, &scratchRun{keys: keys, withExpiry: withExpiry, operation: o})
+}
+
+// run makes the step of a scratchRun, which is not within Atomically.
+func (v *view) run(ctx context.Context, r *scratchRun) error {
+	r.store, r.database = v.store, v.selected
 	c := new(call)
 	v.initCall(c, r)
-	c.step.Expiry = withExpiry
-	c.step.Keys = make([]string, len(keys))
-	for i, key := range keys {
+	c.step.Expiry, c.step.Deniable = r.withExpiry, r.deniable
+	c.step.Keys = make([]string, len(r.keys))
+	for i, key := range r.keys {
 		c.step.Keys[i] = v.name(key)
 	}
 	if !v.inOneSlot(c.step.Keys) {

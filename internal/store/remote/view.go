@@ -78,7 +78,9 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	var next int64
 	c.outcome, next, c.result = c.limit.Outcome(now, tat, c.quantity, c.mode)
 	switch {
-	case c.result != nil || next == tat:
+	case c.result != nil:
+	case next == tat:
+		changes[0].Denied = c.outcome.Limited
 	case next <= now:
 		changes[0].Op = combine.Remove
 	default:
@@ -108,7 +110,7 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	v.initCall(&c.call, c)
 	c.limit, c.quantity, c.mode = limit, quantity, mode
 	c.keys[0] = v.name(key)
-	c.step.Keys = c.keys[:]
+	c.step.Keys, c.step.Deniable = c.keys[:], isDeniable(quantity, mode)
 	if err = v.do(ctx, &c.call); err != nil {
 		return gcra.Outcome{}, err
 	}
@@ -119,6 +121,11 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 		return gcra.Outcome{}, c.result
 	}
 	return c.outcome, nil
+}
+
+// isDeniable reports whether a call may be denied by a state that was read a short time ago.
+func isDeniable(quantity int64, mode quota.Mode) bool {
+	return quantity > 0 && (mode == quota.Take || mode == quota.UpTo)
 }
 
 // Take makes one step of any limiter of a quantity.
@@ -134,10 +141,17 @@ func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity 
 		}
 		return rule.Throttle.Decision(o), nil
 	}
-	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
+	operation := func(s *scratch) (err error) {
 		d, err = s.view.Take(background, key, rule, quantity, mode)
+		s.denied = d.Limited
 		return err
-	})
+	}
+	if s := v.steps; s != nil {
+		s.require(v.selected, key)
+		err = operation(s)
+		return d, err
+	}
+	err = v.run(ctx, &scratchRun{keys: [][]byte{key}, operation: operation, deniable: isDeniable(quantity, mode)})
 	return d, err
 }
 

@@ -39,7 +39,7 @@ func TestKnownValuesAreBounded(t *testing.T) {
 			}
 			switch rapid.IntRange(0, 3).Draw(t, "call") {
 			case 0, 1:
-				k.put(key, make([]byte, rapid.IntRange(0, 8).Draw(t, "length")), Never)
+				k.put(key, make([]byte, rapid.IntRange(0, 8).Draw(t, "length")), Never, 0)
 				use()
 			case 2:
 				if _, _, ok := k.get(key); ok {

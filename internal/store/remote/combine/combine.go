@@ -45,6 +45,9 @@ type Config struct {
 	// Timeout is the time, in nanoseconds, after which a batch without reply is held against its
 	// primary.
 	Timeout int64
+	// DenialAge is how long, in nanoseconds, a value may deny steps after it was read, or written by
+	// this process: they end without a request. 0 means that the present value decides, always.
+	DenialAge int64
 }
 
 // Machine is the core of the remote store. It is not safe for concurrent use. Its methods take the
@@ -65,6 +68,7 @@ type Machine struct {
 	breakers map[Primary]*breaker
 	random   *rand.PCG
 	air      air
+	sentAt   int64 // when the batch was sent whose replies are looked at
 	closed   bool
 	counters Counters
 
@@ -128,6 +132,10 @@ func (m *Machine) Submit(now int64, s *Step) {
 	}
 	if m.isOpen(p) {
 		m.end(s, nil, ErrDown)
+		return
+	}
+	if s.Deniable && m.denies(s) {
+		m.end(s, nil, nil)
 		return
 	}
 	if !m.enqueue(s) {

@@ -127,6 +127,7 @@ func (m *Machine) Finish(now int64, b *Batch) {
 	}
 	l := m.lane(laneID{b.Primary, b.Database})
 	conn := &l.conns[b.Connection]
+	m.sentAt = conn.since
 	took := m.now - conn.since
 	conn.state = idle
 	if b.Failed {

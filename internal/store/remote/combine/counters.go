@@ -23,6 +23,7 @@ type Counters struct {
 	Down      int64 // steps that ended with ErrDown
 	Contended int64 // steps that ended with ErrContended
 	Refused   int64 // requests that the backend refused
+	Denials   int64 // steps that ended with a denial by what was known
 	Gone      int64 // keys that were known to be live, and were found gone
 	Openings  int64 // times that a circuit breaker has opened
 

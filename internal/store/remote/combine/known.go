@@ -26,6 +26,7 @@ type knownSlot struct {
 	key        keyID
 	value      []byte
 	expires    int64 // unknownExpiry if it is not known
+	held       int64 // monotonic time at or after which the key has held the value
 	prev, next int32
 }
 
@@ -58,8 +59,12 @@ func (k *knownValues) expiry(key keyID) int64 {
 	return unknownExpiry
 }
 
-// put remembers a value, unless it is so large that many others would have to be forgotten for it.
-func (k *knownValues) put(key keyID, value []byte, expires int64) {
+// heldSince returns a monotonic time at or after which a key has held what it is known to hold.
+func (k *knownValues) heldSince(key keyID) int64 { return k.slots[k.index[key]].held }
+
+// put remembers a value that a key has held at held or later, unless it is so large that many others
+// would have to be forgotten for it.
+func (k *knownValues) put(key keyID, value []byte, expires, held int64) {
 	if len(key.name)+len(value) > max(k.mostBytes/64, smallKnown) {
 		k.forget(key)
 		return
@@ -74,7 +79,7 @@ func (k *knownValues) put(key keyID, value []byte, expires int64) {
 		k.bytes += len(key.name)
 	}
 	slot := &k.slots[at]
-	slot.key, slot.value, slot.expires = key, value, expires
+	slot.key, slot.value, slot.expires, slot.held = key, value, expires, held
 	k.bytes += len(value)
 	k.link(at)
 	for len(k.index) > k.most || k.bytes > k.mostBytes {

@@ -20,9 +20,9 @@ func (d *desk) set(name, key string, length int) *Step {
 func TestLargeValuesAreNotRemembered(t *testing.T) {
 	k := newKnownValues(1000, 1<<20)
 	for i := range 100 {
-		k.put(keyID{0, fmt.Sprint(i)}, []byte("v"), Never)
+		k.put(keyID{0, fmt.Sprint(i)}, []byte("v"), Never, 0)
 	}
-	k.put(keyID{0, "5"}, make([]byte, 2<<20), Never)
+	k.put(keyID{0, "5"}, make([]byte, 2<<20), Never, 0)
 	_, _, known := k.get(keyID{0, "5"})
 	assert.False(t, known)
 	assert.Len(t, k.index, 99)

@@ -71,6 +71,8 @@ type Change struct {
 	// change is made only if the key has this expiry, too.
 	Before         int64
 	ComparesExpiry bool
+	// Denied says that a step changes nothing because a limit refuses what its caller wants.
+	Denied bool
 }
 
 // Step is one atomic step on one key, or on several keys of one slot. Either Run or Raw is set.
@@ -88,6 +90,9 @@ type Step struct {
 	// lock of the machine: it must not block, and must not call the machine. now is the time of the
 	// primary's clock.
 	Run func(now int64, values []Value, changes []Change) error
+	// Deniable says that the step, which has one key, may end with what Run computes from a value that was
+	// known already, if that is a denial: see Config.DenialAge.
+	Deniable bool
 	// Raw is a command that is sent as it is when the step is the first in the queues of its keys.
 	// Without keys, it is sent to Primary.
 	Raw [][]byte

@@ -56,7 +56,7 @@ func (m *Machine) written(f *flight, l *lane) {
 		case part.Op == Set && part.Expires != KeepExpiry:
 			expires = part.Expires
 		}
-		m.known.put(q.key, f.current[i].Bytes, expires)
+		m.known.put(q.key, f.current[i].Bytes, expires, m.sentAt)
 		m.won(q, l)
 	}
 	m.endAll(f, nil)
@@ -126,7 +126,7 @@ func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 			expires = unknownExpiry
 		}
 		if ok || !f.isPassing() {
-			m.known.put(q.key, value.Bytes, expires)
+			m.known.put(q.key, value.Bytes, expires, m.sentAt)
 		}
 		f.base = append(f.base, value)
 	}
@@ -211,7 +211,7 @@ func (m *Machine) learnCommand(f *flight, s *Step, status Status, reply any) {
 	m.forget(f)
 	if status == Done && s.Learn != nil && len(f.queues) == 1 {
 		if value, ok := s.Learn(reply); ok {
-			m.known.put(f.queues[0].key, value, unknownExpiry)
+			m.known.put(f.queues[0].key, value, unknownExpiry, m.sentAt)
 		}
 	}
 }

@@ -1,0 +1,45 @@
+package combine
+
+// denies reports whether a value that was read a short time ago denies a step. Only a denial is taken
+// from such a value: others may have taken from the limit since, which does not make the denial wrong,
+// and if they have given something back, the caller may be denied for a moment longer. The step is
+// computed from the value at the present time, so a denial never lasts beyond the end of its own wait.
+//
+// If steps on the key wait or are under way, the step waits behind them, because one of them may come
+// from the same caller and give back what this one takes.
+func (m *Machine) denies(s *Step) bool {
+	if m.config.DenialAge == 0 {
+		return false
+	}
+	key := keyID{s.Database, s.Keys[0]}
+	if q := m.queues[key]; q != nil && (q.waiting > 0 || q.flight != nil) {
+		return false
+	}
+	value, _, known := m.known.get(key)
+	if !known {
+		return false
+	}
+	if m.now-m.known.heldSince(key) > m.config.DenialAge {
+		return false // it is too old
+	}
+	l := m.laneOf(key)
+	if l.find(idle) < 0 && l.find(busy) < 0 {
+		return false // the key may have come to another primary, whose clock is not known yet
+	}
+	if !m.isDenial(s, Value{Bytes: value, Expires: Never}, m.timeOf(l)) {
+		return false
+	}
+	m.counters.Denials++
+	return true
+}
+
+// isDenial runs a step on a value of its key.
+func (m *Machine) isDenial(s *Step, v Value, now int64) bool {
+	scratch := &m.scratch
+	scratch.values = append(scratch.values[:0], v)
+	scratch.changes = append(scratch.changes[:0], Change{})
+	err := s.Run(now, scratch.values, scratch.changes)
+	m.counters.Runs++
+	change := &scratch.changes[0]
+	return err == nil && change.Denied && change.Op == Keep
+}

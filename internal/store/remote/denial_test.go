@@ -1,0 +1,95 @@
+package remote_test
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/store/remote"
+	"cellserver/internal/store/remote/combine"
+	"cellserver/internal/window"
+)
+
+// rules returns a rule of each limiter of a quantity, which admits two.
+func rules(t *testing.T) (rules []store.Rule) {
+	throttle, err := gcra.NewLimit(1, 1, 60)
+	require.NoError(t, err)
+	windows, err := window.NewLimit(2, 60)
+	require.NoError(t, err)
+	log, err := window.NewLogLimit(2, 60, 100)
+	require.NoError(t, err)
+	return []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
+		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log}}
+}
+
+// Only calls that take something may be denied by a value that was read before, and only those that
+// are limited are denied.
+func TestDeniableCalls(t *testing.T) {
+	for _, rule := range rules(t) {
+		t.Run(rule.Kind.String(), func(t *testing.T) {
+			r := newRig(t, remote.Options{})
+			var deniable, denied bool
+			r.table.Watch = func(s *combine.Step, changes []combine.Change) {
+				deniable, denied = s.Deniable, changes[0].Denied
+			}
+			for _, c := range []struct {
+				quantity         int64
+				mode             quota.Mode
+				deniable, denied bool
+			}{
+				{1, quota.Take, true, false},
+				{2, quota.UpTo, true, false},
+				{1, quota.Take, true, true},
+				{1, quota.UpTo, true, true},
+				{1, quota.Force, false, false},
+				{1, quota.Peek, false, true},
+				{0, quota.Take, false, false},
+				{-1, quota.Take, false, false},
+			} {
+				_, err := r.view.Take(ctx, []byte("k"), &rule, c.quantity, c.mode)
+				require.NoError(t, err)
+				require.Equal(t, c.deniable, deniable, c)
+				require.Equal(t, c.deniable && c.denied, deniable && denied, c)
+			}
+			_, allowed, err := r.view.TakeAll(ctx, []store.LimitRequest{{Key: []byte("k"), Rule: rule, Quantity: 3}}, false)
+			require.NoError(t, err)
+			require.False(t, allowed)
+			require.False(t, deniable, "CL.ALL")
+			r.acquire("lease", "holder")
+			require.False(t, deniable, "CL.ACQUIRE")
+		})
+	}
+}
+
+// A client that is limited asks the backend once, and then not again while the value is young enough.
+func TestDenialsAreNotAsked(t *testing.T) {
+	now := atomic.Int64{}
+	now.Store(1e9)
+	e := remote.NewEngine(remote.EngineOptions{Sender: &shelf{keys: map[string][]byte{}}, Monotonic: now.Load, Self: 1,
+		Known: 100, KnownBytes: 1 << 20, Connections: 2, Timeout: time.Minute, DenialAge: time.Second})
+	t.Cleanup(func() { e.Close(func() {}) })
+	v := remote.New(remote.Options{Executor: e, Clock: store.NewStillClock(1e9)}).View()
+	for _, rule := range rules(t) {
+		limited := func() bool {
+			d, err := v.Take(ctx, []byte(rule.Kind.String()), &rule, 1, quota.Take)
+			require.NoError(t, err)
+			return d.Limited
+		}
+		require.False(t, limited())
+		require.False(t, limited())
+		before := e.Counters()
+		for range 10 {
+			require.True(t, limited())
+		}
+		require.Equal(t, int64(10), e.Counters().Denials-before.Denials)
+		require.Equal(t, before.Requests, e.Counters().Requests)
+		now.Add(1e9 + 1)
+		require.True(t, limited())
+		require.Equal(t, before.Requests+1, e.Counters().Requests)
+	}
+}
