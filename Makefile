@@ -76,7 +76,7 @@ simulate-scale: ## simulate up to 1000 processes and 100 primaries: conflicts, t
 
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
-	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-valkey test-clients soak
+	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race test-plain test-transports test-redis-suite test-redis8 test-valkey test-redis-cell test-clients soak
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -116,6 +116,10 @@ test-redis-suite: build ## run Redis's own tests; those not listed must pass (AR
 .PHONY: test-valkey
 test-valkey: ## test the remote store with a valkey-server of 8.1 or later (downloads one if possible; VALKEY=required fails without one)
 	test/valkey/run.sh
+
+.PHONY: test-redis-cell
+test-redis-cell: ## test the remote store together with redis-cell on the same keys (built by cargo if possible; REDISCELL=required fails without it)
+	test/rediscell/run.sh $(ARGS)
 
 .PHONY: test-redis8
 test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)

@@ -1,0 +1,143 @@
+// Package rediscell lets cellserver and redis-cell work on the same keys.
+//
+// make test-redis-cell builds redis-cell, loads it into a redis-server, and runs these tests with the
+// build tag rediscell. Without the tag, recorded keys take the place of redis-cell.
+package rediscell
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+func TestMain(m *testing.M) { peer.Main(m) }
+
+var ctx = context.Background()
+
+// patience is the longest time that a test may take. All limits are much slower.
+const patience = time.Minute
+
+// recordedFile has the calls of redis-cell in TestKeysAreShared: the call, its reply, the value of the
+// key afterwards, when it expires, and what time it was.
+const recordedFile = "testdata/recorded.txt"
+
+// limiter is a server with CL.THROTTLE: cellserver with keys in a redis-server, or redis-cell in it.
+type limiter interface {
+	// throttle makes a call: the key and the numbers that follow it.
+	throttle(t *testing.T, call string) (reply []int64)
+}
+
+// connected is a server that is running.
+type connected struct{ *redis.Client }
+
+func connect(t *testing.T, s *peer.Server) connected {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr, TLSConfig: s.TLS, Protocol: 2, MaxRetries: -1,
+		DisableIdentity: true, ReadTimeout: patience})
+	t.Cleanup(func() { _ = client.Close() })
+	return connected{client}
+}
+
+func (c connected) throttle(t *testing.T, call string) []int64 {
+	words := []any{"CL.THROTTLE"}
+	for _, word := range strings.Fields(call) {
+		words = append(words, word)
+	}
+	reply, err := c.Do(ctx, words...).Int64Slice()
+	require.NoError(t, err, call)
+	return reply
+}
+
+// onStore starts a cellserver whose keys are in a redis-server, with the names that they have there.
+func onStore(t *testing.T, store *peer.Server) connected {
+	return connect(t, peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000"))
+}
+
+// turn is a call of one of both, and its reply. The last two integers of the reply, which are in
+// seconds, are smaller if time has passed.
+type turn struct {
+	by   string
+	call string
+	want []int64
+}
+
+// At one token per hour, no token comes back during the test.
+var turns = []turn{
+	{"redis-cell", "a 9 10 36000 3", []int64{0, 10, 7, -1, 10800}},
+	{"cellserver", "a 9 10 36000 2", []int64{0, 10, 5, -1, 18000}},
+	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 4, -1, 21600}},
+	{"cellserver", "a 9 10 36000 5", []int64{1, 10, 4, 3600, 21600}},
+	{"redis-cell", "a 9 10 36000 5", []int64{1, 10, 4, 3600, 21600}},
+	{"cellserver", "a 9 10 36000 4", []int64{0, 10, 0, -1, 36000}},
+	{"redis-cell", "a 9 10 36000 1", []int64{1, 10, 0, 3600, 36000}},
+	{"cellserver", "a 9 10 36000 1", []int64{1, 10, 0, 3600, 36000}},
+	{"redis-cell", "a 9 10 36000 -2", []int64{0, 10, 2, -1, 28800}},
+	{"cellserver", "a 9 10 36000 1", []int64{0, 10, 1, -1, 32400}},
+	{"redis-cell", "a 9 10 36000 0", []int64{0, 10, 1, -1, 32400}},
+	{"cellserver", "a 9 10 36000 0", []int64{0, 10, 1, -1, 32400}},
+	{"cellserver", "a 9 10 36000 -9", []int64{0, 10, 10, -1, 0}},
+	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 9, -1, 3600}},
+	// The first call of a key is cellserver's, and the limits differ.
+	{"cellserver", "b 4 1 3600 5", []int64{0, 5, 0, -1, 18000}},
+	{"redis-cell", "b 4 1 3600", []int64{1, 5, 0, 3600, 18000}},
+	{"redis-cell", "b 9 1 3600", []int64{0, 10, 4, -1, 21600}},
+	{"cellserver", "b 9 1 3600 5", []int64{1, 10, 4, 3600, 21600}},
+}
+
+// Each of both sees what the other has taken, and the keys expire when their limits end.
+func TestKeysAreShared(t *testing.T) {
+	store := startStore(t)
+	keys := connect(t, store)
+	limiters := map[string]limiter{"redis-cell": newCell(t, keys), "cellserver": onStore(t, store)}
+	for i, step := range turns {
+		got := limiters[step.by].throttle(t, step.call)
+		requireReply(t, step.want, got, "turn %d: %s %s", i, step.by, step.call)
+		name, _, _ := strings.Cut(step.call, " ")
+		if expires := keys.PExpireTime(ctx, name).Val().Milliseconds(); expires > 0 {
+			requireExpiry(t, step, got[0] == 1, stateOf(t, keys, name), expires)
+		}
+	}
+}
+
+// requireReply compares replies, whose times may differ by the duration of a test.
+func requireReply(t *testing.T, want, got []int64, format string, args ...any) {
+	t.Helper()
+	what := fmt.Sprintf(format, args...)
+	require.Len(t, got, len(want), what)
+	require.Equal(t, want[:3], got[:3], what)
+	for i := 3; i < len(want); i++ {
+		if want[i] <= 0 {
+			require.Equal(t, want[i], got[i], what)
+			continue
+		}
+		require.LessOrEqual(t, got[i], want[i], what)
+		require.GreaterOrEqual(t, got[i], want[i]-int64(patience.Seconds()), what)
+	}
+}
+
+// stateOf returns the value of a key: the theoretical arrival time, in Unix nanoseconds.
+func stateOf(t *testing.T, keys connected, name string) int64 {
+	tat, err := strconv.ParseInt(keys.Get(ctx, name).Val(), 10, 64)
+	require.NoError(t, err)
+	return tat
+}
+
+// requireExpiry compares the expiry of a key, in Unix milliseconds, with its value. redis-cell sets it
+// relative to a time that it has read a little earlier. cellserver sets it to a tenth of a second
+// later, because its clock and that of the store differ, and leaves it if nothing changes.
+func requireExpiry(t *testing.T, step turn, unchanged bool, tat, expires int64) {
+	t.Helper()
+	after := expires - (tat+999_999)/1_000_000
+	if step.by == "cellserver" && !unchanged && !strings.HasSuffix(step.call, " 0") {
+		require.Equal(t, int64(100), after, step.call)
+		return
+	}
+	require.InDelta(t, 0, after, float64(patience.Milliseconds()), step.call)
+}
