@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"math"
 	"strconv"
 
 	"cellserver/internal/form"
@@ -20,7 +21,8 @@ type item struct {
 
 // reader converts records to items.
 type reader struct {
-	asThrottle string // the pattern of keys whose integers are TATs; "" for none
+	match      pattern // of the keys to be copied
+	asThrottle pattern // of keys whose integers are TATs; "" for none
 	state      form.State
 	digits     [20]byte
 }
@@ -43,7 +45,7 @@ func (r *reader) read(rec *rdb.Record) (it item, why string) {
 			return it, "limiter whose state cannot be read: " + err.Error()
 		}
 		it.setState(&r.state)
-	} else if tat, ok := form.ParseTAT(it.value); ok && (isTAT(tat, rec.Expires) || r.isSelected(rec.Key)) {
+	} else if tat, ok := r.tat(&it); ok {
 		r.state = form.State{Kind: form.Throttle, TAT: tat}
 		it.setState(&r.state)
 	}
@@ -54,19 +56,43 @@ func (it *item) setState(state *form.State) {
 	it.state, it.value, it.expires = state, nil, form.Milliseconds(state.Expires())
 }
 
-// isTAT reports whether an integer was written by redis-cell: its value, in nanoseconds, is its
-// expiry. A difference of 2 seconds is tolerated: redis-cell sets the expiry relative to a time
-// that it has read a little earlier, and versions before 0.2 set it in whole seconds.
+// tat returns the TAT of a string that redis-cell or redis_rate has written.
+func (r *reader) tat(it *item) (tat int64, ok bool) {
+	tat, ok = form.ParseTAT(it.value)
+	if ok && (isTAT(tat, it.expires) || r.asThrottle != "" && r.asThrottle.has(it.key)) {
+		return tat, true
+	}
+	tat, ok = parseRateTAT(it.value)
+	return tat, ok && isTAT(tat, it.expires)
+}
+
+// parseRateTAT parses a value of redis_rate, a library for Go: the TAT in seconds since the beginning of
+// 2017, in decimal digits, usually with a fraction. It rounds up to a nanosecond.
+func parseRateTAT(value []byte) (tat int64, ok bool) {
+	const beginning, end = 1483228800, 7e9 // in Unix seconds, and in seconds after that
+	if len(value) > 32 {
+		return 0, false
+	}
+	seconds, err := strconv.ParseFloat(string(value), 64)
+	if err != nil || !(seconds > 0 && seconds < end) {
+		return 0, false
+	}
+	return beginning*1e9 + int64(math.Ceil(seconds*1e9)), true
+}
+
+// isTAT reports whether a TAT, in nanoseconds, is the expiry of its key, so that the key belongs to a
+// limiter. A difference of 2 seconds is tolerated: redis-cell sets the expiry relative to a time that
+// it has read a little earlier, and versions before 0.2 set it in whole seconds, as redis_rate does.
 func isTAT(tat, expires int64) bool {
 	const tolerance = 2000 // milliseconds
 	difference := form.Milliseconds(tat) - expires
 	return expires != rdb.Never && -tolerance <= difference && difference <= tolerance
 }
 
-// isSelected reports whether the user has declared integers at such keys as TATs.
-func (r *reader) isSelected(key []byte) bool {
-	return r.asThrottle != "" && match.Glob([]byte(r.asThrottle), key, false)
-}
+// pattern is a glob-style pattern of the names of keys. The empty pattern matches all.
+type pattern string
+
+func (p pattern) has(key []byte) bool { return p == "" || match.Glob([]byte(p), key, false) }
 
 // payload returns the payload of RESTORE for the item.
 func (it *item) payload() []byte {

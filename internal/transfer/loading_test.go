@@ -76,7 +76,7 @@ func TestServerThatIsLoading(t *testing.T) {
 	e.Server.Password = func() string { return "" }
 	require.ErrorContains(t, Export([]string{"-p", port, name}, e), "127.0.0.1:"+port+" refuses: LOADING")
 	require.NoFileExists(t, name)
-	from, err := openSource("redis://127.0.0.1:"+port, &e)
+	from, err := openSource("redis://127.0.0.1:"+port, "", &e)
 	require.NoError(t, err)
 	defer from.close()
 	require.ErrorContains(t, from.each(nil), "refuses: LOADING")

@@ -28,6 +28,7 @@ type options struct {
 	dir        string
 	databases  int
 	replace    bool
+	match      string
 	asThrottle string
 	bounds     bounds
 }
@@ -107,7 +108,7 @@ func explainLocked(err error) error {
 }
 
 func (o *options) exportServer(e *Environment, to *outputFile, r *report) error {
-	from, err := openServer(&o.server, -1)
+	from, err := openServer(&o.server, -1, "")
 	if err != nil {
 		return err
 	}
@@ -137,6 +138,7 @@ func Import(args []string, e Environment) error {
 	o.bounds.define(f)
 	fromEnvironment(f, e.Server.Prefix, "databases", "max-key-size", "proto-max-bulk-len")
 	f.BoolVar(&o.replace, "replace", false, "replace keys that exist")
+	f.StringVar(&o.match, "match", "", "glob-style pattern: only keys that match are copied")
 	f.StringVar(&o.asThrottle, "as-throttle", "",
 		"glob-style pattern: integers at such keys are limiters of redis-cell, whatever their expiry is")
 	name, err := parse(f, args, importUsage, &e, complete)
@@ -146,7 +148,7 @@ func Import(args []string, e Environment) error {
 	if o.databases < 1 || o.databases > maxDatabases {
 		return fmt.Errorf("--databases %d: must be between 1 and %d", o.databases, maxDatabases)
 	}
-	from, err := openSource(name, &e)
+	from, err := openSource(name, pattern(o.match), &e)
 	if err != nil {
 		return err
 	}
@@ -156,7 +158,7 @@ func Import(args []string, e Environment) error {
 	if err != nil {
 		return err
 	}
-	err = copyKeys(from, to, r, &reader{asThrottle: o.asThrottle}, now, e.Stderr)
+	err = copyKeys(from, to, r, &reader{match: pattern(o.match), asThrottle: pattern(o.asThrottle)}, now, e.Stderr)
 	if err != nil && o.dir != "" {
 		return fmt.Errorf("%w\nnot all keys are in %s: start the import again", err, o.dir)
 	}
@@ -164,8 +166,9 @@ func Import(args []string, e Environment) error {
 	return err
 }
 
-// openSource opens a file, or connects to the server of a URL.
-func openSource(name string, e *Environment) (source, error) {
+// openSource opens a file, or connects to the server of a URL. Of a server, only keys that match are
+// read.
+func openSource(name string, match pattern, e *Environment) (source, error) {
 	scheme, _, isURL := strings.Cut(name, "://")
 	if !isURL {
 		return openFile(name, e.Stderr)
@@ -177,7 +180,7 @@ func openSource(name string, e *Environment) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return openServer(s, database)
+	return openServer(s, database, match)
 }
 
 // openDestination opens the folder, or connects to the server. now is the time there, in Unix
@@ -197,6 +200,9 @@ func copyKeys(from source, to destination, r *report, items *reader, now int64, 
 	defer ticker.Stop()
 	stop := r.showProgress(stderr, ticker.C)
 	err := from.each(func(rec *rdb.Record) error {
+		if !items.match.has(rec.Key) {
+			return nil
+		}
 		r.begin()
 		it, why := items.read(rec)
 		switch {
@@ -243,11 +249,13 @@ Usage: cellserver import [options] FILE.rdb
 
 %s
 The options name the destination. Strings and integers keep their expiries. A key of redis-cell, which
-is an integer equal to its expiry in nanoseconds, becomes a CL.THROTTLE key. Keys of other types are
-counted and left out. Nothing is written unless the whole file is intact.
+is an integer equal to its expiry in nanoseconds, becomes a CL.THROTTLE key, and so does a key of
+redis_rate, which is its expiry in seconds since 2017. Keys of other types are counted and left out.
+Nothing is written unless the whole file is intact.
 
 Examples:
   cellserver import -p 6379 dump.rdb
+  cellserver import --match 'rate:*' redis://old.internal:6379
   cellserver import --as-throttle 'limit:*' redis://old.internal:6379
   cellserver import --dir /var/lib/cellserver backup.rdb
 `

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -39,18 +40,19 @@ func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 type serverSource struct {
 	conn         *cli.Connection
 	database     int // -1 for all
+	match        pattern
 	size         int64
 	read         atomic.Int64
 	noExpireTime bool // the server has no PEXPIRETIME: it is older than Redis 7.0
 }
 
 // openServer connects to a server.
-func openServer(s *cli.Server, database int) (*serverSource, error) {
+func openServer(s *cli.Server, database int, match pattern) (*serverSource, error) {
 	conn, err := s.Connect()
 	if err != nil {
 		return nil, err
 	}
-	source := &serverSource{conn: conn, database: database}
+	source := &serverSource{conn: conn, database: database, match: match}
 	if err := conn.Do(background, "PEXPIRETIME", "").Err(); err != nil {
 		source.noExpireTime = true
 	}
@@ -131,10 +133,11 @@ func (s *serverSource) scan(database int, visit func(rec *rdb.Record) error) err
 		if err != nil {
 			return s.conn.Describe(err)
 		}
+		s.read.Add(int64(len(keys)))
+		keys = slices.DeleteFunc(keys, func(key string) bool { return !s.match.has([]byte(key)) })
 		if err := s.fetch(database, keys, visit); err != nil {
 			return err
 		}
-		s.read.Add(int64(len(keys)))
 		if cursor = next; cursor == 0 {
 			return nil
 		}

@@ -12,7 +12,10 @@ import (
 	"cellserver/internal/rdb"
 )
 
-const tat = int64(1_800_000_000_123_456_789) // in Unix nanoseconds
+const (
+	tat     = int64(1_800_000_000_123_456_789) // in Unix nanoseconds
+	rateTAT = "316771200.12345678"             // nearly the same, in seconds since 2017, as redis_rate writes it
+)
 
 func TestItems(t *testing.T) {
 	const expires = tat/1_000_000 + 1
@@ -31,6 +34,14 @@ func TestItems(t *testing.T) {
 		{rdb.Record{Key: []byte("cell:a"), Integer: tat, IsInteger: true, Expires: rdb.Never}, "limiter t"},
 		{rdb.Record{Key: []byte("cell:a"), Integer: -5, IsInteger: true, Expires: rdb.Never}, "string -5"},
 		{rdb.Record{Key: []byte("cell:a"), Bytes: []byte("text"), Expires: rdb.Never}, "string text"},
+		{rdb.Record{Bytes: fmt.Append(nil, rateTAT), Expires: expires + 999}, "limiter t"},
+		{rdb.Record{Bytes: fmt.Append(nil, rateTAT), Expires: expires - 2001}, "string " + rateTAT},
+		{rdb.Record{Bytes: fmt.Append(nil, rateTAT), Expires: expires + 2001}, "string " + rateTAT},
+		{rdb.Record{Bytes: fmt.Append(nil, rateTAT), Expires: rdb.Never}, "string " + rateTAT},
+		{rdb.Record{Integer: 316771200, IsInteger: true, Expires: expires}, "limiter t"},
+		{rdb.Record{Bytes: []byte("NaN"), Expires: expires}, "string NaN"},
+		{rdb.Record{Bytes: []byte("-1e300"), Expires: expires}, "string -1e300"},
+		{rdb.Record{Bytes: []byte("1e300"), Expires: expires}, "string 1e300"},
 		{rdb.Record{Bytes: leases, Expires: rdb.Never}, "limiter c"},
 		{rdb.Record{Bytes: []byte("\x00cl2t"), Expires: rdb.Never}, "limiter whose state cannot be read: " +
 			`the form "\x00cl2" is unknown: it was written by a newer version`},
