@@ -97,6 +97,7 @@ func (c *config) usage() string {
 Usage:
   cellserver [options]                start the server
   cellserver cli [options] [COMMAND]  talk to a server; see cellserver cli --help
+  cellserver ready [options]          tell whether a server is ready for clients
   cellserver export FILE.rdb          write all keys of a server to a file
   cellserver import FILE.rdb          copy keys from a file, or from a redis-server, to a server
   cellserver check [--fix] FOLDER     check the folder of --dir

@@ -28,6 +28,8 @@ func start(args []string) error {
 		switch args[0] {
 		case "cli":
 			os.Exit(cli.Run(args[1:], serverEnvironment()))
+		case "ready":
+			return cli.Ready(args[1:], serverEnvironment(), os.Stdout)
 		case "check":
 			return check(args[1:], os.Stdout)
 		case "check-store":

@@ -157,7 +157,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
 		Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:    func() error { engine.Close(b.Close); return nil },
-		Describe: func(add func(string, any)) { engine.Describe(add); describePrimaries(b, add) },
+		Describe: func(add func(string, any)) { engine.Describe(add); describeServers(b, add) },
 	}
 	if address.Kind == backend.Cluster {
 		o.Slot = backend.Slot
@@ -177,8 +177,13 @@ func logBreaker(b *backend.Backend, log *slog.Logger) func(p combine.Primary, op
 	}
 }
 
-// describePrimaries adds a field for each primary to INFO.
-func describePrimaries(b *backend.Backend, add func(name string, value any)) {
+// describeServers adds to INFO whether a server of the store was reached, and a field for each primary.
+func describeServers(b *backend.Backend, add func(name string, value any)) {
+	reached := 0
+	if b.Reached() {
+		reached = 1
+	}
+	add("store_reached", reached)
 	for _, p := range b.Primaries() {
 		add(fmt.Sprintf("store_primary_%d", p),
 			fmt.Sprintf("round_trip_usec=%d,clock_jumps=%d", b.RoundTrip(p)/1000, b.ClockJumps(p)))

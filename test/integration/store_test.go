@@ -109,6 +109,30 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	require.Contains(t, string(text), "the store does not make decisions: they are answered as --store-fails says")
 }
 
+// A server is ready when it has reached its store once, although nothing calls it, and it stays ready.
+func TestReadyWhenTheStoreWasReached(t *testing.T) {
+	port, socket := strconv.Itoa(peer.FreePort(t)), filepath.Join(t.TempDir(), "socket")
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	require.NoError(t, err)
+	peer.StartLogging(t, log, "--store", "redis://127.0.0.1:"+port, "--unixsocket", socket)
+	isReady := func() (string, bool) {
+		out, err := peer.Command("ready", "-s", socket).CombinedOutput()
+		return string(out), err == nil
+	}
+	says, ready := isReady()
+	require.False(t, ready)
+	require.Contains(t, says, "not ready: the server has not reached its store yet")
+
+	path, err := exec.LookPath("redis-server")
+	require.NoError(t, err)
+	store := peer.Launch(t, exec.Command(path, "--port", port, "--save", "", "--dir", t.TempDir()))
+	require.Eventually(t, func() bool { _, ready := isReady(); return ready }, patience, tick)
+	store.Signal(os.Kill)
+	store.Wait()
+	says, ready = isReady()
+	require.True(t, ready, says)
+}
+
 // A server that may remove keys is refused as a store, because the limits of those keys would be gone.
 func TestStoreThatEvicts(t *testing.T) {
 	store := peer.StartRedis(t, "--maxmemory-policy", "allkeys-lru")

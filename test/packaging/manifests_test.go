@@ -16,8 +16,19 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ping is the command of every health check.
-var ping = []string{"/cellserver", "cli", "PING"}
+// ping is the command of health checks after which a container is restarted. ready is that of a server
+// with a store, to which clients are not sent before it has reached the store.
+var (
+	ping  = []string{"/cellserver", "cli", "PING"}
+	ready = []string{"/cellserver", "ready"}
+)
+
+func healthCheck(environment map[string]string) []string {
+	if environment["CELLSERVER_STORE"] != "" {
+		return ready
+	}
+	return ping
+}
 
 // images that the manifests may name: the one that make docker builds, one that stands for an
 // application, and the server of --store.
@@ -86,7 +97,7 @@ func composition(t *testing.T, name string) composeFile {
 		require.Equal(t, "unless-stopped", service.Restart, name)
 	}
 	server := file.Services["cellserver"]
-	require.Equal(t, append([]string{"CMD"}, ping...), server.Healthcheck.Test)
+	require.Equal(t, append([]string{"CMD"}, healthCheck(server.Environment)...), server.Healthcheck.Test)
 	require.Empty(t, refused(t, server.Command, asList(server.Environment)))
 	grace := strings.TrimSuffix(server.StopGracePeriod, "s")
 	require.Greater(t, number(t, grace), number(t, server.Environment["CELLSERVER_SHUTDOWN_TIMEOUT"]))
@@ -317,9 +328,11 @@ func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 	require.Empty(t, refused(t, c.Args, asList(withoutMemory(variables))))
 	require.Greater(t, float64(p.TerminationGracePeriodSeconds), number(t, variables["CELLSERVER_SHUTDOWN_TIMEOUT"]))
 	for _, probe := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-		require.Equal(t, ping, probe.Exec.Command)
 		require.Positive(t, probe.TimeoutSeconds)
 	}
+	require.Equal(t, ping, c.StartupProbe.Exec.Command)
+	require.Equal(t, ping, c.LivenessProbe.Exec.Command)
+	require.Equal(t, healthCheck(variables), c.ReadinessProbe.Exec.Command)
 	for _, v := range c.Env {
 		if v.Name == "GOMEMLIMIT" {
 			require.Equal(t, "limits.memory", v.ValueFrom.ResourceFieldRef.Resource)

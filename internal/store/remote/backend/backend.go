@@ -49,6 +49,7 @@ type Backend struct {
 	stop     context.Context
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
+	reached  atomic.Bool // a connection to a server could be opened
 
 	// servers are all servers, by their numbers. The list is replaced, under mu, when one is added, so
 	// that reading it takes no lock: the machine asks for a clock for each flight.
@@ -160,6 +161,9 @@ func (b *Backend) Trouble(p combine.Primary) error {
 	return s.trouble
 }
 
+// Reached reports whether a connection to a server could be opened since the start.
+func (b *Backend) Reached() bool { return b.reached.Load() }
+
 // About returns what the last connection to a server has found out.
 func (b *Backend) About(p combine.Primary) About {
 	s := b.server(p)
@@ -247,6 +251,9 @@ func (b *Backend) note(p combine.Primary, err error) {
 	s.trouble = err
 	address := s.address
 	s.mu.Unlock()
+	if err == nil {
+		b.reached.Store(true)
+	}
 	switch {
 	case b.stop.Err() != nil:
 	case err != nil && (before == nil || before.Error() != err.Error()):

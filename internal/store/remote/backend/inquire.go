@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -150,8 +151,25 @@ func (e *EvictionError) Error() string {
 }
 
 // Verify connects to all primaries, and returns an *EvictionError if one of them may remove keys. A
-// server that cannot be reached is no error: it is asked when it can be.
+// server that cannot be reached is no error: it is asked when it can be. If none can be reached, the
+// backend tries again until one can, so that Reached says so although no key is used.
 func (b *Backend) Verify(ctx context.Context) error {
+	err := b.connectToAll(ctx)
+	if err == nil && !b.Reached() {
+		b.running.Go(func() {
+			for !b.Reached() && sleep(b.stop, verifyPause, nil) {
+				_ = b.connectToAll(b.stop) // it is logged
+			}
+		})
+	}
+	return err
+}
+
+// verifyPause is the time from one try to reach a server to the next.
+const verifyPause = time.Second
+
+// connectToAll opens a connection to each primary, and closes it again.
+func (b *Backend) connectToAll(ctx context.Context) error {
 	if c, ok := b.topology.(*cluster); ok && len(b.Primaries()) == 0 {
 		_ = c.read(ctx) // if no node answers, there is nothing to verify
 	}
