@@ -9,12 +9,14 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cellserver/internal/option"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/backend"
 )
 
 const checkStoreUsage = `Usage:
-  cellserver check-store [--store-prefix TEXT] [--store-password-file FILE] URL
+  cellserver check-store [--store-prefix TEXT] [--store-password-file FILE]
+    [--store-tls-ca-cert-file FILE] [--store-tls-cert-file FILE --store-tls-key-file FILE] URL
 
 Connects to the Redis or Valkey servers of a URL, as --store does, and prints for each primary: its
 version, whether it compares and sets natively, its maxmemory-policy, its clock compared with this
@@ -40,8 +42,11 @@ var errStore = errors.New("the store cannot be used as it is: see above")
 func checkStore(args []string, getenv func(string) string, out io.Writer) error {
 	f := pflag.NewFlagSet("cellserver check-store", pflag.ContinueOnError)
 	f.Usage = func() { fmt.Fprint(out, checkStoreUsage) }
-	keys := f.String("store-prefix", getenv(prefix+"STORE_PREFIX"), "")
-	file := f.String("store-password-file", getenv(prefix+"STORE_PASSWORD_FILE"), "")
+	s := newStoreOptions()
+	for name, value := range map[string]*string{"store-prefix": &s.prefix, "store-password-file": &s.passwordFile,
+		"store-tls-ca-cert-file": &s.tls.CACert, "store-tls-cert-file": &s.tls.Cert, "store-tls-key-file": &s.tls.Key} {
+		f.StringVar(value, name, getenv(option.EnvironmentName(prefix, name)), "")
+	}
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -54,8 +59,8 @@ func checkStore(args []string, getenv func(string) string, out io.Writer) error 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), checkStoreTimeout)
 	defer cancel()
-	report, err := backend.CheckStore(ctx, backend.Config{Address: address, Prefix: *keys,
-		Password: getenv(prefix + "STORE_PASSWORD"), PasswordFile: *file, Now: store.NewClock().Now})
+	report, err := backend.CheckStore(ctx, backend.Config{Address: address, Prefix: s.prefix, TLS: s.tls.Config,
+		Password: getenv(prefix + "STORE_PASSWORD"), PasswordFile: s.passwordFile, Now: store.NewClock().Now})
 	if err != nil {
 		return err
 	}

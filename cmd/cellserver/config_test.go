@@ -73,6 +73,10 @@ func TestStoreOptions(t *testing.T) {
 		{[]string{"--store", "redis://h", "--max-log-limit", "4001"}, "--max-log-limit: with --store it is at most 4000"},
 		{[]string{"--store", "redis://h", "--store-password", "secret", "--store-password-file", "f"},
 			"--store-password and --store-password-file cannot be used together"},
+		{[]string{"--store", "redis://h", "--store-tls-ca-cert-file", "f"}, "need a store over TLS: its URL begins with rediss"},
+		{[]string{"--store", "rediss://h", "--store-tls-ca-cert-file", "/nosuch"}, "--store-tls-ca-cert-file: stat /nosuch"},
+		{[]string{"--store", "rediss://h", "--store-tls-key-file", "/nosuch"}, "--store-tls-cert-file is not given"},
+		{[]string{"--store", "rediss://h"}, ""},
 	} {
 		c, err := parseConfig(of.args, []string{"CELLSERVER_STORE_TIMEOUT=50"})
 		require.NoError(t, err, "%q", of.args)

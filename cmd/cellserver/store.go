@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/store/remote"
 	"cellserver/internal/store/remote/backend"
 	"cellserver/internal/store/remote/combine"
+	"cellserver/internal/tlsconfig"
 )
 
 // inMemory is the value of --store for a store in this process's memory.
@@ -29,10 +30,16 @@ type storeOptions struct {
 	known                  int // keys
 	cacheDenials           int // milliseconds
 	mayEvict, allowFlush   string
+	tls                    tlsconfig.ClientOptions
 }
 
+// storeTLSNames are the names of the options about TLS to the store.
+var storeTLSNames = tlsconfig.Names{CACert: "--store-tls-ca-cert-file", Cert: "--store-tls-cert-file",
+	Key: "--store-tls-key-file"}
+
 func newStoreOptions() storeOptions {
-	return storeOptions{url: inMemory, timeout: 100, known: 100_000, mayEvict: "no", allowFlush: "no"}
+	return storeOptions{url: inMemory, timeout: 100, known: 100_000, mayEvict: "no", allowFlush: "no",
+		tls: tlsconfig.ClientOptions{Names: storeTLSNames}}
 }
 
 func (s *storeOptions) options() []*option.Option {
@@ -45,6 +52,12 @@ func (s *storeOptions) options() []*option.Option {
 			Help: "password there; better in a file, or in the environment. CONFIG GET does not show it"},
 		{Name: "store-password-file", Group: option.Store, Kind: option.Text(&s.passwordFile, "path"),
 			Help: "file whose first line is the password there; it is read again for each new connection"},
+		{Name: "store-tls-ca-cert-file", Group: option.Store, Kind: option.Text(&s.tls.CACert, "path"),
+			Help: "PEM file of the authorities that issue the certificates there, with rediss; those of the system by default"},
+		{Name: "store-tls-cert-file", Group: option.Store, Kind: option.Text(&s.tls.Cert, "path"),
+			Help: "PEM file of a certificate for connections to it, if it asks for one"},
+		{Name: "store-tls-key-file", Group: option.Store, Kind: option.Text(&s.tls.Key, "path"),
+			Help: "PEM file of that certificate's key"},
 		{Name: "store-timeout", Group: option.Store, Kind: option.Number(&s.timeout, 1, 60_000),
 			Help: "milliseconds that a call may take there; KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB may take longer"},
 		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
@@ -106,6 +119,9 @@ func (c *config) checkStore() error {
 	if c.store.password != "" && c.store.passwordFile != "" {
 		return errors.New("--store-password and --store-password-file cannot be used together")
 	}
+	if err := c.store.checkTLS(address.TLS); err != nil {
+		return err
+	}
 	l := &c.commands.Limiter
 	if l.MaxLogLimit > maxRemoteLog && l.MaxLogLimit != newConfig().commands.Limiter.MaxLogLimit {
 		return fmt.Errorf("--max-log-limit: with --store it is at most %d, because a call sends the whole log", maxRemoteLog)
@@ -115,6 +131,17 @@ func (c *config) checkStore() error {
 		c.databases = 1
 	}
 	return nil
+}
+
+// checkTLS checks the files for TLS to the store. They are read again for each connection.
+func (s *storeOptions) checkTLS(used bool) error {
+	given := s.tls.CACert != "" || s.tls.Cert != "" || s.tls.Key != ""
+	if given && !used {
+		return errors.New("--store-tls-ca-cert-file, --store-tls-cert-file and --store-tls-key-file need a store over TLS: " +
+			"its URL begins with rediss")
+	}
+	_, err := s.tls.Config()
+	return err
 }
 
 // connectionsPerPrimary is the number of connections to each primary and database.
@@ -135,7 +162,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	clock := store.NewClock()
 	b, err := backend.Open(backend.Config{
 		Address: address, Prefix: s.prefix, Password: s.password, PasswordFile: s.passwordFile,
-		MayEvict: s.mayEvict == "yes", Now: clock.Now, Log: log,
+		TLS: s.tls.Config, MayEvict: s.mayEvict == "yes", Now: clock.Now, Log: log,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("--store: %w", err)

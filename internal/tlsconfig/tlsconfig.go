@@ -70,7 +70,7 @@ func (o ServerOptions) clients(c *tls.Config) (err error) {
 	return err
 }
 
-// ClientOptions are the TLS options of redis-cli; empty ones are not given.
+// ClientOptions are the TLS options of a client, such as redis-cli; empty ones are not given.
 type ClientOptions struct {
 	// PEM: a file and a directory of certificate authorities of the server. The default is the
 	// system's authorities.
@@ -78,19 +78,27 @@ type ClientOptions struct {
 	Cert, Key         string // PEM: the client's own
 	ServerName        string // name that the server's certificate must have
 	Insecure          bool   // accept any certificate
+	Names             Names  // of the options, for errors; those of redis-cli by default
 }
+
+// Names are the names of the options of a client.
+type Names struct{ CACert, CACertDir, Cert, Key string }
 
 // Config reads the files and returns the configuration of a client.
 func (o ClientOptions) Config() (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.Insecure}
+	names := o.Names
+	if names == (Names{}) {
+		names = Names{CACert: "--cacert", CACertDir: "--cacertdir", Cert: "--cert", Key: "--key"}
+	}
 	var err error
 	if o.CACert != "" || o.CACertDir != "" {
-		if c.RootCAs, err = authorities(file{"--cacert", o.CACert}, file{"--cacertdir", o.CACertDir}); err != nil {
+		if c.RootCAs, err = authorities(file{names.CACert, o.CACert}, file{names.CACertDir, o.CACertDir}); err != nil {
 			return nil, err
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
-		own, err := keyPair(file{"--cert", o.Cert}, file{"--key", o.Key})
+		own, err := keyPair(file{names.Cert, o.Cert}, file{names.Key, o.Key})
 		if err != nil {
 			return nil, err
 		}

@@ -166,6 +166,9 @@ func TestClientErrorsNameTheOption(t *testing.T) {
 		_, err := c.Config()
 		assert.ErrorContains(t, err, says)
 	}
+	named := tlsconfig.ClientOptions{CACert: "/nosuch", Names: tlsconfig.Names{CACert: "the-ca-file"}}
+	_, err := named.Config()
+	assert.ErrorContains(t, err, "the-ca-file: stat /nosuch")
 	c, err := tlsconfig.ClientOptions{CACertDir: a.Dir, Cert: good.CertFile, Key: good.KeyFile, ServerName: "x"}.Config()
 	require.NoError(t, err)
 	assert.Equal(t, "x", c.ServerName)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/test/certs"
 	"cellserver/test/peer"
 )
 
@@ -131,6 +133,31 @@ func TestReadyWhenTheStoreWasReached(t *testing.T) {
 	store.Wait()
 	says, ready = isReady()
 	require.True(t, ready, says)
+}
+
+// The store's certificate is checked with the authorities of a file, and it gets one of ours if it asks.
+func TestStoreOverTLS(t *testing.T) {
+	authority, other := certs.New(t), certs.New(t)
+	server, client := authority.Issue(t, "server"), authority.Issue(t, "client")
+	port := strconv.Itoa(peer.FreePort(t))
+	peer.StartRedis(t, "--tls-port", port, "--tls-cert-file", server.Cert, "--tls-key-file", server.Key,
+		"--tls-ca-cert-file", authority.File)
+	url := "rediss://127.0.0.1:" + port
+	trust := []string{"--store-tls-ca-cert-file", authority.File}
+	own := []string{"--store-tls-cert-file", client.Cert, "--store-tls-key-file", client.Key}
+	check := func(options ...string) string {
+		out, _ := peer.Command(slices.Concat([]string{"check-store"}, options, []string{url})...).CombinedOutput()
+		return string(out)
+	}
+	require.Contains(t, check(own...), "certificate signed by unknown authority")
+	require.Contains(t, check("--store-tls-ca-cert-file", other.File), "certificate signed by unknown authority")
+	require.Contains(t, check(trust...), "error    ", "it asks for a certificate")
+	require.Contains(t, check(slices.Concat(trust, own)...), "rights             complete\n")
+
+	args := slices.Concat([]string{"--store", url, "--store-timeout", "30000"}, trust, own)
+	s := peer.Start(t, args...)
+	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS, MaxRetries: -1})
+	require.Equal(t, "[0 2 1 -1 60]", fmt.Sprint(c.Do(inTime(t), "CL.FIXED", "k", 2, 60).Val()))
 }
 
 // A server that may remove keys is refused as a store, because the limits of those keys would be gone.

@@ -199,7 +199,9 @@ func TestTransports(t *testing.T) {
 	require.NoError(t, err)
 	roots := x509.NewCertPool()
 	require.True(t, roots.AppendCertsFromPEM(pem))
-	trusting := func(c *backend.Config) { c.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12} }
+	trusting := func(c *backend.Config) {
+		c.TLS = func() (*tls.Config, error) { return &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, nil }
+	}
 
 	for _, l := range []*link{open(t, "unix://"+socket), open(t, "rediss://127.0.0.1:"+text10(port), trusting)} {
 		require.True(t, l.connect("cl:k"), "%v", l.Trouble(0))

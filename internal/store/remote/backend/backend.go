@@ -34,9 +34,11 @@ type Config struct {
 	// Password is used if PasswordFile is empty, and that of the URL if both are. The file is read at
 	// each new connection, so a password can be changed without a restart.
 	Password, PasswordFile string
-	TLS                    *tls.Config   // for rediss; nil: the authorities of the system
-	MayEvict               bool          // accepts a maxmemory-policy other than noeviction
-	Silence                time.Duration // DefaultSilence if zero
+	// TLS returns the configuration for rediss. It is called for each new connection, so certificates
+	// can be changed without a restart, too. nil: the authorities of the system.
+	TLS      func() (*tls.Config, error)
+	MayEvict bool          // accepts a maxmemory-policy other than noeviction
+	Silence  time.Duration // DefaultSilence if zero
 	// Now returns the monotonic time of the process, in nanoseconds.
 	Now func() int64
 	Log *slog.Logger // nil: no log

@@ -73,7 +73,11 @@ func (b *Backend) dial(ctx context.Context, address string, database int) (*conn
 	if b.config.Address.Socket != "" {
 		network = "unix"
 	}
-	s, err := dial(ctx, network, address, b.tls(), b.config.Now)
+	secure, err := b.tls()
+	if err != nil {
+		return nil, err
+	}
+	s, err := dial(ctx, network, address, secure, b.config.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -82,15 +86,15 @@ func (b *Backend) dial(ctx context.Context, address string, database int) (*conn
 	return c, nil
 }
 
-// tls returns the configuration of TLS, or nil.
-func (b *Backend) tls() *tls.Config {
+// tls returns the configuration of TLS for a new connection, or nil.
+func (b *Backend) tls() (*tls.Config, error) {
 	switch {
 	case !b.config.Address.TLS:
-		return nil
+		return nil, nil
 	case b.config.TLS != nil:
-		return b.config.TLS
+		return b.config.TLS()
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12}
+	return &tls.Config{MinVersion: tls.VersionTLS12}, nil
 }
 
 func newClient(s *socket, user, password string, database int, config Config) *redis.Client {

@@ -86,16 +86,19 @@ func (s *sentinels) connect(ctx context.Context, node string) (*sentinelClient, 
 	b := s.backend
 	ctx, cancel := context.WithTimeout(ctx, b.config.Silence/2)
 	defer cancel()
+	secure, err := b.tls()
+	if err != nil {
+		return nil, err
+	}
 	for _, authenticate := range []bool{false, true} {
 		user, password := "", ""
 		if authenticate {
-			var err error
 			if password, err = b.password(); err != nil {
 				return nil, err
 			}
 			user = b.config.Address.User
 		}
-		conn, err := dial(ctx, "tcp", node, b.tls(), b.config.Now)
+		conn, err := dial(ctx, "tcp", node, secure, b.config.Now)
 		if err != nil {
 			return nil, err
 		}
