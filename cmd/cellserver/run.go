@@ -68,7 +68,7 @@ func run(args []string) (err error) {
 		return err
 	}
 	go sample(ctx, time.Tick(session.SampleEvery), instance)
-	go c.reload(hangUps, ctx.Done(), log.Info)
+	go c.reload(ctx, hangUps, log)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
 	folder.load(instance, log, func() { announce(listeners, stdout) }, func(err error) { failed <- err })

@@ -31,6 +31,7 @@ type storeOptions struct {
 	cacheDenials           int // milliseconds
 	mayEvict, allowFlush   string
 	tls                    tlsconfig.ClientOptions
+	renew                  func(context.Context) error // reads the files again; nil without files
 }
 
 // storeTLSNames are the names of the options about TLS to the store.
@@ -51,7 +52,7 @@ func (s *storeOptions) options() []*option.Option {
 		{Name: "store-password", Group: option.Store, Kind: hidden{option.Text(&s.password, "password")}, Secret: true,
 			Help: "password there; better in a file, or in the environment. CONFIG GET does not show it"},
 		{Name: "store-password-file", Group: option.Store, Kind: option.Text(&s.passwordFile, "path"),
-			Help: "file whose first line is the password there; it is read again for each new connection"},
+			Help: "file whose first line is the password there; it is read again for each new connection, and on SIGHUP"},
 		{Name: "store-tls-ca-cert-file", Group: option.Store, Kind: option.Text(&s.tls.CACert, "path"),
 			Help: "PEM file of the authorities that issue the certificates there, with rediss; those of the system by default"},
 		{Name: "store-tls-cert-file", Group: option.Store, Kind: option.Text(&s.tls.Cert, "path"),
@@ -135,13 +136,16 @@ func (c *config) checkStore() error {
 
 // checkTLS checks the files for TLS to the store. They are read again for each connection.
 func (s *storeOptions) checkTLS(used bool) error {
-	given := s.tls.CACert != "" || s.tls.Cert != "" || s.tls.Key != ""
-	if given && !used {
+	if s.hasTLSFiles() && !used {
 		return errors.New("--store-tls-ca-cert-file, --store-tls-cert-file and --store-tls-key-file need a store over TLS: " +
 			"its URL begins with rediss")
 	}
 	_, err := s.tls.Config()
 	return err
+}
+
+func (s *storeOptions) hasTLSFiles() bool {
+	return s.tls.CACert != "" || s.tls.Cert != "" || s.tls.Key != ""
 }
 
 // connectionsPerPrimary is the number of connections to each primary and database.
@@ -179,6 +183,9 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, log),
 		DenialAge: time.Duration(s.cacheDenials) * time.Millisecond,
 	})
+	if s.passwordFile != "" || s.hasTLSFiles() {
+		s.renew = b.Renew
+	}
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
+	"log/slog"
 	"net"
 	"os"
 	"sync/atomic"
@@ -110,11 +112,12 @@ type redisError string
 
 func (r redisError) Error() string { return string(r) }
 
-// reload reads the files again on every SIGHUP. Without TLS the signal has no effect, as in Redis.
-func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, info func(message string, args ...any)) {
+// reload reads the files again on every SIGHUP. Without TLS, and without files about the store, the
+// signal has no effect, as in Redis.
+func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
 	for {
 		select {
-		case <-done:
+		case <-ctx.Done():
 			return
 		case <-hangUps:
 		}
@@ -124,7 +127,15 @@ func (c *config) reload(hangUps <-chan os.Signal, done <-chan struct{}, info fun
 		case err != nil:
 			c.tls.warn("SIGHUP: the TLS configuration was not changed", "error", err)
 		case c.tls.port != 0:
-			info("SIGHUP: TLS certificates reloaded")
+			log.Info("SIGHUP: TLS certificates reloaded")
+		}
+		if c.store.renew == nil {
+			continue
+		}
+		if err := c.store.renew(ctx); err != nil {
+			log.Warn("SIGHUP: a new connection to the store failed: those that are open stay as they are", "error", err)
+		} else {
+			log.Info("SIGHUP: the files about the store were read again: its connections authenticate again")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -133,6 +134,39 @@ func TestReadyWhenTheStoreWasReached(t *testing.T) {
 	store.Wait()
 	says, ready = isReady()
 	require.True(t, ready, says)
+}
+
+// After SIGHUP, the password in the file counts, for connections that are open and for new ones.
+func TestStorePasswordIsChanged(t *testing.T) {
+	store := peer.StartRedis(t)
+	setPassword := func(rule string) {
+		peer.Ask(t, store.Addr, "ACL", "SETUSER", "limits", "on", "~*", "+@all", "resetpass", ">"+rule)
+	}
+	setPassword("first")
+	dir := t.TempDir()
+	file := filepath.Join(dir, "password")
+	require.NoError(t, os.WriteFile(file, []byte("first\n"), 0o600))
+	log, err := os.Create(filepath.Join(dir, "log"))
+	require.NoError(t, err)
+	s := peer.StartLogging(t, log, "--store", "redis://limits@"+store.Addr, "--store-password-file", file,
+		"--store-timeout", "30000", "--loglevel", "notice")
+	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS, MaxRetries: -1})
+	logs := func(line string) {
+		t.Helper()
+		s.Signal(syscall.SIGHUP)
+		require.Eventually(t, func() bool {
+			text, err := os.ReadFile(log.Name())
+			return err == nil && strings.Contains(string(text), line)
+		}, patience, tick)
+		require.NoError(t, c.Incr(inTime(t), "n").Err())
+	}
+	require.NoError(t, c.Incr(inTime(t), "n").Err())
+	setPassword("second")
+	logs("SIGHUP: a new connection to the store failed: those that are open stay as they are")
+	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
+	logs("SIGHUP: the files about the store were read again")
+	require.Contains(t, peer.Ask(t, store.Addr, "INFO", "commandstats"), "cmdstat_auth:")
+	require.EqualValues(t, "3", c.Get(inTime(t), "n").Val())
 }
 
 // The store's certificate is checked with the authorities of a file, and it gets one of ours if it asks.

@@ -181,10 +181,50 @@ func TestPasswordFile(t *testing.T) {
 	assert.True(t, l.connect("cl:k"))
 	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
 	assert.False(t, l.connect("cl:k"))
-	require.NoError(t, os.WriteFile(file, []byte("first"), 0o600))
-	assert.True(t, l.connect("cl:k"))
+	require.NoError(t, os.WriteFile(file, []byte("first\r\nanother line"), 0o600))
+	assert.True(t, l.connect("cl:k"), "the first line is the password")
 	assert.True(t, open(t, "redis://:ignored@"+s.Addr, func(c *backend.Config) { c.Password = "first" }).connect("cl:k"))
 	assert.True(t, open(t, "redis://:first@"+s.Addr).connect("cl:k"))
+}
+
+// When the password has been changed, connections that are open authenticate again, unless the server
+// does not accept it: then they stay as they are.
+func TestPasswordIsChanged(t *testing.T) {
+	s := start(t)
+	grant(t, s.Addr, "limits", "first", backend.Rule("cl:"))
+	file := filepath.Join(t.TempDir(), "password")
+	write := func(password string) { require.NoError(t, os.WriteFile(file, []byte(password+"\n"), 0o600)) }
+	write("first")
+	var log bytes.Buffer
+	l := open(t, "redis://limits@"+s.Addr, func(c *backend.Config) {
+		c.PasswordFile, c.Log = file, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	require.True(t, l.connect("cl:k"))
+	_, err := l.DBSize(t.Context(), 0) // opens a connection of another kind
+	require.NoError(t, err)
+	use := func() (authentications string) {
+		peer.Ask(t, s.Addr, "config", "resetstat")
+		l.done(call("INCRBY", "cl:k", "1"))
+		_, err := l.DBSize(t.Context(), 0)
+		require.NoError(t, err)
+		info := peer.Ask(t, s.Addr, "info", "commandstats").(string)
+		_, found, _ := strings.Cut(info, "cmdstat_auth:")
+		authentications, _, _ = strings.Cut(found, ",usec=")
+		return authentications
+	}
+	assert.Empty(t, use())
+	peer.Ask(t, s.Addr, "acl", "setuser", "limits", "resetpass", ">second")
+	assert.ErrorContains(t, l.Renew(t.Context()), "WRONGPASS")
+	assert.Empty(t, use(), "the connections stay as they are")
+	write("second")
+	assert.NoError(t, l.Renew(t.Context()))
+	assert.Equal(t, "calls=2", use())
+	assert.Empty(t, use(), "once")
+
+	assert.NoError(t, l.Renew(t.Context()))
+	peer.Ask(t, s.Addr, "acl", "setuser", "limits", "resetpass", ">third")
+	assert.Equal(t, "calls=2", use(), "a connection works although it could not authenticate again")
+	assert.Equal(t, 2, strings.Count(log.String(), "could not authenticate again"), log.String())
 }
 
 // TLS, and a unix socket. The name in the certificate is checked.

@@ -31,6 +31,8 @@ type connection struct {
 	loadError string // the reply of the server that has refused to load them
 	measured  int64  // when the offset was last measured, by this process's clock
 
+	outdated atomic.Bool // it has to authenticate again before the next requests
+
 	pipeline pipeline // of the exchange under way; kept for its memory
 }
 
@@ -130,7 +132,8 @@ func (b *Backend) password() (string, error) {
 	if len(text) > longest {
 		return "", errors.New("the file with the store's password is longer than 64 KiB")
 	}
-	return strings.TrimRight(string(text), "\r\n"), nil
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSuffix(line, "\r"), nil
 }
 
 // close closes the connection, whose client must not be in use.

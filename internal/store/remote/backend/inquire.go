@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"cellserver/internal/store/remote/combine"
 )
 
 // About is what a connection finds out about its server.
@@ -154,37 +156,46 @@ func (e *EvictionError) Error() string {
 // server that cannot be reached is no error: it is asked when it can be. If none can be reached, the
 // backend tries again until one can, so that Reached says so although no key is used.
 func (b *Backend) Verify(ctx context.Context) error {
-	err := b.connectToAll(ctx)
-	if err == nil && !b.Reached() {
+	err := b.connectToAll(ctx, nil)
+	var evicts *EvictionError
+	switch {
+	case errors.As(err, &evicts):
+		return evicts
+	case !b.Reached():
 		b.running.Go(func() {
 			for !b.Reached() && sleep(b.stop, verifyPause, nil) {
-				_ = b.connectToAll(b.stop) // it is logged
+				_ = b.connectToAll(b.stop, nil) // it is logged
 			}
 		})
 	}
-	return err
+	return nil
 }
 
 // verifyPause is the time from one try to reach a server to the next.
 const verifyPause = time.Second
 
-// connectToAll opens a connection to each primary, and closes it again.
-func (b *Backend) connectToAll(ctx context.Context) error {
+// connectToAll opens a connection to each primary, calls then, and closes the connection again. The
+// error says which could not be opened.
+func (b *Backend) connectToAll(ctx context.Context, then func(p combine.Primary)) error {
+	var errs []error
 	if c, ok := b.topology.(*cluster); ok && len(b.Primaries()) == 0 {
-		_ = c.read(ctx) // if no node answers, there is nothing to verify
+		if err := c.read(ctx); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	for _, p := range b.Primaries() {
 		c, err := b.open(ctx, place{primary: p})
 		b.note(p, err)
-		var evicts *EvictionError
-		if errors.As(err, &evicts) {
-			return err
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", b.Where(p), err))
+			continue
 		}
-		if err == nil {
-			c.close()
+		c.close()
+		if then != nil {
+			then(p)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // warnOnce logs a warning about a server, the first time.

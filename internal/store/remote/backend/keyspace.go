@@ -63,7 +63,7 @@ func (b *Backend) ask(ctx context.Context, p combine.Primary, database int, comm
 
 // connectionOf returns the connection of an asker whose turn it is.
 func (b *Backend) connectionOf(ctx context.Context, a *asker, at place) (*connection, error) {
-	if c := a.connection.Load(); c != nil && !c.socket.isLost() {
+	if c := a.connection.Load(); c != nil && !c.socket.isLost() && c.renew() {
 		return c, nil
 	}
 	a.drop()

@@ -31,7 +31,7 @@ type sent struct {
 // more.
 func (c *connection) exchange(batch *combine.Batch) bool {
 	requests := batch.Requests
-	if c.socket.isLost() {
+	if c.socket.isLost() || !c.renew() {
 		return false
 	}
 	if c.server.clock.isStale(c.backend.config.Now()) {
