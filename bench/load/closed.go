@@ -14,17 +14,24 @@ type Closed struct {
 	Depth       int           // calls in flight on each connection
 	Calls       int           // in all
 	For         time.Duration // if not 0, the load ends after it, even with fewer calls
+
+	More []Target // further servers: the connections are to all servers in turn
+
+	// Answered, if it is set, is called for each reply, with the number of the server and the time since
+	// the call. Error replies are passed to it, and do not end the load. The depth must be 1.
+	Answered func(server int, took time.Duration, refusal string)
 }
 
 // Run makes the calls. It returns how many were answered, and in what time.
 func (l Closed) Run(ctx context.Context, t Target, call Call) (answered int, took time.Duration, err error) {
-	p, err := gather(t, l.Connections)
+	p, err := gather(append([]Target{t}, l.More...), l.Connections)
 	if err != nil {
 		return 0, 0, err
 	}
 	defer p.close()
 	r := &closedRun{load: l, pool: p, call: call, start: time.Now()}
 	for _, c := range p.connections {
+		c.replies.acceptErrors = l.Answered != nil
 		if err := r.send(c, l.Depth); err != nil {
 			return 0, 0, err
 		}
@@ -61,10 +68,16 @@ func (r *closedRun) turn(ctx context.Context) error {
 	if left {
 		wait = fullPatience
 	}
-	return r.pool.poll(wait, func(c *connection, replies int) error {
-		r.answered += replies
-		return r.send(c, replies)
-	})
+	return r.pool.poll(wait, r.receive)
+}
+
+func (r *closedRun) receive(c *connection, replies int) error {
+	r.answered += replies
+	if r.load.Answered != nil {
+		r.load.Answered(c.number%(1+len(r.load.More)), time.Since(c.called), c.replies.refusal)
+		c.replies.refusal = ""
+	}
+	return r.send(c, replies)
 }
 
 // send makes n more calls on a connection, or fewer if the load has no more.
@@ -77,5 +90,8 @@ func (r *closedRun) send(c *connection, n int) error {
 		c.out = r.call(c.out)
 	}
 	r.sent += n
+	if r.load.Answered != nil {
+		c.called = time.Now()
+	}
 	return c.flush()
 }

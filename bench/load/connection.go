@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,6 +19,7 @@ type connection struct {
 	number  int
 	out     []byte
 	replies replies
+	called  time.Time // when the last call was made, if the load wants to know
 }
 
 // dial does not use net.Dial, because every reply would also wake the runtime's poller.
@@ -95,15 +97,15 @@ type pool struct {
 	buffer      []byte // for reading
 }
 
-// gather opens n connections.
-func gather(t Target, n int) (*pool, error) {
+// gather opens n connections, to each target in turn.
+func gather(targets []Target, n int) (*pool, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, err
 	}
 	p := &pool{epoll: epoll, ready: make([]unix.EpollEvent, n), buffer: make([]byte, 64<<10)}
 	for i := range n {
-		c, err := dial(t)
+		c, err := dial(targets[i%len(targets)])
 		if err == nil {
 			c.number = i
 			p.connections = append(p.connections, c)

@@ -177,3 +177,35 @@ func TestAsk(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// Connections are to all servers in turn, and each reply is that of its server.
+func TestClosedOfSeveralServers(t *testing.T) {
+	all := []*slowServer{startSlowServer(t, &slowServer{}), startSlowServer(t, &slowServer{reply: "-BUSY no\r\n"})}
+	answered, refused := make([]int, 2), make([]int, 2)
+	closed := Closed{Connections: 4, Depth: 1, Calls: 1000, More: []Target{all[1].target()},
+		Answered: func(server int, took time.Duration, refusal string) {
+			answered[server]++
+			assert.Positive(t, took)
+			if refusal != "" {
+				assert.Equal(t, "BUSY no", refusal)
+				refused[server]++
+			}
+		}}
+	calls, _, err := closed.Run(t.Context(), all[0].target(), pings())
+	require.NoError(t, err)
+	assert.Equal(t, 1000, calls)
+	for i, c := range all {
+		assert.EqualValues(t, c.calls.Load(), answered[i])
+		assert.Positive(t, answered[i])
+	}
+	assert.Equal(t, []int{0, answered[1]}, refused)
+}
+
+func TestOpenOfSeveralServers(t *testing.T) {
+	all := []*slowServer{startSlowServer(t, &slowServer{}), startSlowServer(t, &slowServer{})}
+	open := Open{Connections: 4, Rate: 1000, For: 100 * time.Millisecond, More: []Target{all[1].target()}}
+	h, err := open.Run(t.Context(), all[0].target(), pings())
+	require.NoError(t, err)
+	assert.EqualValues(t, 100, h.TotalCount())
+	assert.EqualValues(t, []int64{50, 50}, []int64{all[0].calls.Load(), all[1].calls.Load()})
+}

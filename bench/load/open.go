@@ -16,6 +16,7 @@ type Open struct {
 	Connections int
 	Rate        float64 // calls per second, over all connections
 	For         time.Duration
+	More        []Target // further servers: the connections are to all servers in turn
 }
 
 // A histogram holds values of up to ten minutes, with three digits.
@@ -31,7 +32,7 @@ const grace = 10 * time.Second
 // Counting from when it was sent would hide the calls that are due while the server, or this
 // program, stalls (coordinated omission).
 func (l Open) Run(ctx context.Context, t Target, call Call) (*hdrhistogram.Histogram, error) {
-	p, err := gather(t, l.Connections)
+	p, err := gather(append([]Target{t}, l.More...), l.Connections)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,12 @@ import (
 )
 
 // replies counts the RESP2 replies in a stream that arrives in pieces. It parses only as much as it
-// must. An error reply is an error, because a benchmark of refused calls measures nothing.
+// must. An error reply is an error, because a benchmark of refused calls measures nothing, unless
+// acceptErrors is set.
 type replies struct {
+	acceptErrors bool
+	refusal      string // the last error reply
+
 	part   []byte // a line without its end
 	skip   int    // bytes of a bulk string that are still to come
 	nested int    // values that the current reply still lacks, beyond the one that is next
@@ -67,6 +71,10 @@ func (r *replies) line(line []byte) (int, error) {
 	case '$', '*':
 		return r.length(line)
 	case '-':
+		if r.acceptErrors {
+			r.refusal = string(line[1:])
+			return r.valueEnds(), nil
+		}
 		return 0, fmt.Errorf("the server refused: %s", line[1:])
 	}
 	return 0, fmt.Errorf("not a RESP2 reply: %q", line)
