@@ -62,20 +62,32 @@ func (p *pair) cut() {
 
 // New starts a proxy for the server at an address, which may be set later. It ends with the test.
 func New(t testing.TB, target string) *Proxy {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	p, err := Start(target)
 	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// Start starts a proxy for the server at an address. The caller must close it.
+func Start(target string) (*Proxy, error) {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
 	p := &Proxy{Addr: l.Addr().String(), listener: l, target: target, pairs: map[*pair]bool{}, resume: make(chan struct{})}
 	close(p.resume)
 	p.running.Go(p.accept)
-	t.Cleanup(func() {
-		p.mu.Lock()
-		p.closed = true
-		p.mu.Unlock()
-		l.Close()
-		p.Cut()
-		p.running.Wait()
-	})
-	return p
+	return p, nil
+}
+
+// Close cuts all connections, and ends the proxy.
+func (p *Proxy) Close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.listener.Close()
+	p.Cut()
+	p.running.Wait()
 }
 
 // SetTarget changes the server for later connections. An empty address refuses them.
