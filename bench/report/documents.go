@@ -28,6 +28,9 @@ var parts = map[string]func(r *Results) string{
 	"calls-pipelined":        (*Results).callsPipelined,
 	"most-expensive-limiter": (*Results).mostExpensiveLimiter,
 	"all-of-two":             (*Results).twoOfAll,
+	"store-cpu":              (*Results).storeCPU,
+	"store-latency":          (*Results).storeLatency,
+	"store-share":            (*Results).storeShares,
 }
 
 var part = regexp.MustCompile(`(?s)(<!-- bench:([a-z0-9-]+) -->\n?)(.*?)(<!-- bench:end -->)`)

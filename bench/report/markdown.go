@@ -34,8 +34,9 @@ func (s Scenario) origin() string {
 
 // Tables returns a scenario's results as tables, as the benchmark prints them too.
 func (s Scenario) Tables() string {
-	tables := cpuTable(s.CPU) + latencyTable(s.Latency) + memoryTable(s.Memory) + growthTable(s.Growth) +
-		figuresTable(s.Figures)
+	all := []string{cpuTable(s.CPU), latencyTable(s.Latency), memoryTable(s.Memory), growthTable(s.Growth),
+		sharesTable(s.Shares), figuresTable(s.Figures)}
+	tables := strings.Join(slices.DeleteFunc(all, func(t string) bool { return t == "" }), "\n")
 	for _, i := range s.Inside {
 		tables += fmt.Sprintf("\n%s reports: %s %s\n", i.Server, i.Field, i.Value)
 	}
@@ -44,9 +45,36 @@ func (s Scenario) Tables() string {
 
 func cpuTable(rows []CPU) string {
 	t := table{{"server", "CPU per call, us", "ratio, median", "quartiles", "rounds", "calls/s"}}
+	withOwn := slices.ContainsFunc(rows, func(r CPU) bool { return r.Own != nil })
+	if withOwn {
+		t[0][0], t[0][1] = "limiter", "backend's CPU per call, us"
+		t[0] = append(t[0], "cellservers' CPU per call, us")
+	}
 	for _, r := range rows {
-		t = append(t, []string{r.Server, fmt.Sprintf("%.3f", r.Micros.Middle), ratio(r.Ratio.Middle), quartiles(r.Ratio),
-			fmt.Sprint(r.Ratio.Rounds), fmt.Sprintf("%.0f", r.Throughput)})
+		cells := []string{r.Server, fmt.Sprintf("%.3f", r.Micros.Middle), ratio(r.Ratio.Middle), quartiles(r.Ratio),
+			fmt.Sprint(r.Ratio.Rounds), fmt.Sprintf("%.0f", r.Throughput)}
+		if withOwn {
+			cells = append(cells, ownMicros(r))
+		}
+		t = append(t, cells)
+	}
+	return t.String()
+}
+
+func ownMicros(r CPU) string {
+	if r.Own == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", r.Own.Middle)
+}
+
+func sharesTable(rows []Share) string {
+	t := table{{"one key", "calls/s", "the slowest, of an even share", "its p50, ms", "its p99, ms", "most tries",
+		"conflicts per call", "failed"}}
+	for _, r := range rows {
+		t = append(t, []string{r.Server, fmt.Sprintf("%.0f", r.Rate), fmt.Sprintf("%.2f", r.Slowest.Middle),
+			fmt.Sprintf("%.2f", r.P50), fmt.Sprintf("%.2f", r.P99), fmt.Sprintf("%.0f", r.MostTries),
+			fmt.Sprintf("%.3f", r.Conflicts), fmt.Sprintf("%.2f %%", 100*r.Failed)})
 	}
 	return t.String()
 }
@@ -99,10 +127,33 @@ func growthTable(steps []Memory) string {
 
 func figuresTable(rows []Figure) string {
 	t := table{{"what", "value", "unit"}}
+	withBars := slices.ContainsFunc(rows, Figure.HasBar)
+	if withBars {
+		t[0] = append(t[0], "bar", "met")
+	}
 	for _, r := range rows {
-		t = append(t, []string{r.What, fmt.Sprintf("%.4g", r.Value), r.Unit})
+		cells := []string{r.What, fmt.Sprintf("%.4g", r.Value), r.Unit}
+		if withBars {
+			cells = append(cells, r.bar()...)
+		}
+		t = append(t, cells)
 	}
 	return t.String()
+}
+
+// bar returns the bar, and whether the figure meets it.
+func (f Figure) bar() []string {
+	met := "no"
+	if f.Meets() {
+		met = "yes"
+	}
+	switch {
+	case f.AtMost > 0:
+		return []string{fmt.Sprintf("at most %.3g", f.AtMost), met}
+	case f.AtLeast > 0:
+		return []string{fmt.Sprintf("at least %.3g", f.AtLeast), met}
+	}
+	return []string{"", ""}
 }
 
 // MostPerKey returns the steps at which a key takes most memory: when it has settled, and while the

@@ -15,9 +15,9 @@ func sample() *Results {
 	}
 	scenarios := []Scenario{
 		{Name: "cpu-p1", About: "P=1", CPU: []CPU{
-			{Incr, Spread{8, 9, 10, 21}, Spread{1, 1, 1, 21}, 100000},
-			{Incr + " again", Spread{8, 9, 10, 21}, Spread{1, 1.01, 1.02, 21}, 100000},
-			{Throttle, Spread{7, 8, 9, 21}, Spread{0.8, 0.9, 1, 21}, 110000},
+			{Incr, Spread{8, 9, 10, 21}, Spread{1, 1, 1, 21}, 100000, nil},
+			{Incr + " again", Spread{8, 9, 10, 21}, Spread{1, 1.01, 1.02, 21}, 100000, nil},
+			{Throttle, Spread{7, 8, 9, 21}, Spread{0.8, 0.9, 1, 21}, 110000, nil},
 		}},
 		{Name: "latency-80", About: "80 %", Latency: []Latency{
 			{Incr, 80000, 60, 0.7, three(100), three(1), []float64{101, 202, 606}},
@@ -157,4 +157,75 @@ Commit ffffffffffff, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.
 
 ![memory per key by number of keys](../bench/plots/memory.svg)
 `, r.allFigures())
+}
+
+func TestTablesOfStores(t *testing.T) {
+	own := Spread{11, 12, 13, 9}
+	s := Scenario{
+		CPU: []CPU{
+			{RedisRate, Spread{19, 20, 21, 9}, Spread{1, 1, 1, 9}, 30000, nil},
+			{Cellservers(1), Spread{4, 5, 6, 9}, Spread{0.2, 0.25, 0.3, 9}, 40000, &own},
+		},
+		Shares: []Share{{Cellservers(2), 50000, Spread{0.8, 0.9, 1, 3}, 1, 2, 5, 0.5, 0.001}},
+		Figures: []Figure{
+			{What: "backend", Value: 0.25, Unit: "of redis_rate's", AtMost: 0.3},
+			{What: "own", Value: 12.1, Unit: "us", AtMost: 12},
+			{What: "share", Value: 0.2, AtLeast: 0.25},
+			{What: "conflicts", Value: 0.5},
+		},
+	}
+	assert.Equal(t, `| limiter      | backend's CPU per call, us | ratio, median |     quartiles | rounds | calls/s | cellservers' CPU per call, us |
+|--------------|---------------------------:|--------------:|--------------:|-------:|--------:|------------------------------:|
+| redis_rate   |                     20.000 |         1.000 | 1.000 - 1.000 |      9 |   30000 |                               |
+| 1 cellserver |                      5.000 |         0.250 | 0.200 - 0.300 |      9 |   40000 |                         12.00 |
+
+| one key       | calls/s | the slowest, of an even share | its p50, ms | its p99, ms | most tries | conflicts per call | failed |
+|---------------|--------:|------------------------------:|------------:|------------:|-----------:|-------------------:|-------:|
+| 2 cellservers |   50000 |                          0.90 |        1.00 |        2.00 |          5 |              0.500 | 0.10 % |
+
+| what      | value |            unit |           bar | met |
+|-----------|------:|----------------:|--------------:|----:|
+| backend   |  0.25 | of redis_rate's |   at most 0.3 | yes |
+| own       |  12.1 |              us |    at most 12 |  no |
+| share     |   0.2 |                 | at least 0.25 |  no |
+| conflicts |   0.5 |                 |               |     |
+
+Other processes used 0.0 % of the servers' core.
+`, s.Tables())
+}
+
+// The figures of docs/scale.md are those of the scenarios that there are.
+func TestFiguresOfStores(t *testing.T) {
+	assert.Empty(t, sample().storeCPU()+sample().storeLatency()+sample().storeShares())
+	r := sample()
+	machine := r.Scenarios[0].Machine
+	own := Spread{11, 12, 13, 9}
+	for _, s := range []Scenario{
+		{Name: "store-redis", CPU: []CPU{
+			{RedisRate, Spread{19, 20, 21, 9}, Spread{1, 1, 1, 9}, 30000, nil},
+			{RedisRate + " again", Spread{19, 20, 21, 9}, Spread{1, 1, 1, 9}, 30000, nil},
+			{Cellservers(1), Spread{4, 5, 6, 9}, Spread{0.2, 0.25, 0.3, 9}, 40000, &own},
+		}},
+		{Name: "store-valkey-latency", Latency: []Latency{
+			{Ping, 1000, 3, 0.1, []Spread{{20, 20, 20, 5}, {40, 40, 40, 5}}, nil, nil}}},
+		{Name: "store-redis-share", Shares: []Share{
+			{Cellservers(2), 50000, Spread{0.8, 0.9, 1, 3}, 1, 2, 5, 0.5, 0.001}}},
+	} {
+		s.Commit, s.Date, s.Machine = "0123456789ab", "2026-01-02", machine
+		r.Scenarios = append(r.Scenarios, s)
+	}
+	const run = "\nCommit 0123456789ab, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.\n"
+	assert.Equal(t, `| 100,000 keys, 256 callers | CPU time of the store per call | redis_rate = 1 | CPU time of cellserver per call |
+|---------------------------|-------------------------------:|---------------:|--------------------------------:|
+| Redis: redis_rate         |                       20.00 us |           1.00 |                                 |
+| Redis: 1 cellserver       |                        5.00 us |           0.25 |                        12.00 us |
+`+run, r.storeCPU())
+	assert.Equal(t, `| 100,000 keys                |   p50 |   p99 |
+|-----------------------------|------:|------:|
+| Valkey: PING of the backend | 20 us | 40 us |
+`+run, r.storeLatency())
+	assert.Equal(t, `| one key              | calls per second | the slowest, of an even share | its p99 | most tries | failed |
+|----------------------|-----------------:|------------------------------:|--------:|-----------:|-------:|
+| Redis: 2 cellservers |            50000 |                          0.90 | 2.00 ms |          5 | 0.10 % |
+`+run, r.storeShares())
 }

@@ -28,7 +28,7 @@ func (r *Results) Plots() map[string][]byte {
 func drawCPU(r *Results) []byte {
 	bars := barChart{title: "Server CPU time per call; P is the number of calls in flight per connection (50 connections, 100k keys)", unit: "us of CPU time"}
 	for _, server := range []string{Incr, Throttle, Lua} {
-		bars.series = append(bars.series, series{name: server})
+		bars.series = append(bars.series, Series{Name: server})
 	}
 	for _, depth := range []int{1, 16, 64} {
 		s := r.Find(fmt.Sprintf("cpu-p%d", depth))
@@ -37,7 +37,7 @@ func drawCPU(r *Results) []byte {
 		}
 		bars.groups = append(bars.groups, fmt.Sprintf("P=%d", depth))
 		for i := range bars.series {
-			bars.series[i].values = append(bars.series[i].values, cpuOf(s, bars.series[i].name).Micros.Middle)
+			bars.series[i].Values = append(bars.series[i].Values, cpuOf(s, bars.series[i].Name).Micros.Middle)
 		}
 	}
 	return bars.svg()
@@ -46,7 +46,7 @@ func drawCPU(r *Results) []byte {
 func drawLatency(r *Results) []byte {
 	bars := barChart{title: "Latency from when a call was due, at 50 % and 80 % of redis-server's maximum rate",
 		unit: "us, logarithmic", log: true}
-	bars.series = []series{{name: Incr}, {name: Throttle}}
+	bars.series = []Series{{Name: Incr}, {Name: Throttle}}
 	for _, share := range []int{50, 80} {
 		s := r.Find(fmt.Sprintf("latency-%d", share))
 		if s == nil {
@@ -56,7 +56,7 @@ func drawLatency(r *Results) []byte {
 		for i, p := range Percentiles {
 			bars.groups = append(bars.groups, fmt.Sprintf("p%g, %.0fk calls/s", p, rate))
 			for j := range bars.series {
-				bars.series[j].values = append(bars.series[j].values, latencyOf(s, bars.series[j].name).Micros[i].Middle)
+				bars.series[j].Values = append(bars.series[j].Values, latencyOf(s, bars.series[j].Name).Micros[i].Middle)
 			}
 		}
 	}
@@ -68,16 +68,16 @@ func drawMemory(r *Results) []byte {
 	if s == nil {
 		return nil
 	}
-	peak, settled := series{name: "cellserver, peak while growing"}, series{name: "cellserver, settled", dashed: true}
-	lines := lineChart{title: "Resident memory per key (17-byte keys)", unit: "bytes per key", axis: "million keys"}
+	peak, settled := Series{Name: "cellserver, peak while growing"}, Series{Name: "cellserver, settled", Dashed: true}
+	lines := LineChart{Title: "Resident memory per key (17-byte keys)", Unit: "bytes per key", Axis: "million keys"}
 	for _, step := range s.Growth {
-		lines.x = append(lines.x, float64(step.Keys)/1e6)
-		settled.values = append(settled.values, step.PerKey())
-		peak.values = append(peak.values, step.PeakPerKey())
+		lines.X = append(lines.X, float64(step.Keys)/1e6)
+		settled.Values = append(settled.Values, step.PerKey())
+		peak.Values = append(peak.Values, step.PeakPerKey())
 	}
 	if one := r.Find("memory-1m"); one != nil { // first, as in the other plots; one point
-		lines.series = append(lines.series, series{name: Incr + ", 1M keys", values: []float64{memoryOf(one, Incr).PerKey()}})
+		lines.Series = append(lines.Series, Series{Name: Incr + ", 1M keys", Values: []float64{memoryOf(one, Incr).PerKey()}})
 	}
-	lines.series = append(lines.series, peak, settled)
-	return lines.svg()
+	lines.Series = append(lines.Series, peak, settled)
+	return lines.SVG()
 }

@@ -32,15 +32,36 @@ type Scenario struct {
 	Latency []Latency `json:"latency,omitempty"`
 	Memory  []Memory  `json:"memory,omitempty"`
 	Growth  []Memory  `json:"growth,omitempty"` // of one server, step by step
+	Shares  []Share   `json:"shares,omitempty"`
 	Figures []Figure  `json:"figures,omitempty"`
 	Inside  []Inside  `json:"inside,omitempty"`
 }
 
-// Figure is a measured value.
+// Figure is a measured value. If it has a bar, it should be at most or at least that.
 type Figure struct {
-	What  string  `json:"what"`
-	Value float64 `json:"value"`
-	Unit  string  `json:"unit"`
+	What    string  `json:"what"`
+	Value   float64 `json:"value"`
+	Unit    string  `json:"unit"`
+	AtMost  float64 `json:"at_most,omitempty"`
+	AtLeast float64 `json:"at_least,omitempty"`
+}
+
+// HasBar reports whether the figure has a bar.
+func (f Figure) HasBar() bool { return f.AtMost > 0 || f.AtLeast > 0 }
+
+// Meets reports whether the figure meets its bar.
+func (f Figure) Meets() bool { return (f.AtMost == 0 || f.Value <= f.AtMost) && f.Value >= f.AtLeast }
+
+// Share is what cellservers get that call the same key of a backend as fast as they can.
+type Share struct {
+	Server    string  `json:"server"`
+	Rate      float64 `json:"rate"`    // calls that succeed per second, of all together, median
+	Slowest   Spread  `json:"slowest"` // what the slowest gets, as a part of an even share
+	P50       float64 `json:"p50"`     // of the slowest, in ms, median
+	P99       float64 `json:"p99"`
+	MostTries float64 `json:"most_tries"`
+	Conflicts float64 `json:"conflicts"` // of a call, in the mean
+	Failed    float64 `json:"failed"`    // share of the calls
 }
 
 // Machine is the machine of a measurement.
@@ -61,12 +82,13 @@ type Spread struct {
 }
 
 // CPU is the CPU time per call of a server. Ratios are to the first server of the scenario, round
-// by round.
+// by round. In the scenarios about --store, it is that of the backend.
 type CPU struct {
 	Server     string  `json:"server"`
 	Micros     Spread  `json:"micros"` // CPU time per call, user and system
 	Ratio      Spread  `json:"ratio"`
-	Throughput float64 `json:"throughput"` // calls per second, median
+	Throughput float64 `json:"throughput"`    // calls per second, median
+	Own        *Spread `json:"own,omitempty"` // CPU time per call of the cellservers that use the backend
 }
 
 // Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first

@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// series is one server's values: one for each group of bars, or for each x of a line chart. In a
+// Series is one server's values: one for each group of bars, or for each x of a line chart. In a
 // line chart, a series of one value is drawn as a point.
-type series struct {
-	name   string
-	values []float64
-	dashed bool // so that a line below it can be seen
+type Series struct {
+	Name   string
+	Values []float64
+	Dashed bool // so that a line below it can be seen
 }
 
 // barChart has groups of bars, one bar of each series, with the values written on them.
@@ -22,16 +22,18 @@ type barChart struct {
 	unit   string // of the values
 	log    bool   // the values' axis is logarithmic
 	groups []string
-	series []series
+	series []Series
 }
 
-// lineChart is a line for each series.
-type lineChart struct {
-	title  string
-	unit   string // of the values
-	axis   string // the label of the horizontal axis
-	x      []float64
-	series []series
+// LineChart is a picture with a line for each series.
+type LineChart struct {
+	Title  string
+	Unit   string // of the values
+	Log    bool   // the values' axis is logarithmic
+	Axis   string // the label of the horizontal axis
+	X      []float64
+	LogX   bool // the horizontal axis is logarithmic, and has a label at each x
+	Series []Series
 }
 
 // The picture, in pixels.
@@ -51,10 +53,10 @@ type canvas struct {
 	log         bool
 }
 
-func newCanvas(title, unit string, log bool, all []series) *canvas {
+func newCanvas(title, unit string, log bool, all []Series) *canvas {
 	c := &canvas{most: 1e-9, least: math.Inf(1), log: log}
 	for _, s := range all {
-		for _, v := range s.values {
+		for _, v := range s.Values {
 			c.most, c.least = max(c.most, v), min(c.least, v)
 		}
 	}
@@ -72,7 +74,7 @@ func newCanvas(title, unit string, log bool, all []series) *canvas {
 	for i, s := range all {
 		x, y := left+i%legendColumns*plotWidth/legendColumns, 32+i/legendColumns*legendLine
 		fmt.Fprintf(c, `<rect x="%d" y="%d" width="10" height="10" fill="%s"/>`+"\n", x, y, colors[i%len(colors)])
-		c.text(float64(x+14), float64(y+9), "start", s.name)
+		c.text(float64(x+14), float64(y+9), "start", s.Name)
 	}
 	return c
 }
@@ -141,40 +143,60 @@ func (b barChart) svg() []byte {
 	for i, group := range b.groups {
 		x := left + space*(float64(i)+0.1)
 		for j, s := range b.series {
-			y := c.y(s.values[i])
+			y := c.y(s.Values[i])
 			fmt.Fprintf(c, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n",
 				x+bar*float64(j), y, bar*0.95, top+plotHeight-y, colors[j%len(colors)])
-			c.text(x+bar*(float64(j)+0.5), y-3, "middle", label(s.values[i]))
+			c.text(x+bar*(float64(j)+0.5), y-3, "middle", label(s.Values[i]))
 		}
 		c.text(x+space*0.4, height-bottom+16, "middle", group)
 	}
 	return c.done()
 }
 
-func (l lineChart) svg() []byte {
-	c := newCanvas(l.title, l.unit, false, l.series)
-	first, last := l.x[0], l.x[len(l.x)-1]
-	at := func(x float64) float64 { return left + plotWidth*(x-first)/max(last-first, 1e-9) }
-	for i, s := range l.series {
+// SVG draws the chart.
+func (l LineChart) SVG() []byte {
+	c := newCanvas(l.Title, l.Unit, l.Log, l.Series)
+	for i, s := range l.Series {
 		color := colors[i%len(colors)]
-		if len(s.values) == 1 {
-			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", at(first), c.y(s.values[0]), color)
+		if len(s.Values) == 1 {
+			fmt.Fprintf(c, `<circle cx="%.1f" cy="%.1f" r="4" fill="%s"/>`+"\n", l.at(l.X[0]), c.y(s.Values[0]), color)
 			continue
 		}
 		var points strings.Builder
-		for j, v := range s.values {
-			fmt.Fprintf(&points, "%.1f,%.1f ", at(l.x[j]), c.y(v))
+		for j, v := range s.Values {
+			fmt.Fprintf(&points, "%.1f,%.1f ", l.at(l.X[j]), c.y(v))
 		}
 		dash := ""
-		if s.dashed {
+		if s.Dashed {
 			dash = ` stroke-dasharray="6 4"`
 		}
 		fmt.Fprintf(c, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`+"\n",
 			strings.TrimSpace(points.String()), color, dash)
 	}
-	for x := math.Ceil(first); x <= last; x += niceStep((last - first) / 10) {
-		c.text(at(x), height-bottom+16, "middle", fmt.Sprintf("%g", x))
+	for _, x := range l.labels() {
+		c.text(l.at(x), height-bottom+16, "middle", fmt.Sprintf("%g", x))
 	}
-	c.text(left+plotWidth/2, height-bottom+34, "middle", l.axis)
+	c.text(left+plotWidth/2, height-bottom+34, "middle", l.Axis)
 	return c.done()
+}
+
+// at returns the place of a value on the horizontal axis.
+func (l LineChart) at(x float64) float64 {
+	first, last := l.X[0], l.X[len(l.X)-1]
+	if l.LogX {
+		x, first, last = math.Log(x), math.Log(first), math.Log(last)
+	}
+	return left + plotWidth*(x-first)/max(last-first, 1e-9)
+}
+
+// labels returns the values at which the horizontal axis has a label.
+func (l LineChart) labels() (at []float64) {
+	if l.LogX {
+		return l.X
+	}
+	first, last := l.X[0], l.X[len(l.X)-1]
+	for x := math.Ceil(first); x <= last; x += niceStep((last - first) / 10) {
+		at = append(at, x)
+	}
+	return at
 }

@@ -38,11 +38,11 @@ const marksTop, markHeight, markLane = height - bottom + 21, 6, 8
 
 // SVG draws the timeline.
 func (t Timeline) SVG() []byte {
-	all := make([]series, len(t.Tracks))
+	all := make([]Series, len(t.Tracks))
 	for i, track := range t.Tracks {
-		all[i] = series{name: track.Name, values: []float64{t.Most}}
+		all[i] = Series{Name: track.Name, Values: []float64{t.Most}}
 		for _, s := range track.Steps {
-			all[i].values = append(all[i].values, s.Value)
+			all[i].Values = append(all[i].Values, s.Value)
 		}
 	}
 	c := newCanvas(t.Title, t.Unit, false, all)

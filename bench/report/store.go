@@ -1,0 +1,104 @@
+package report
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// The names in the scenarios about --store.
+const (
+	RedisRate       = "redis_rate"
+	RedisRateScript = "redis_rate's script, pipelined"
+	Pipelined       = "1 cellserver, pipelined"
+	Ping            = "PING of the backend"
+)
+
+// Cellservers is the name of a number of cellservers that share a backend.
+func Cellservers(n int) string {
+	if n == 1 {
+		return "1 cellserver"
+	}
+	return fmt.Sprintf("%d cellservers", n)
+}
+
+// stores are the backends of the scenarios, by their names in them.
+var stores = []struct{ name, program string }{{"redis", "Redis"}, {"valkey", "Valkey"}}
+
+// storeCPU returns what a call costs a backend and the cellservers in front of it, in a table for each
+// load.
+func (r *Results) storeCPU() string {
+	var tables []string
+	for _, load := range []struct{ suffix, about string }{
+		{"", "100,000 keys, 256 callers"}, {"-hot", "one key, 256 callers"}, {"-alone", "100,000 keys, one caller"},
+	} {
+		var rows figures
+		for _, store := range stores {
+			if s := r.Find("store-" + store.name + load.suffix); s != nil {
+				rows = append(rows, storeRows(s, store.program)...)
+			}
+		}
+		tables = append(tables, storeTable(rows, load.about, "CPU time of the store per call", "redis_rate = 1",
+			"CPU time of cellserver per call")...)
+	}
+	return strings.Join(tables, "\n")
+}
+
+func storeRows(s *Scenario, program string) (rows figures) {
+	for _, row := range s.CPU {
+		if row.Server == RedisRate+" again" {
+			continue
+		}
+		own := ""
+		if row.Own != nil {
+			own = micros(row.Own.Middle)
+		}
+		rows = append(rows, figure{s, []string{program + ": " + row.Server, micros(row.Micros.Middle),
+			fmt.Sprintf("%.2f", row.Ratio.Middle), own}})
+	}
+	return rows
+}
+
+// storeTable returns a table, if there are rows.
+func storeTable(rows figures, heading ...string) []string {
+	if len(rows) == 0 {
+		return nil
+	}
+	var b bytes.Buffer
+	rows.write(&b, heading)
+	return []string{b.String()}
+}
+
+// storeLatency returns how long calls at a modest rate take.
+func (r *Results) storeLatency() string {
+	var rows figures
+	for _, store := range stores {
+		s := r.Find("store-" + store.name + "-latency")
+		if s == nil {
+			continue
+		}
+		for _, row := range s.Latency {
+			rows = append(rows, figure{s, []string{store.program + ": " + row.Server, wholeMicros(row.Micros[0].Middle),
+				wholeMicros(row.Micros[1].Middle)}})
+		}
+	}
+	return strings.Join(storeTable(rows, "100,000 keys", "p50", "p99"), "\n")
+}
+
+// storeShares returns what cellservers get that call one key.
+func (r *Results) storeShares() string {
+	var rows figures
+	for _, store := range stores {
+		s := r.Find("store-" + store.name + "-share")
+		if s == nil {
+			continue
+		}
+		for _, row := range s.Shares {
+			rows = append(rows, figure{s, []string{store.program + ": " + row.Server, fmt.Sprintf("%.0f", row.Rate),
+				fmt.Sprintf("%.2f", row.Slowest.Middle), fmt.Sprintf("%.2f ms", row.P99), fmt.Sprintf("%.0f", row.MostTries),
+				fmt.Sprintf("%.2f %%", 100*row.Failed)}})
+		}
+	}
+	return strings.Join(storeTable(rows, "one key", "calls per second", "the slowest, of an even share", "its p99",
+		"most tries", "failed"), "\n")
+}
