@@ -71,8 +71,8 @@ simulate: ## simulate the core of the remote store, with faults, for SIMULATE, f
 	$(GO) test -count=1 -timeout 0 ./test/simulation -run TestSeeds -long $(SIMULATE) -first $(SEED)
 
 .PHONY: simulate-scale
-simulate-scale: ## simulate up to 1000 processes and 100 primaries: conflicts, time and commands of a step, in two minutes
-	$(GO) run ./test/simulation/scale
+simulate-scale: ## simulate up to 1000 processes and 100 primaries, in two minutes (ARGS=-write writes the table and the pictures of docs/scale.md)
+	$(GO) run ./test/simulation/scale $(ARGS)
 
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
@@ -131,6 +131,7 @@ rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review 
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite
+	$(GO) test ./test/simulation/scale -run TestPageFollowsFromResults -rewrite
 	$(GO) run ./bench/limiters
 
 FUZZTIME := 60s

@@ -16,6 +16,7 @@ type node struct {
 	readOnly     bool // it knows that another has taken over
 	offset       int64
 	stalledUntil int64
+	requests     int // it has answered
 	records      map[string]*record
 	journal      []write // the last writes, which a replica may not have
 	turns        map[string]turn
@@ -74,6 +75,7 @@ func (w *world) get(n *node, key string) *record {
 
 // execute answers a request.
 func (w *world) execute(p *process, n *node, r *combine.Request) {
+	n.requests++
 	r.Reply = combine.Reply{}
 	if r.Kind == combine.TurnOnly {
 		w.executeTurn(n, r)

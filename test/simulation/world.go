@@ -53,6 +53,7 @@ type Result struct {
 	Counters   combine.Counters // the sum of all processes; MostTries is the largest
 	Shares     []int            // of each process: the steps that succeeded
 	Durations  [][]int64        // of each process: how long these took, if the plan says so
+	Requests   []int            // of each server: those that it has answered
 }
 
 // event is something that happens at an instant.
@@ -171,8 +172,11 @@ func (w *world) violation(format string, args ...any) {
 
 func (w *world) fault(name string) { w.result.Faults[name]++ }
 
-// sum adds the counters of the processes.
+// sum adds the counters of the processes, and keeps those of the servers.
 func (w *world) sum() {
+	for _, n := range w.nodes {
+		w.result.Requests = append(w.result.Requests, n.requests)
+	}
 	sum := &w.result.Counters
 	for _, p := range w.processes {
 		c := p.machine.Counters()
