@@ -101,7 +101,11 @@ const (
 
 // fill makes n calls.
 func (e *entrant) fill(ctx context.Context, call load.Call, n int) error {
-	_, _, err := load.Closed{Connections: fillConnections, Depth: fillDepth, Calls: n}.Run(ctx, e.target, call)
+	return fillServer(ctx, e.target, call, n)
+}
+
+func fillServer(ctx context.Context, t load.Target, call load.Call, n int) error {
+	_, _, err := load.Closed{Connections: fillConnections, Depth: fillDepth, Calls: n}.Run(ctx, t, call)
 	return err
 }
 

@@ -1,0 +1,123 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/bench/load"
+	"cellserver/bench/report"
+)
+
+func TestSmokeStoreCPU(t *testing.T) {
+	b := newTestBench(t, quick(t))
+	l := storeLoad{backend: redisBackend, keys: 50, callers: 128, servers: []int{1, 2}, limit: keysLimit,
+		share: 1.0 / 3, ownMicros: 12}
+	s, err := l.cpu(t.Context(), b)
+	require.NoError(t, err)
+	var names []string
+	for _, row := range s.CPU {
+		names = append(names, row.Server)
+		assert.Positive(t, row.Micros.Middle)
+		assert.Positive(t, row.Throughput)
+		assert.Equal(t, 2, row.Ratio.Rounds)
+	}
+	assert.Equal(t, []string{report.RedisRate, report.RedisRate + " again", report.RedisRateScript,
+		report.Cellservers(1), report.Cellservers(2), report.Pipelined}, names)
+	assert.Nil(t, s.CPU[2].Own)
+	for _, row := range s.CPU[3:] {
+		assert.Positive(t, row.Own.Middle)
+	}
+	assert.Positive(t, b.used, "the CPU time of the backends is that of the benchmark")
+	bars := 0
+	for _, f := range s.Figures {
+		if f.HasBar() {
+			bars++
+		}
+	}
+	assert.Equal(t, 3+2, bars, "the backend's for each, and that of one cellserver alone")
+	require.Len(t, s.Inside, 1)
+	assert.Equal(t, "redis_version", s.Inside[0].Field)
+}
+
+func TestSmokeStoreLatency(t *testing.T) {
+	l := storeLoad{backend: redisBackend, keys: 50, callers: 4, servers: []int{1, 2}, limit: keysLimit}
+	s, err := l.latency(t.Context(), newTestBench(t, quick(t)))
+	require.NoError(t, err)
+	require.Len(t, s.Latency, 3)
+	for _, row := range s.Latency {
+		assert.Positive(t, row.Micros[0].Middle, row.Server)
+	}
+	require.Len(t, s.Figures, 2)
+}
+
+func TestSmokeStoreShare(t *testing.T) {
+	h := storeShare{backend: redisBackend, groups: []group{{servers: 1}, {2, 2 * time.Millisecond}}, callers: 2,
+		timeout: 100 * time.Millisecond, maxTries: 16}
+	s, err := h.measure(t.Context(), newTestBench(t, quick(t)))
+	require.NoError(t, err)
+	require.Len(t, s.Shares, 2)
+	assert.InDelta(t, 1, s.Shares[0].Slowest.Middle, 1e-9, "one has all")
+	assert.Equal(t, "2 cellservers, one behind 2ms", s.Shares[1].Server)
+	assert.Less(t, s.Shares[1].Slowest.Middle, 1.0)
+	assert.GreaterOrEqual(t, s.Shares[1].P99, 2.0, "the slowest is the one behind the proxy")
+}
+
+// A comparison with calls that are refused, and so write nothing, is none.
+func TestRefusedCallsAreFound(t *testing.T) {
+	b := newTestBench(t, quick(t))
+	l := storeLoad{backend: redisBackend, keys: 1, callers: 1, servers: []int{1}, limit: admitting{burst: 1, perHour: 1}}
+	s := &subject{name: report.Cellservers(1)}
+	defer func() { b.leaveSubjects([]*subject{s}, false) }()
+	require.NoError(t, l.enterCellservers(t.Context(), b, s, 1, false))
+	require.NoError(t, s.prepare(t.Context()))
+	require.NoError(t, s.allAdmitted())
+	_, _, err := s.decide(t.Context(), 20*time.Millisecond)
+	require.NoError(t, err)
+	assert.ErrorContains(t, s.allAdmitted(), "not all calls were admitted")
+
+	l.library(s)
+	_, _, err = s.decide(t.Context(), time.Second)
+	if err == nil {
+		_, _, err = s.decide(t.Context(), time.Second)
+	}
+	assert.ErrorContains(t, err, "not all calls were admitted")
+}
+
+// A scenario whose backend cannot be had is left out, and those after it are run.
+func TestLeftOut(t *testing.T) {
+	t.Setenv("VALKEY_SERVER", "")
+	o := quick(t, "--root", t.TempDir()) // which has no script that could download one
+	b := newTestBench(t, o)
+	_, err := valkeyCommand(t.Context(), b)
+	require.Error(t, err)
+	assert.True(t, errors.Is(err, errLeftOut), err)
+	ran := false
+	require.NoError(t, b.measure(t.Context(), []scenario{
+		{"a", "first", func(context.Context, *bench) (report.Scenario, error) { return report.Scenario{}, err }},
+		{"b", "second", func(context.Context, *bench) (report.Scenario, error) { ran = true; return report.Scenario{}, nil }},
+	}, nil))
+	assert.True(t, ran)
+}
+
+// The script of redis_rate is that which the library sends.
+func TestScriptOfRedisRate(t *testing.T) {
+	b := newTestBench(t, quick(t))
+	s := &subject{name: report.RedisRateScript}
+	require.NoError(t, b.startBackend(t.Context(), redisBackend, s))
+	defer func() { b.leaveSubjects([]*subject{s}, false) }()
+	l := storeLoad{keys: 1, callers: 1, limit: keysLimit}
+	sha, err := l.script(t.Context(), s)
+	require.NoError(t, err)
+	l.calling(s, s.backend.tcp, nil, l.limit.evalsha(sha), true)
+	require.NoError(t, s.prepare(t.Context()))
+	keys, err := load.Ask(s.backend.tcp, "EXISTS", "rate:"+l.randomKey())
+	require.NoError(t, err)
+	assert.Equal(t, "1", keys)
+}

@@ -1,0 +1,226 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"cellserver/bench/load"
+	"cellserver/bench/report"
+)
+
+// storeLoad is the load of a scenario in which the keys are in a backend: as many decisions as
+// possible.
+type storeLoad struct {
+	backend backend
+	keys    int
+	callers int   // in all; each waits for its decision
+	servers []int // the numbers of cellservers that share the backend
+	limit   admitting
+
+	share     float64 // the bar: CPU time of the backend, of redis_rate's
+	ownMicros float64 // the bar: CPU time of one cellserver
+}
+
+// usualStoreRounds are fewer than those of other comparisons of CPU time, because the bars are far
+// from one.
+const usualStoreRounds = 9
+
+// storeDepth is how many calls of a client that pipelines are in flight on a connection.
+const storeDepth = 64
+
+// cpu measures the CPU time per decision, of the backend and of the cellservers, in alternating
+// rounds. A backend has a core of its own; everything else shares the other.
+func (l storeLoad) cpu(ctx context.Context, b *bench) (s report.Scenario, err error) {
+	all, err := l.enter(ctx, b)
+	defer func() { b.leaveSubjects(all, false) }()
+	if err != nil {
+		return s, err
+	}
+	runs := make([]storeRun, len(all))
+	for _, subject := range all {
+		b.progress.say("filling " + subject.name)
+		if err := subject.prepare(ctx); err != nil {
+			return s, fmt.Errorf("%s: %w", subject.name, err)
+		}
+	}
+	rounds := b.roundsOr(usualStoreRounds)
+	for round := range rounds + 1 {
+		for i, subject := range all {
+			b.progress.round(round, rounds, subject.name)
+			if err := runs[i].round(ctx, b.roundFor, subject, round == 0); err != nil {
+				return s, fmt.Errorf("%s: %w", subject.name, err)
+			}
+		}
+	}
+	for i, subject := range all {
+		if err := errors.Join(subject.allAdmitted(), runs[i].count(subject, 1)); err != nil {
+			return s, fmt.Errorf("%s: %w", subject.name, err)
+		}
+		s.CPU = append(s.CPU, runs[i].result(subject.name, runs[0]))
+	}
+	s.Figures = l.figures(s.CPU, all, runs)
+	s.Inside = versionOf(l.backend, all[0])
+	return s, nil
+}
+
+// enter starts redis_rate twice, its script, and the cellservers.
+func (l storeLoad) enter(ctx context.Context, b *bench) (all []*subject, err error) {
+	for _, name := range []string{report.RedisRate, report.RedisRate + " again", report.RedisRateScript} {
+		s := &subject{name: name}
+		all = append(all, s)
+		if err := b.startBackend(ctx, l.backend, s); err != nil {
+			return all, err
+		}
+		sha, err := l.script(ctx, s)
+		if err != nil {
+			return all, err
+		}
+		l.calling(s, s.backend.tcp, nil, l.limit.evalsha(sha), true)
+		if name != report.RedisRateScript {
+			l.library(s)
+		}
+	}
+	for _, n := range l.servers {
+		s := &subject{name: report.Cellservers(n)}
+		all = append(all, s)
+		if err := l.enterCellservers(ctx, b, s, n, false); err != nil {
+			return all, err
+		}
+	}
+	if l.callers > storeDepth {
+		s := &subject{name: report.Pipelined}
+		all = append(all, s)
+		err = l.enterCellservers(ctx, b, s, 1, true)
+	}
+	return all, err
+}
+
+func (l storeLoad) enterCellservers(ctx context.Context, b *bench, s *subject, n int, pipelined bool) error {
+	if err := b.startBackend(ctx, l.backend, s); err != nil {
+		return err
+	}
+	if err := b.connect(ctx, s, b.cores.withLoad(), s.same(n), patient); err != nil {
+		return err
+	}
+	first, more := s.targets()
+	l.calling(s, first, more, l.limit.call(), pipelined)
+	return nil
+}
+
+// calling makes a subject decide by calls to servers. A caller that does not pipeline has a connection
+// of its own.
+func (l storeLoad) calling(s *subject, first load.Target, more []load.Target, call string, pipelined bool) {
+	calls := load.NewCall(call, load.Among(l.keys)) // the next round goes on where this one ends
+	depth := 1
+	if pipelined {
+		depth = min(storeDepth, l.callers)
+	}
+	s.decide = func(ctx context.Context, d time.Duration) (int, time.Duration, error) {
+		return load.Closed{Connections: l.callers / depth, Depth: depth, Calls: math.MaxInt, For: d, More: more}.
+			Run(ctx, first, calls)
+	}
+	s.prepare = func(ctx context.Context) error {
+		for _, server := range append([]load.Target{first}, more...) {
+			if err := fillServer(ctx, server, load.NewCall(call, load.From(0)), l.keys); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// storeRun is one subject's measurements so far, a value for each round.
+type storeRun struct {
+	backend, own, throughput []float64
+	decisions                int
+	counts                   map[string]float64 // fields of INFO that count: how much they have grown
+}
+
+// counted are the fields of INFO that are published per call.
+var counted = []struct{ name, field string }{
+	{"requests to the backend per call", "store_requests"}, {"conflicts per call", "store_conflicts"},
+}
+
+// round measures once. The first round only warms everything up.
+func (r *storeRun) round(ctx context.Context, d time.Duration, s *subject, warmUp bool) error {
+	backend, own, err := s.cpuTimes()
+	if err != nil {
+		return err
+	}
+	decisions, took, err := s.decide(ctx, d)
+	if err != nil {
+		return err
+	}
+	backendAfter, ownAfter, err := s.cpuTimes()
+	if err != nil {
+		return err
+	}
+	if warmUp {
+		r.counts = map[string]float64{}
+		return r.count(s, -1)
+	}
+	perDecision := func(t time.Duration) float64 { return t.Seconds() * 1e6 / float64(decisions) }
+	r.backend = append(r.backend, perDecision(backendAfter-backend))
+	r.own = append(r.own, perDecision(ownAfter-own))
+	r.throughput = append(r.throughput, float64(decisions)/took.Seconds())
+	r.decisions += decisions
+	return nil
+}
+
+// count adds the fields of INFO that are counted, or subtracts them.
+func (r *storeRun) count(s *subject, sign float64) error {
+	for _, c := range counted {
+		value, err := s.field(c.field, plus)
+		if err != nil {
+			return err
+		}
+		r.counts[c.field] += sign * value
+	}
+	return nil
+}
+
+func (s *subject) cpuTimes() (backend, own time.Duration, err error) {
+	if backend, err = cpuTime(s.backend.id()); err != nil {
+		return 0, 0, err
+	}
+	own, err = s.used()
+	return backend, own, err
+}
+
+func (r *storeRun) result(name string, first storeRun) report.CPU {
+	row := report.CPU{
+		Server: name, Micros: report.NewSpread(r.backend), Ratio: report.NewSpread(ratios(r.backend, first.backend)),
+		Throughput: report.NewSpread(r.throughput).Middle,
+	}
+	if own := report.NewSpread(r.own); own.Middle > 0 {
+		row.Own = &own
+	}
+	return row
+}
+
+// figures returns the figures that have bars, and how much a call costs the backend besides CPU time.
+func (l storeLoad) figures(rows []report.CPU, all []*subject, runs []storeRun) (figures []report.Figure) {
+	for i, row := range rows {
+		if row.Own == nil {
+			continue
+		}
+		if l.share > 0 {
+			figures = append(figures, report.Figure{What: row.Server + ": CPU time of the backend",
+				Value: row.Ratio.Middle, Unit: "of redis_rate's", AtMost: l.share})
+		}
+		if l.ownMicros > 0 && len(all[i].servers) == 1 {
+			figures = append(figures, report.Figure{What: row.Server + ": its own CPU time per call",
+				Value: row.Own.Middle, Unit: "us", AtMost: l.ownMicros})
+		}
+		for _, c := range counted {
+			figures = append(figures, report.Figure{What: row.Server + ": " + c.name,
+				Value: runs[i].counts[c.field] / float64(runs[i].decisions)})
+		}
+	}
+	return figures
+}
