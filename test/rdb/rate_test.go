@@ -35,7 +35,7 @@ func TestImportOfRedisRate(t *testing.T) {
 	require.NoError(t, theirs.client(0).Set(ctx, "session", "of a client", 0).Err())
 	require.NoError(t, theirs.client(0).Set(ctx, "rate:note", "316771200.5", time.Hour).Err())
 
-	for _, to := range []server{newOwn(t), newOwn(t, "--store", store.url(), "--store-timeout", "30000")} {
+	for _, to := range []server{newOwn(t), newOnStore(t, store, "")} {
 		out := requireOutput(t, append([]string{"import", "--match", "rate:*", theirs.url()}, to.port()...)...)
 		require.Equal(t, "imported 4 keys: 1 strings, 3 limiters\n", out)
 		require.Zero(t, to.client(0).Exists(ctx, "session").Val())
