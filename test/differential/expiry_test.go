@@ -30,8 +30,9 @@ var shortExpiries = [][]string{
 // waits; both in milliseconds.
 const longestExpiry, expiryWait = 15, 30
 
-func newExpiryProgram(seed uint64) (p program) {
-	a := newAuthor(seed, 2)
+func newExpiryProgram(seed uint64) program { return newAuthor(seed, 2).expiryProgram() }
+
+func (a *author) expiryProgram() (p program) {
 	if a.IntN(2) == 0 {
 		p = append(p, step{bytes: string(command("HELLO", "3"))})
 	}
@@ -52,7 +53,7 @@ func newExpiryProgram(seed uint64) (p program) {
 // watched.
 func (a *author) expireSoon() step {
 	out := command("DISCARD")
-	if a.IntN(3) == 0 {
+	if a.IntN(3) == 0 && (a.avoids == nil || !a.avoids([]string{"WATCH"})) {
 		out = append(out, command("WATCH", a.pick(valueKeys))...)
 	}
 	together := a.IntN(4) == 0

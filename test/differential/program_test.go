@@ -68,7 +68,8 @@ func (p program) ends() bool {
 // author writes programs. It does not know values: both servers are empty, and stay empty.
 type author struct {
 	*rand.Rand
-	spans int // how many spans of time it has written
+	spans  int                      // how many spans of time it has written
+	avoids func(call []string) bool // whether a call must not be written; nil if any may
 }
 
 func newAuthor(seed, kind uint64) *author { return &author{Rand: rand.New(rand.NewPCG(seed, kind))} }

@@ -644,6 +644,7 @@ func TestPlantedDifferencesOfSeveralAreFound(t *testing.T) {
 		{newPushProgram, "$10\r\ninvalidate\r\n*1\r\n$2\r\nka\r\n", "$10\r\ninvalidate\r\n*1\r\n$2\r\nkb\r\n"},
 		{newPushProgram, "$8\r\npmessage\r\n", "$8\r\nPmessage\r\n"},
 		{newWatchProgram, "*-1\r\n", "*00\r\n"},
+		{newStoreWatchProgram, "*-1\r\n", "*00\r\n"},
 	} {
 		wrong := func() (net.Conn, error) {
 			conn, err := redis()

@@ -121,8 +121,9 @@ var (
 	when     = []string{"NX", "XX", "GT", "LT", "nx", "gt", "foo"}
 )
 
-func newValueProgram(seed uint64) (p program) {
-	a := newAuthor(seed, 1)
+func newValueProgram(seed uint64) program { return newAuthor(seed, 1).valueProgram() }
+
+func (a *author) valueProgram() (p program) {
 	if a.IntN(2) == 0 {
 		p = append(p, step{bytes: string(command("HELLO", "3"))})
 	}
@@ -133,7 +134,16 @@ func newValueProgram(seed uint64) (p program) {
 	return p
 }
 
-func (a *author) valueCall() (call []string) {
+// valueCall returns a call that need not be avoided.
+func (a *author) valueCall() []string {
+	call := a.anyValueCall()
+	for a.avoids != nil && a.avoids(call) {
+		call = a.anyValueCall()
+	}
+	return call
+}
+
+func (a *author) anyValueCall() (call []string) {
 	for i, form := range strings.Fields(a.pick(valueForms)) {
 		from := map[string][]string{"k": valueKeys, "v": values, "i": integers, "f": fractions, "s": spans, "t": instants,
 			"r": ranges, "m": millis, "u": milliInstants,
