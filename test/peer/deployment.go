@@ -71,6 +71,9 @@ type Cluster struct {
 	Addrs               []string  // where clients find the primaries
 }
 
+// URL returns the URL of the cluster as a store.
+func (c *Cluster) URL() string { return "redis+cluster://" + strings.Join(c.Addrs, ",") }
+
 // clusterSlots is the number of slots of a cluster.
 const clusterSlots = 16384
 
@@ -172,11 +175,36 @@ func (c *Cluster) Kill(t *testing.T, addr string) {
 	}
 }
 
+// Move moves a slot, with its keys, from one primary to another.
+func (c *Cluster) Move(t *testing.T, slot int, from, to *Server) {
+	t.Helper()
+	source, target := Ask(t, from.Addr, "cluster", "myid"), Ask(t, to.Addr, "cluster", "myid")
+	Ask(t, to.Addr, "cluster", "setslot", slot, "importing", source)
+	Ask(t, from.Addr, "cluster", "setslot", slot, "migrating", target)
+	for {
+		keys := Ask(t, from.Addr, "cluster", "getkeysinslot", slot, 100).([]any)
+		if len(keys) == 0 {
+			break
+		}
+		for _, key := range keys {
+			Ask(t, from.Addr, "migrate", "127.0.0.1", to.Port, key, 0, patience.Milliseconds())
+		}
+	}
+	for _, s := range append([]*Server{to, from}, c.Primaries...) {
+		Ask(t, s.Addr, "cluster", "setslot", slot, "node", target)
+	}
+}
+
 // Sentinels are a primary, a replica, and Sentinels that watch them.
 type Sentinels struct {
 	Name             string // of the primary
 	Primary, Replica *Server
 	Addrs            []string // of the Sentinels
+}
+
+// URL returns the URL of the primary as a store.
+func (s *Sentinels) URL() string {
+	return "redis+sentinel://" + strings.Join(s.Addrs, ",") + "/" + s.Name
 }
 
 // patient is the time after which a server that does not answer is replaced, until one is killed: a

@@ -41,7 +41,7 @@ func TestMinimalRights(t *testing.T) {
 	}
 	for name, url := range map[string]string{
 		"single":  "redis://limits@" + single.Addr,
-		"cluster": strings.Replace(clusterURL(cluster), "//", "//limits@", 1),
+		"cluster": strings.Replace(cluster.URL(), "//", "//limits@", 1),
 	} {
 		t.Run(name, func(t *testing.T) {
 			withPassword := func(c *backend.Config) { c.Password = "secret" }

@@ -3,7 +3,6 @@ package remote
 import (
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +28,7 @@ func TestEnginesCountTogether(t *testing.T) {
 	single := start(t)
 	cluster := peer.StartCluster(t, start, 3, false, nil)
 	for name, url := range map[string]string{
-		"single": "redis://" + single.Addr, "cluster": "redis+cluster://" + strings.Join(cluster.Addrs, ","),
+		"single": "redis://" + single.Addr, "cluster": cluster.URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			engines := []*remote.Engine{engine(t, url), engine(t, url)}

@@ -51,21 +51,15 @@ func onEach(t *testing.T, key string, test func(t *testing.T, f fronted)) {
 	t.Run("sentinel", func(t *testing.T) {
 		f := newFronts(t)
 		s := peer.StartSentinels(t, start, f.before)
-		test(t, fronted{sentinelURL(s), s.Primary.Addr, f.of[s.Primary.Addr]})
+		test(t, fronted{s.URL(), s.Primary.Addr, f.of[s.Primary.Addr]})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		f := newFronts(t)
 		c := peer.StartCluster(t, start, 3, false, f.before)
 		holder := c.Primaries[backend.Slot(key)*len(c.Primaries)/backend.Slots].Addr
-		test(t, fronted{clusterURL(c), holder, f.of[holder]})
+		test(t, fronted{c.URL(), holder, f.of[holder]})
 	})
 }
-
-func sentinelURL(s *peer.Sentinels) string {
-	return "redis+sentinel://" + strings.Join(s.Addrs, ",") + "/" + s.Name
-}
-
-func clusterURL(c *peer.Cluster) string { return "redis+cluster://" + strings.Join(c.Addrs, ",") }
 
 // A connection is cut before or after the server has carried out what was sent. Neither is ever sent
 // again, and the client of the store is told that it is not known.

@@ -78,7 +78,7 @@ func (l *link) everywhere(r *combine.Request) {
 func TestKeyspace(t *testing.T) {
 	single := start(t)
 	cluster := peer.StartCluster(t, start, 3, true, nil)
-	for name, url := range map[string]string{"single": "redis://" + single.Addr, "cluster": clusterURL(cluster)} {
+	for name, url := range map[string]string{"single": "redis://" + single.Addr, "cluster": cluster.URL()} {
 		t.Run(name, func(t *testing.T) { testKeyspace(t, open(t, url)) })
 	}
 }

@@ -18,7 +18,7 @@ func TestRequests(t *testing.T) {
 	single := start(t)
 	cluster := peer.StartCluster(t, start, 3, false, nil)
 	for name, url := range map[string]string{
-		"single": "redis://" + single.Addr, "cluster": "redis+cluster://" + strings.Join(cluster.Addrs, ","),
+		"single": "redis://" + single.Addr, "cluster": cluster.URL(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, url)

@@ -1,12 +1,9 @@
-//go:build !valkey
-
 package remote
 
 import "cellserver/test/peer"
 
-// start starts the servers of these tests. With the build tag valkey, they are Valkey's, which compare
-// and set without a script.
-var start peer.Starter = peer.StartRedis
+// start starts the servers of these tests.
+var start peer.Starter = peer.StartStore
 
-// native says whether they do.
-const native = false
+// native says whether they compare and set without a script.
+const native = peer.NativeStore

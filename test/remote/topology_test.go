@@ -18,7 +18,7 @@ func TestSlotMoves(t *testing.T) {
 	const key, moved = "cl:{foo}a", "cl:{foo}b" // slot 12182, of the second primary
 	from, to := c.Primaries[1], c.Primaries[0]
 	slot := backend.Slot(key)
-	l := open(t, clusterURL(c))
+	l := open(t, c.URL())
 	source := l.Primary(key)
 	l.join(key)
 	l.done(write(set(key, "nil", "1"), set(moved, "nil", "2")))
@@ -57,7 +57,7 @@ func TestSlotMoves(t *testing.T) {
 func TestClusterFailover(t *testing.T) {
 	c := peer.StartCluster(t, start, 3, true, nil)
 	const key = "cl:{foo}a"
-	l := open(t, clusterURL(c))
+	l := open(t, c.URL())
 	l.join(key)
 	before := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
@@ -77,7 +77,7 @@ func TestClusterFailover(t *testing.T) {
 func TestManualFailover(t *testing.T) {
 	c := peer.StartCluster(t, start, 3, true, nil)
 	key := "cl:{b}a" // slot 3300, of the first primary
-	l := open(t, clusterURL(c))
+	l := open(t, c.URL())
 	l.join(key)
 	before := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
@@ -97,7 +97,7 @@ func TestManualFailover(t *testing.T) {
 func TestSentinelFailover(t *testing.T) {
 	s := peer.StartSentinels(t, start, nil)
 	const key = "cl:k"
-	l := open(t, sentinelURL(s))
+	l := open(t, s.URL())
 	l.join(key)
 	p := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
@@ -114,7 +114,7 @@ func TestSentinelFailover(t *testing.T) {
 func TestSentinelSwitch(t *testing.T) {
 	s := peer.StartSentinels(t, start, nil)
 	const key = "cl:k"
-	l := open(t, sentinelURL(s))
+	l := open(t, s.URL())
 	l.join(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, s.Primary.Addr, "wait", 1, 10_000)

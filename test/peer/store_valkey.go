@@ -1,0 +1,14 @@
+//go:build valkey
+
+package peer
+
+import "testing"
+
+// StartStore starts the valkey-server that VALKEY_SERVER names.
+func StartStore(t *testing.T, args ...string) *Server {
+	t.Helper()
+	return StartValkey(t, args...)
+}
+
+// NativeStore says whether the server of StartStore has SET IFEQ.
+const NativeStore = true

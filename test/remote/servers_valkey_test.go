@@ -1,9 +1,0 @@
-//go:build valkey
-
-package remote
-
-import "cellserver/test/peer"
-
-var start peer.Starter = peer.StartValkey
-
-const native = true
