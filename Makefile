@@ -63,6 +63,10 @@ test-long: test-servers ## compare with redis-server over each transport (nightl
 faults: test-servers ## kill and stop servers that keep keys on a disk, and make the disk fail, many times (test does so a few times)
 	CELLSERVER_TEST_FAULTS=long $(GOTEST) -v ./test/faults
 
+.PHONY: exactness
+exactness: test-servers ## let 200 clients use servers that share a store, while the store and the network fail, for minutes (test does so for seconds)
+	CELLSERVER_TEST_EXACTNESS=long $(GOTEST) -v ./test/exactness
+
 SIMULATE := 1h
 SEED := 1000
 

@@ -27,4 +27,4 @@ fi
 export VALKEY_SERVER
 version=$("$VALKEY_SERVER" --version) || missing "$VALKEY_SERVER does not run on this system"
 echo "testing with $version"
-go test -count=1 -timeout 30m -tags valkey ./test/remote/... "$@"
+go test -count=1 -timeout 30m -tags valkey ./test/remote/... ./test/exactness "$@"

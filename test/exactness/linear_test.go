@@ -1,0 +1,285 @@
+package exactness
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+	"cellserver/test/proxy"
+)
+
+// recording records calls on objects. A counter serves as the clock: it orders ends and beginnings.
+type recording struct {
+	t     *testing.T
+	ticks atomic.Int64
+	mu    sync.Mutex
+	calls map[string][]porcupine.Operation // by the object
+}
+
+func newRecording(t *testing.T) *recording {
+	return &recording{t: t, calls: map[string][]porcupine.Operation{}}
+}
+
+// words returns the command of a call.
+func (a asked) words() []any {
+	switch a.object + " " + a.verb {
+	case "counter add":
+		return []any{"INCRBY", a.key, a.n}
+	case "counter read", "value read":
+		return []any{"GET", a.key}
+	case "value write":
+		return []any{"SET", a.key, a.text}
+	case "value swap":
+		return []any{"SET", a.key, a.text, "IFEQ", a.old}
+	case "tokens take":
+		return []any{"CL.THROTTLE", a.key, tokensAtOnce - 1, 1, long, a.n}
+	case "tokens up to":
+		return []any{"CL.THROTTLE", a.key, tokensAtOnce - 1, 1, long, a.n, "UPTO"}
+	case "permits acquire":
+		return []any{"CL.ACQUIRE", a.key, permitsAtOnce, long, a.text}
+	}
+	return []any{"CL.RELEASE", a.key, a.text}
+}
+
+// answerOf returns the text of a reply, as the models have it.
+func answerOf(a asked, reply any) string {
+	switch got := reply.(type) {
+	case nil:
+		if a.object == "counter" {
+			return "0"
+		}
+		return ""
+	case []any:
+		if a.object == "permits" {
+			return fmt.Sprint(got[0], got[2])
+		}
+		taken := any(a.n * (1 - got[0].(int64)))
+		if len(got) > 5 {
+			taken = got[5]
+		}
+		return fmt.Sprint(got[0], got[2], taken)
+	}
+	return fmt.Sprint(reply)
+}
+
+// record makes a call and records it, unless it has certainly not been made. It returns the answer.
+func (r *recording) record(client int, c *redis.Client, a asked) (got answer) {
+	operation := porcupine.Operation{ClientId: client, Input: a, Call: r.ticks.Add(1)}
+	reply, err := c.Do(context.Background(), a.words()...).Result()
+	operation.Return = r.ticks.Add(1)
+	switch {
+	case err == nil || err == redis.Nil:
+		got.text = answerOf(a, reply)
+	case strings.HasPrefix(err.Error(), "STOREUNSURE "):
+		got.unknown, operation.Return = true, math.MaxInt64
+	default:
+		assert.Regexp(r.t, "^STORE(DOWN|BUSY) ", err.Error(), "%v", a.words())
+		return answer{unknown: true}
+	}
+	operation.Output = got
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.calls[a.object] = append(r.calls[a.object], operation)
+	return got
+}
+
+// check returns the objects of which the history is not linearizable.
+func (r *recording) check() (wrong []string) {
+	for object := range objects {
+		found := porcupine.CheckOperationsTimeout(model(object), r.calls[object], time.Minute)
+		require.NotEqual(r.t, porcupine.Unknown, found, "the search takes too long")
+		if found == porcupine.Illegal {
+			wrong = append(wrong, object)
+		}
+	}
+	return wrong
+}
+
+// player makes random calls. It releases what it has acquired.
+type player struct {
+	random *rand.Rand
+	name   string
+	round  int
+	calls  int
+	holds  string
+}
+
+func (p *player) next() (a asked) {
+	p.calls++
+	name := fmt.Sprint(p.name, p.calls)
+	object := []string{"counter", "value", "tokens", "permits"}[p.random.IntN(4)]
+	a = asked{object: object, key: object + strconv.Itoa(p.round), text: name}
+	choose := func(verbs ...string) string { return verbs[p.random.IntN(len(verbs))] }
+	switch object {
+	case "counter":
+		a.n, a.verb = 1+p.random.Int64N(3), choose("add", "add", "read")
+		if a.verb == "read" {
+			a.n = 0
+		}
+	case "value":
+		a.verb, a.text, a.old = choose("write", "swap", "swap", "read"), choose("a", "b", "c"), choose("a", "b", "c")
+	case "tokens":
+		a.verb, a.n = choose("take", "up to"), 1+p.random.Int64N(2)
+		if p.random.IntN(3) == 0 {
+			a.verb, a.n = "up to", -a.n
+		}
+	case "permits":
+		a.verb = "acquire"
+		if p.holds != "" {
+			a.verb, a.text, p.holds = "release", p.holds, ""
+		}
+	}
+	return a
+}
+
+// The histories of two servers on one store are linearizable: those of counters, values that are compared,
+// limits and leases, also while connections to the store are cut.
+func TestHistoriesAreLinearizable(t *testing.T) {
+	t.Parallel()
+	store := peer.StartStore(t)
+	front := proxy.New(t, store.Addr)
+	var servers [2]*peer.Server
+	for i := range servers {
+		servers[i] = peer.Start(t, "--store", "redis://"+front.Addr, "--loglevel", "nothing", "--store-timeout", "5000")
+	}
+	unknown := 0
+	for round := range amount(10, 500) {
+		r, ended := newRecording(t), make(chan struct{})
+		var running, cutting sync.WaitGroup
+		for n := range 6 {
+			running.Go(func() { r.play(servers[n%2], n, round) })
+		}
+		if round%2 == 1 {
+			cutting.Go(func() { cutOften(front, round, ended) })
+		}
+		running.Wait()
+		close(ended)
+		cutting.Wait()
+		require.Empty(t, r.check(), "round %d", round)
+		unknown += r.unknown()
+	}
+	t.Logf("%d calls of unknown outcome", unknown)
+}
+
+// cutOften cuts connections on which the objects of a round are used, until the round has ended.
+func cutOften(front *proxy.Proxy, round int, ended <-chan struct{}) {
+	for i, fault := range []proxy.Fault{proxy.LoseReply, proxy.LoseRequest, proxy.TearReply, proxy.LoseReply} {
+		object := []string{"counter", "value", "tokens", "permits"}[(round+i)%4]
+		select {
+		case <-front.Arm(fault, object+strconv.Itoa(round), 0):
+		case <-ended:
+			return
+		}
+	}
+}
+
+// unknown returns how many calls have an unknown outcome.
+func (r *recording) unknown() (n int) {
+	for _, calls := range r.calls {
+		for _, c := range calls {
+			if c.Output.(answer).unknown {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// play makes the calls of one client.
+func (r *recording) play(s *peer.Server, n, round int) {
+	c := connect(s)
+	defer c.Close()
+	p := &player{random: rand.New(rand.NewPCG(uint64(round), uint64(n))), name: fmt.Sprint("c", n, "-"), round: round}
+	for range 30 {
+		a := p.next()
+		got := r.record(n, c, a)
+		if a.verb == "acquire" && strings.HasPrefix(got.text, "0") {
+			p.holds = a.text
+		}
+	}
+}
+
+// The search finds a change that is lost: the store has an old value again, and the other server sees it.
+func TestLostChangesAreFound(t *testing.T) {
+	t.Parallel()
+	store := peer.StartStore(t)
+	var clients [2]*redis.Client
+	for i := range clients {
+		clients[i] = connect(peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000"))
+		defer clients[i].Close()
+	}
+	for object, calls := range map[string][3]asked{
+		"counter": {{verb: "add", n: 1}, {verb: "add", n: 2}, {verb: "read"}},
+		"value":   {{verb: "write", text: "a"}, {verb: "swap", old: "a", text: "b"}, {verb: "read"}},
+		"tokens":  {{verb: "take", n: 1}, {verb: "take", n: 1}, {verb: "take", n: 1}},
+		"permits": {{verb: "acquire", text: "a"}, {verb: "acquire", text: "b"}, {verb: "acquire", text: "c"}},
+	} {
+		for _, isLost := range []bool{false, true} {
+			r, key := newRecording(t), fmt.Sprint(object, isLost)
+			var old any
+			for i, a := range calls {
+				a.object, a.key = object, key
+				if i == 1 {
+					old = peer.Ask(t, store.Addr, "dump", key)
+				}
+				if i == 2 && isLost {
+					peer.Ask(t, store.Addr, "restore", key, 0, old, "replace")
+				}
+				r.record(0, clients[i/2], a)
+			}
+			if isLost {
+				require.Equal(t, []string{object}, r.check())
+			} else {
+				require.Empty(t, r.check())
+			}
+		}
+	}
+}
+
+// Replies that contradict each other are found, and calls of unknown outcome explain what they can.
+func TestContradictionsAreFound(t *testing.T) {
+	type reply struct {
+		asked
+		answer
+	}
+	add, take := asked{object: "counter", verb: "add", n: 1}, asked{object: "tokens", verb: "take", n: 3}
+	give := asked{object: "tokens", verb: "up to", n: -3}
+	for name, test := range map[string]struct {
+		right   bool
+		replies []reply
+	}{
+		"right":                   {true, []reply{{add, answer{text: "1"}}, {add, answer{text: "2"}}}},
+		"one overwrites another":  {false, []reply{{add, answer{text: "1"}}, {add, answer{text: "1"}}}},
+		"one is made twice":       {false, []reply{{add, answer{text: "1"}}, {add, answer{text: "3"}}}},
+		"unknown, and made":       {true, []reply{{add, answer{unknown: true}}, {add, answer{text: "2"}}}},
+		"unknown, and not made":   {true, []reply{{add, answer{unknown: true}}, {add, answer{text: "1"}}}},
+		"unknown, and made twice": {false, []reply{{add, answer{unknown: true}}, {add, answer{text: "3"}}}},
+		"too much is admitted":    {false, []reply{{take, answer{text: "0 2 3"}}, {take, answer{text: "0 2 3"}}}},
+		"it is limited too early": {false, []reply{{take, answer{text: "1 5 0"}}}},
+		"a refund":                {true, []reply{{take, answer{text: "0 2 3"}}, {give, answer{text: "0 5 -2"}}}},
+		"a refund is lost":        {false, []reply{{take, answer{text: "0 2 3"}}, {give, answer{text: "0 2 -3"}}}},
+	} {
+		r := newRecording(t)
+		for i, made := range test.replies {
+			operation := porcupine.Operation{Input: made.asked, Output: made.answer, Call: int64(2 * i), Return: int64(2*i + 1)}
+			if made.unknown {
+				operation.Return = math.MaxInt64
+			}
+			r.calls[made.object] = append(r.calls[made.object], operation)
+		}
+		require.Equal(t, test.right, len(r.check()) == 0, name)
+	}
+}

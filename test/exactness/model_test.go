@@ -1,0 +1,126 @@
+package exactness
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A history of calls is linearizable if there is an order of them that explains every reply, and in which
+// no call comes before one that was answered before it was sent. porcupine searches for that order in
+// the states of a model. Nothing comes back during these histories, so times in replies are left out.
+
+// asked is a call on an object, such as a counter.
+type asked struct {
+	object string
+	key    string
+	verb   string
+	n      int64  // tokens, or what is added
+	text   string // a value, or the holder of a lease
+	old    string // the value that is compared
+}
+
+// answer is a reply, or that there was none: then the call may have been made, now or later, or not.
+type answer struct {
+	text    string
+	unknown bool
+}
+
+// result is what a call may lead to: a reply, and the state after it.
+type result struct {
+	text  string
+	state any
+}
+
+// objects are the models of the objects: the state at first, and the results of a call.
+var objects = map[string]struct {
+	initial any
+	results func(state any, a asked) []result
+}{
+	"counter": {int64(0), counterResults},
+	"value":   {"", valueResults},
+	"tokens":  {int64(0), tokenResults},
+	"permits": {"", permitResults},
+}
+
+func counterResults(state any, a asked) []result {
+	sum := state.(int64) + a.n // 0 for a read
+	return []result{{strconv.FormatInt(sum, 10), sum}}
+}
+
+func valueResults(state any, a asked) []result {
+	switch {
+	case a.verb == "read":
+		return []result{{state.(string), state}}
+	case a.verb == "write" || state == a.old:
+		return []result{{"OK", a.text}}
+	}
+	return []result{{"", state}}
+}
+
+// tokensAtOnce is the limit of tokens, and permitsAtOnce that of leases.
+const tokensAtOnce, permitsAtOnce = 5, 3
+
+// tokenResults is the model of a limit that comes back too slowly to be noticed. The state is how many
+// tokens were taken. The replies are limited, remaining and taken.
+func tokenResults(state any, a asked) []result {
+	used := state.(int64)
+	left := tokensAtOnce - used
+	decide := func(limited, taken int64) []result {
+		return []result{{fmt.Sprint(limited, left-taken, taken), used + taken}}
+	}
+	switch {
+	case a.n < 0 && -a.n < used:
+		return decide(0, a.n)
+	case a.n < 0 && used > 0:
+		// The key is free again. A part of a token may be back already, and the reply counts whole ones.
+		return []result{{fmt.Sprint(0, tokensAtOnce, -used), int64(0)}, {fmt.Sprint(0, tokensAtOnce, 1-used), int64(0)}}
+	case a.n <= 0:
+		return decide(0, 0)
+	case a.n <= left:
+		return decide(0, a.n)
+	case a.verb == "up to" && left > 0:
+		return decide(0, left)
+	}
+	return decide(1, 0)
+}
+
+// permitResults is the model of leases that do not end. The state is the names of their holders.
+func permitResults(state any, a asked) []result {
+	holders := strings.Fields(state.(string))
+	at := slices.Index(holders, a.text)
+	switch {
+	case a.verb == "release" && at >= 0:
+		return []result{{"1", strings.Join(slices.Delete(holders, at, at+1), " ")}}
+	case a.verb == "release":
+		return []result{{"0", state}}
+	case len(holders) == permitsAtOnce:
+		return []result{{"1 0", state}}
+	}
+	holders = append(holders, a.text)
+	slices.Sort(holders)
+	return []result{{fmt.Sprint(0, permitsAtOnce-len(holders)), strings.Join(holders, " ")}}
+}
+
+// model is the model of one object.
+func model(object string) porcupine.Model {
+	o := objects[object]
+	return (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{o.initial} },
+		Step: func(state, input, output any) (next []any) {
+			got := output.(answer)
+			for _, r := range o.results(state, input.(asked)) {
+				if got.unknown || r.text == got.text {
+					next = append(next, r.state)
+				}
+			}
+			if got.unknown {
+				next = append(next, state)
+			}
+			return next
+		},
+	}).ToModel()
+}

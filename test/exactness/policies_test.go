@@ -1,0 +1,240 @@
+package exactness
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+	"cellserver/test/proxy"
+)
+
+// outage is a server with a policy for the decisions that its store does not make, behind a proxy that
+// makes the store fail. One client makes all calls, so the test knows of each whether the store has
+// decided it, and how often the store has counted it.
+type outage struct {
+	t      *testing.T
+	policy string
+	front  *proxy.Proxy
+	server *peer.Server
+	client *redis.Client
+	keys   map[string]*counted
+
+	calls, answered int64 // calls, and those that the policy has answered
+}
+
+// counted is what a key must hold.
+type counted struct {
+	least, most int64 // how often the store has counted it
+	local       int64 // how often the server itself has, since the store has decided about it last
+}
+
+// decided notes what the store has counted, which includes the call that has asked.
+func (c *counted) decided(used int64) error {
+	before := *c
+	*c = counted{least: used, most: used}
+	if used <= before.least || used > before.most+1 {
+		return fmt.Errorf("%d are counted in place of %d to %d", used, before.least+1, before.most+1)
+	}
+	return nil
+}
+
+// A call that is not counted although it should be is found, and one that is counted although it must not.
+func TestWrongCountsAreFound(t *testing.T) {
+	for used, right := range []bool{3: false, 4: true, 5: true, 6: false} {
+		c := counted{least: 3, most: 4}
+		assert.Equal(t, right, c.decided(int64(used)) == nil, used)
+	}
+}
+
+// size is the limit of the calls, more than there are.
+const size = 1000
+
+// counters are the fields of INFO that count the replies of the policies.
+var counters = map[string]string{"error": "errors", "allow": "allowed", "deny": "limited", "local": "local"}
+
+func newOutage(t *testing.T, store *peer.Server, policy string) *outage {
+	o := &outage{t: t, policy: policy, front: proxy.New(t, store.Addr), keys: map[string]*counted{}}
+	o.server = peer.Start(t, "--store", "redis://"+o.front.Addr, "--store-prefix", policy+":", "--store-fails", policy,
+		"--store-timeout", "500", "--loglevel", "nothing")
+	o.client = connect(o.server)
+	t.Cleanup(func() { o.client.Close() })
+	return o
+}
+
+// key returns what a key must hold.
+func (o *outage) key(name string) *counted {
+	if o.keys[name] == nil {
+		o.keys[name] = &counted{}
+	}
+	return o.keys[name]
+}
+
+// info returns a field of INFO.
+func (o *outage) info(field string) int64 {
+	o.t.Helper()
+	text := o.client.Info(o.t.Context(), "store").Val()
+	found := regexp.MustCompile(field + `:(\d+)`).FindStringSubmatch(text)
+	require.NotNil(o.t, found, field)
+	n, err := strconv.ParseInt(found[1], 10, 64)
+	require.NoError(o.t, err)
+	return n
+}
+
+// decide makes a call, and checks the reply. It reports whether it is the store's.
+func (o *outage) decide(name string) (byStore bool) {
+	o.t.Helper()
+	before := o.info("store_decisions_" + counters[o.policy])
+	got, err := o.client.Do(o.t.Context(), "CL.FIXED", name, size, long).Int64Slice()
+	o.calls++
+	key := o.key(name)
+	if o.info("store_decisions_"+counters[o.policy]) == before {
+		require.NoError(o.t, err)
+		require.Zero(o.t, got[0])
+		assert.NoError(o.t, key.decided(size-got[2]), name)
+		return true
+	}
+	o.answered++
+	o.checkPolicy(key, got, err)
+	return false
+}
+
+// checkPolicy checks the reply to a call that the store has not decided. Of the policies, only error
+// says whether it may have been counted.
+func (o *outage) checkPolicy(key *counted, got []int64, err error) {
+	o.t.Helper()
+	key.most++
+	switch o.policy {
+	case "error":
+		require.Error(o.t, err)
+		if strings.HasPrefix(err.Error(), "STOREDOWN ") {
+			key.most--
+			return
+		}
+		require.ErrorContains(o.t, err, "STOREUNSURE ")
+		return
+	case "local":
+		key.local++
+		got, want := got[:4], []int64{0, size, size - key.local, -1}
+		require.Equal(o.t, want, got)
+	case "allow":
+		require.Equal(o.t, []int64{0, size, 0, -1, 0}, got)
+	case "deny":
+		require.Equal(o.t, []int64{1, size, 0, 1, 1}, got)
+	}
+	require.NoError(o.t, err)
+}
+
+// recover waits until the store decides about a key.
+func (o *outage) recover(name string) {
+	o.t.Helper()
+	peer.Until(o.t, "a decision of the store", func() bool { return o.decide(name) })
+}
+
+// strike makes calls until a fault has happened to one, after which the policy has answered. The store
+// knows the key's value, so the call sends a single command, which counts it.
+func (o *outage) strike(fault proxy.Fault, counts int64) {
+	o.t.Helper()
+	for range 100 {
+		o.recover("k")
+		key := o.key("k")
+		least, most := key.least, key.most
+		struck := o.front.Arm(fault, o.policy+":k", 0)
+		byStore := o.decide("k")
+		select {
+		case <-struck:
+			if byStore {
+				continue // it has happened to a read, which was sent again
+			}
+			key.least, key.most = least+counts, most+counts
+			return
+		default: // the machine is slow, and the call was not sent in time
+		}
+	}
+	require.Fail(o.t, "the fault has not happened")
+}
+
+// The four policies, while the store is slow, loses requests and replies, is stalled, stopped, and out of
+// reach, and after that.
+func TestPoliciesWhileTheStoreFails(t *testing.T) {
+	for policy := range counters {
+		t.Run(policy, func(t *testing.T) {
+			t.Parallel()
+			store := peer.StartStore(t)
+			o := newOutage(t, store, policy)
+			o.recover("k")
+			o.front.SetDelay(5 * time.Millisecond)
+			o.recover("k")
+			o.front.SetDelay(0)
+			o.strike(proxy.LoseReply, 1)
+			o.strike(proxy.TearReply, 1)
+			o.strike(proxy.LoseRequest, 0)
+			o.recover("k")
+			o.silence(o.front.Stall(), "cold")
+			store.Signal(syscall.SIGSTOP)
+			o.silence(func() { store.Signal(syscall.SIGCONT) }, "colder")
+			o.refuse(store.Addr)
+			o.checkCounters()
+		})
+	}
+}
+
+// silence makes calls while the store does not reply: one that can be counted, as the store knows the key,
+// and one on a key that has to be read first, which is not counted.
+func (o *outage) silence(resume func(), cold string) {
+	o.t.Helper()
+	require.False(o.t, o.decide("k"))
+	require.False(o.t, o.decide(cold))
+	o.key(cold).most = 0
+	resume()
+	o.recover("k")
+	o.recover(cold)
+}
+
+// refuse makes calls while no connection can be opened. Nothing is counted, and what is not a decision is
+// an error, whatever the policy is.
+func (o *outage) refuse(addr string) {
+	o.t.Helper()
+	o.recover("k")
+	before := *o.key("k")
+	o.front.SetTarget("")
+	o.front.Cut()
+	for range 5 {
+		require.False(o.t, o.decide("k"))
+	}
+	assert.Equal(o.t, int64(1), o.info("store_failing"))
+	ctx := o.t.Context()
+	for _, words := range [][]any{{"SET", "v", "1"}, {"CL.ACQUIRE", "lease", 1, 60, "holder"}} {
+		require.ErrorContains(o.t, o.client.Do(ctx, words...).Err(), "STOREDOWN ", "%v", words)
+	}
+	_, err := o.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		return p.Do(ctx, "CL.FIXED", "k", size, long).Err()
+	})
+	require.ErrorContains(o.t, err, "STOREDOWN ")
+	o.key("k").least, o.key("k").most = before.least, before.most
+	o.front.SetTarget(addr)
+	o.recover("k")
+	require.NoError(o.t, o.client.Do(ctx, "CL.ACQUIRE", "lease", 1, 60, "other").Err())
+}
+
+// checkCounters compares INFO with what the client has seen.
+func (o *outage) checkCounters() {
+	for policy, field := range counters {
+		want := int64(0)
+		if policy == o.policy {
+			want = o.answered
+		}
+		assert.Equal(o.t, want, o.info("store_decisions_"+field), field)
+	}
+	assert.Zero(o.t, o.info("store_steps_waiting"))
+	assert.GreaterOrEqual(o.t, o.info("store_steps"), o.calls)
+	o.t.Logf("%d calls, %d of them answered by the policy", o.calls, o.answered)
+}
