@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
@@ -10,6 +11,21 @@ import (
 
 // maxTries is the number of times that a transaction runs before it gives up.
 const maxTries = 16
+
+// maxTransactionBytes bounds what the keys of a transaction hold, and what it makes of them, in bytes.
+// All of it is read in one request and written in another, and other calls wait behind these.
+const maxTransactionBytes = 16 << 20
+
+var (
+	errManyKeys = &store.RefusedError{
+		Reply: fmt.Sprintf("ERR nothing was changed: the store takes at most %d keys in a transaction, "+
+			"with those that are watched", keysPerStep),
+	}
+	errManyBytes = &store.RefusedError{
+		Reply: fmt.Sprintf("ERR nothing was changed: the store takes at most %d MiB of values in a transaction",
+			maxTransactionBytes>>20),
+	}
+)
 
 // errChanged ends the step that commits a transaction, if a key has changed since it was read.
 var errChanged = errors.New("a key has changed")
@@ -72,8 +88,11 @@ func (t *transaction) addKeys(refs []store.KeyRef) error {
 			t.keys, t.names = append(t.keys, ref.Key), append(t.names, name)
 		}
 	}
-	if !t.view.inOneSlot(t.names) {
+	switch {
+	case !t.view.inOneSlot(t.names):
 		return errCrossSlot
+	case len(t.names) > keysPerStep:
+		return errManyKeys
 	}
 	return nil
 }
@@ -104,8 +123,13 @@ func (t *transaction) read(ctx context.Context) error {
 	t.now = t.view.now
 	return t.do(ctx, true, func(now int64, values []combine.Value, changes []combine.Change) error {
 		t.now, t.before = now, append(t.before[:0], values...)
+		bytes := 0
 		for i := range values {
 			changes[i].Compared = compared(values[i].Bytes)
+			bytes += len(values[i].Bytes)
+		}
+		if bytes > maxTransactionBytes {
+			return errManyBytes
 		}
 		return nil
 	})
@@ -128,6 +152,13 @@ func (t *transaction) runSteps(steps func() error) (failed, err error) {
 		err = s.collect(t.changes)
 	}
 	v.store.scratches.put(s) // not after a panic
+	bytes := 0
+	for i := range t.changes {
+		bytes += len(t.changes[i].Bytes)
+	}
+	if bytes > maxTransactionBytes {
+		err = errManyBytes
+	}
 	return failed, err
 }
 

@@ -15,7 +15,7 @@ type partCall struct {
 	seen    map[string]struct{}
 }
 
-// keysPerStep is the largest number of keys of one command.
+// keysPerStep is the largest number of keys of one command, or of a transaction.
 const keysPerStep = 1024
 
 // partCalls returns calls that send a command on keys, one for each slot, and for each keysPerStep keys of

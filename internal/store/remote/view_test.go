@@ -450,3 +450,35 @@ func TestLargeValues(t *testing.T) {
 	require.Len(t, part, 2)
 	require.Equal(t, 1<<20+1, length)
 }
+
+// A transaction is bounded in keys and in bytes, those that it reads and those that it writes.
+func TestTransactionsAreBounded(t *testing.T) {
+	r := newRig(t, remote.Options{})
+	run := func(keys int, steps func() error) error {
+		var names []string
+		for i := range keys {
+			names = append(names, fmt.Sprint(i%1025), fmt.Sprint(i%1025)) // some twice
+		}
+		return r.view.Atomically(ctx, refs(names...), false, steps)
+	}
+	nothing := func() error { return nil }
+	writing := func(length int) func() error {
+		return func() error {
+			for _, key := range []string{"0", "1"} {
+				value := store.Value{Bytes: make([]byte, length)}
+				require.NoError(t, r.view.Write(ctx, []byte(key), value, store.Never))
+			}
+			return nil
+		}
+	}
+	require.NoError(t, run(1024, nothing))
+	require.EqualError(t, run(1025, nothing),
+		"ERR nothing was changed: the store takes at most 1024 keys in a transaction, with those that are watched")
+	require.NoError(t, run(2, writing(8<<20)))
+	require.NoError(t, run(2, nothing))
+	require.NoError(t, run(2, writing(1)))
+	require.ErrorContains(t, run(2, writing(8<<20+1)), "at most 16 MiB of values in a transaction")
+	require.Len(t, r.get("1"), 1, "nothing was changed")
+	r.set("0", strings.Repeat("x", 16<<20))
+	require.ErrorContains(t, run(2, nothing), "at most 16 MiB of values in a transaction")
+}
