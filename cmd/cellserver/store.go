@@ -200,14 +200,14 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 }
 
 // logBreaker returns the function that logs that the circuit breaker of a server opens or closes. It
-// does so in a goroutine of its own, because it must not block.
+// must not block, and neither does the log.
 func logBreaker(b *backend.Backend, log *slog.Logger) func(p combine.Primary, open bool) {
 	return func(p combine.Primary, open bool) {
 		if open {
-			go log.Warn("a server of the store does not answer: calls on its keys fail at once", "server", b.Where(p))
+			log.Warn("a server of the store does not answer: calls on its keys fail at once", "server", b.Where(p))
 			return
 		}
-		go log.Info("a server of the store answers again", "server", b.Where(p))
+		log.Info("a server of the store answers again", "server", b.Where(p))
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,7 +94,8 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	require.NoError(t, err)
-	server := peer.StartLogging(t, log, "--store", "redis://127.0.0.1:"+port, "--store-fails", "deny")
+	server := peer.StartLogging(t, log, "--store", "redis://127.0.0.1:"+port, "--store-fails", "deny",
+		"--loglevel", "notice")
 	c := connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, MaxRetries: -1})
 	ctx := inTime(t)
 	decide := func() string { return fmt.Sprint(c.Do(ctx, "CL.FIXED", "k", 1000, 1_000_000).Val()) }
@@ -110,6 +112,13 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	text, err := os.ReadFile(log.Name())
 	require.NoError(t, err)
 	require.Contains(t, string(text), "the store does not make decisions: they are answered as --store-fails says")
+	changes := regexp.MustCompile(`"a server of the store (?:does not answer: [^"]*|answers again)" server=\S*`).
+		FindAllString(string(text), -1)
+	require.GreaterOrEqual(t, len(changes), 2, "%s", text)
+	for i, line := range changes {
+		require.Contains(t, line, [...]string{"does not answer", "answers again"}[i%2], "once a change: %s", text)
+		require.Contains(t, line, " server=127.0.0.1:"+port)
+	}
 }
 
 // A server is ready when it has reached its store once, although nothing calls it, and it stays ready.
