@@ -104,7 +104,7 @@ func (f *folder) load(instance *session.Instance, log *slog.Logger, ready func()
 	f.loading.Go(func() {
 		err := f.opened.Load(ctx, f.data.Load())
 		if err == nil {
-			err = f.opened.Run(f.data)
+			err = f.opened.Run(f.data, &instance.Background.Busy)
 		}
 		switch {
 		case err == nil:

@@ -39,7 +39,7 @@ func openBench(b *testing.B, dir string) (*Folder, *memory.Store) {
 func BenchmarkPass(b *testing.B) {
 	f, data := openBench(b, b.TempDir())
 	defer data.Close()
-	require.NoError(b, f.Run(data))
+	require.NoError(b, f.Run(data, nil))
 	defer f.Close()
 	touch(b, data, benchKeys)
 	require.NoError(b, f.Flush())
@@ -56,7 +56,7 @@ func BenchmarkPass(b *testing.B) {
 func BenchmarkSnapshot(b *testing.B) {
 	f, data := openBench(b, b.TempDir())
 	defer data.Close()
-	require.NoError(b, f.Run(data))
+	require.NoError(b, f.Run(data, nil))
 	defer f.Close()
 	touch(b, data, benchKeys)
 	for b.Loop() {
@@ -74,7 +74,7 @@ func BenchmarkLoad(b *testing.B) {
 		b.Run(by, func(b *testing.B) {
 			dir := b.TempDir()
 			f, data := openBench(b, dir)
-			require.NoError(b, f.Run(data))
+			require.NoError(b, f.Run(data, nil))
 			touch(b, data, benchKeys)
 			if by == "snapshot" {
 				require.NoError(b, f.Compact())

@@ -144,8 +144,9 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 		return 0, err
 	}
 	unsynced := int64(0)
-	pace := pace{machine: r.machine, sleep: r.sleep, rest: r.limits.rest, hurry: &r.compaction.hurry}
+	pace := pace{machine: r.machine, sleep: r.sleep, rest: r.limits.rest, hurry: &r.compaction.hurry, busy: r.busy}
 	pace.begin()
+	defer pace.end()
 	err = r.store.Snapshot(func(entries []byte) error {
 		if canceled.Load() {
 			return errCanceled

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -213,7 +214,7 @@ func TestCheckInUse(t *testing.T) {
 // A load returns the error of its context, or of its loader.
 func TestLoadFails(t *testing.T) {
 	d, _ := example(t)
-	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, unlock: func() {}}
+	env := environment{files: d, machine: &toyMachine{}, ticks: noTicks, unlock: func() {}, busy: new(atomic.Int32)}
 	f, err := open("test", Options{Log: discard}, env)
 	require.NoError(t, err)
 	canceled, cancel := context.WithCancel(ctx)
@@ -221,7 +222,7 @@ func TestLoadFails(t *testing.T) {
 	require.ErrorIs(t, f.Load(canceled, &toyLoader{s: newToyStore(nil)}), context.Canceled)
 	require.ErrorIs(t, f.Load(ctx, failingLoader{}), errApply)
 	require.False(t, f.Status().Loading.Active)
-	require.ErrorIs(t, f.Run(nil), ErrNotRunning)
+	require.ErrorIs(t, f.Run(nil, nil), ErrNotRunning)
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
 }

@@ -110,12 +110,13 @@ type environment struct {
 	launch       func(func())                                 // starts a goroutine
 	sleep        func(time.Duration)
 	limits       limits
+	busy         *atomic.Int32 // see Run
 }
 
 func newEnvironment(dir directory) environment {
 	return environment{
 		files: dir, machine: store.NewMachine(), limits: defaultLimits,
-		launch: func(f func()) { go f() }, sleep: time.Sleep,
+		launch: func(f func()) { go f() }, sleep: time.Sleep, busy: new(atomic.Int32),
 		ticks: func() (<-chan time.Time, func()) {
 			ticker := time.NewTicker(time.Second)
 			return ticker.C, ticker.Stop

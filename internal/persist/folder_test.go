@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -44,7 +45,7 @@ func start(d *disk, o Options) (*process, error) {
 		files: d, machine: p.machine, limits: smallLimits,
 		launch:       func(f func()) { p.goroutines = append(p.goroutines, f) },
 		ticks:        noTicks,
-		ensureLocked: func() (bool, error) { return false, nil }, unlock: func() {},
+		ensureLocked: func() (bool, error) { return false, nil }, unlock: func() {}, busy: new(atomic.Int32),
 	}
 	if o.Log == nil {
 		o.Log = discard

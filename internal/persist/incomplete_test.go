@@ -57,7 +57,7 @@ func openStore(t *testing.T, dir string, o Options) (*Folder, error) {
 	ticks := make(chan time.Time, 1)
 	ticks <- time.Time{}
 	f.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
-	return f, f.Run(data)
+	return f, f.Run(data, nil)
 }
 
 // damageLongLog returns a folder with a snapshot and a segment. The segment begins with a delta of
@@ -77,7 +77,7 @@ func damageLongLog(t *testing.T) (dir string) {
 			snapshot()
 		})
 	}
-	require.NoError(t, f.Run(data))
+	require.NoError(t, f.Run(data, nil))
 	fill(t, data)
 	require.NoError(t, f.Compact())
 	for f.Status().Journal.LastCompaction == none {
@@ -130,7 +130,7 @@ func TestSnapshotAfterAFaultIsTriedAgain(t *testing.T) {
 		ticks := make(chan time.Time)
 		f.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
 		f.files = &failingOnce{files: f.files}
-		require.NoError(t, f.Run(data))
+		require.NoError(t, f.Run(data, nil))
 		for ticking && f.Status().Journal.LastCompaction == none {
 			ticks <- time.Time{}
 		}
@@ -151,7 +151,7 @@ func TestShortLivesLeaveFewSegments(t *testing.T) {
 		require.NoError(t, f.Load(ctx, data.Load()))
 		f.ticks = func() (<-chan time.Time, func()) { return nil, func() {} }
 		f.limits.maxSegments = 4
-		require.NoError(t, f.Run(data))
+		require.NoError(t, f.Run(data, nil))
 		require.NoError(t, f.Close())
 		require.NoError(t, data.Close())
 	}

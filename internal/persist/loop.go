@@ -1,13 +1,21 @@
 package persist
 
+import "sync/atomic"
+
 // Run begins to keep the loaded store in the folder: it writes a pass now, and one each second
 // until Close. No step may have been made since Load. A failure of the disk is logged, and is not
 // an error of Run.
-func (f *Folder) Run(s Store) error {
+//
+// busy is more than zero while all keys or all changes are visited, for which event loops yield. It
+// may be nil.
+func (f *Folder) Run(s Store, busy *atomic.Int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.stage != loaded {
 		return ErrNotRunning
+	}
+	if busy != nil {
+		f.busy = busy
 	}
 	s.TrackChanges()
 	f.store, f.stage = s, running

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,7 +90,7 @@ func TestLoadProgress(t *testing.T) {
 	ticks := make(chan time.Time)
 	machine := &toyMachine{}
 	machine.advance(time.Hour)
-	env := environment{files: d, machine: machine, unlock: func() {}}
+	env := environment{files: d, machine: machine, unlock: func() {}, busy: new(atomic.Int32)}
 	env.ticks = func() (<-chan time.Time, func()) { return ticks, func() {} }
 	f, err := open("test", o, env)
 	require.NoError(t, err)

@@ -12,16 +12,23 @@ import (
 type pace struct {
 	machine store.Machine
 	sleep   func(time.Duration)
-	rest    int64        // the goroutine rests so many times as long as it has worked; 0 is never
-	hurry   *atomic.Bool // set while the process ends: the goroutine does not rest any more
-	since   int64        // ns, as elapsed returns them: when the goroutine last began to work
+	rest    int64         // the goroutine rests so many times as long as it has worked; 0 is never
+	hurry   *atomic.Bool  // set while the process ends: the goroutine does not rest any more
+	busy    *atomic.Int32 // counts goroutines for which event loops yield
+	since   int64         // ns, as elapsed returns them: when the goroutine last began to work
 }
 
 // maxRest bounds a rest. On a busy machine, a chunk may take long because others run meanwhile.
 const maxRest = 10 * time.Millisecond
 
 // begin is called before the first chunk.
-func (p *pace) begin() { p.since = elapsed(p.machine.Read()) }
+func (p *pace) begin() {
+	p.busy.Add(1)
+	p.since = elapsed(p.machine.Read())
+}
+
+// end is called after the last chunk.
+func (p *pace) end() { p.busy.Add(-1) }
 
 // after is called after each chunk.
 func (p *pace) after() {
@@ -29,6 +36,7 @@ func (p *pace) after() {
 		return
 	}
 	worked := elapsed(p.machine.Read()) - p.since
+	p.end()
 	if rest := min(time.Duration(p.rest*worked), maxRest); rest > 0 {
 		p.sleep(rest)
 	}

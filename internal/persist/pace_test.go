@@ -20,7 +20,7 @@ func TestPace(t *testing.T) {
 	}
 	var hurry atomic.Bool
 	var rests []time.Duration
-	p := pace{machine: machine, rest: 3, hurry: &hurry, sleep: func(d time.Duration) {
+	p := pace{machine: machine, rest: 3, hurry: &hurry, busy: new(atomic.Int32), sleep: func(d time.Duration) {
 		rests = append(rests, d)
 		pass(d)
 	}}
@@ -35,11 +35,16 @@ func TestPace(t *testing.T) {
 	require.Equal(t, []time.Duration{600 * time.Microsecond, 3 * time.Millisecond, maxRest}, rests)
 }
 
-// A snapshot rests, but not one that is written before the process ends.
+// A snapshot rests, but not one that is written before the process ends. Event loops yield while it
+// visits keys, and not while it rests.
 func TestSnapshotRests(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	rests := 0
-	p.r.limits.rest, p.r.sleep = 3, func(time.Duration) { rests++ }
+	p.r.limits.rest, p.r.sleep = 3, func(time.Duration) {
+		rests++
+		require.Zero(t, p.r.busy.Load())
+	}
+	p.store.during = func(int) { require.Positive(t, p.r.busy.Load()) }
 	p.store.set("1", "a", "b")
 	p.r.compaction.requested = true
 	p.tick()
@@ -51,4 +56,5 @@ func TestSnapshotRests(t *testing.T) {
 	require.NoError(t, p.close())
 	require.False(t, p.r.compaction.needed, "no snapshot was written")
 	require.Zero(t, rests)
+	require.Zero(t, p.r.busy.Load())
 }

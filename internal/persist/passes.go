@@ -98,6 +98,7 @@ func (r *recorder) pass(sync bool) error {
 	sync = sync || r.compaction.stage == written
 	err := r.beginPass()
 	count := counter{}
+	r.busy.Add(1)
 	failed := r.store.Pass(func(entries []byte) error {
 		count.add(entries)
 		if r.writer != nil || !r.gap {
@@ -108,6 +109,7 @@ func (r *recorder) pass(sync bool) error {
 		}
 		return nil // after an error too, so that the whole pass is kept in memory
 	})
+	r.busy.Add(-1)
 	switch {
 	case failed != nil:
 		r.losePass()

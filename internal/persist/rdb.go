@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -87,6 +88,7 @@ func (w *rdbWriter) database(number int) error {
 		if err := w.ctx.Err(); err != nil || cursor == 0 {
 			return err
 		}
+		runtime.Gosched()
 	}
 }
 
@@ -173,7 +175,9 @@ func (f *Folder) beginSave(name string) error {
 func (f *Folder) save(name string) error {
 	defer f.saves.Done()
 	changes := f.status.read().RDB.Changes
+	f.busy.Add(1)
 	err := f.writeRDBFile(name)
+	f.busy.Add(-1)
 	failedBefore := f.status.saved(changes, err)
 	f.mu.Lock()
 	f.saving = false

@@ -32,9 +32,9 @@ func openReal(t *testing.T, dir string) (*Folder, *memory.Store) {
 	require.NoError(t, err)
 	data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})
 	t.Cleanup(func() { data.Close() })
-	require.ErrorIs(t, f.Run(data), ErrNotRunning)
+	require.ErrorIs(t, f.Run(data, nil), ErrNotRunning)
 	require.NoError(t, f.Load(ctx, data.Load()))
-	require.NoError(t, f.Run(data))
+	require.NoError(t, f.Run(data, nil))
 	t.Cleanup(func() { f.Close() })
 	return f, data
 }
@@ -179,7 +179,7 @@ func TestSaveRDB(t *testing.T) {
 	defer f.Close()
 	require.ErrorIs(t, f.SaveRDB("dump.rdb"), ErrNotRunning)
 	require.NoError(t, f.Load(ctx, data.Load()))
-	require.NoError(t, f.Run(data))
+	require.NoError(t, f.Run(data, nil))
 	fill(t, data)
 	require.NoError(t, f.SaveRDB("dump.rdb"))
 	for _, name := range []string{"", ".", "..", "a/b", "lock", "journal-0000000001", "rdb.tmp", "x.broken2"} {

@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,7 +54,9 @@ func TestClockContinues(t *testing.T) {
 	stamp := mustStart(t, p.disk.powerFailure(), o).folder.contents.segments[0].Stamp
 	at := store.Reading{Boot: stamp.Boot, Uptime: stamp.Uptime, Wall: stamp.Wall}
 	again := func(now store.Reading) int64 {
-		env := environment{files: p.disk.powerFailure(), machine: store.NewStillMachine(now), limits: smallLimits}
+		env := environment{
+			files: p.disk.powerFailure(), machine: store.NewStillMachine(now), limits: smallLimits, busy: new(atomic.Int32),
+		}
 		o.LongestStop = 2 * time.Hour
 		f, err := open("test", o, env)
 		require.NoError(t, err)

@@ -60,7 +60,7 @@ func (o *options) openFolder(e *Environment, r *report) (d *folderDestination, n
 	if err != nil {
 		return nil, 0, err
 	}
-	if err := f.Run(data); err != nil {
+	if err := f.Run(data, nil); err != nil {
 		return nil, 0, errors.Join(err, f.Close(), data.Close())
 	}
 	d = &folderDestination{folder: f, data: data, view: data.View(), offset: data.Clock().Offset(), report: r,

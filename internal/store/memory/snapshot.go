@@ -40,7 +40,7 @@ type snapshotWriter struct {
 }
 
 // yieldPages is the number of pages that are visited before the goroutine yields the processor.
-const yieldPages = 32
+const yieldPages = 8
 
 // visit appends the entries of the next records of a shard: those of one page, or fewer if they
 // make more than sliceBytes. It returns false if there are no more.
