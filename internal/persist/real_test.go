@@ -235,11 +235,14 @@ func TestConcurrently(t *testing.T) {
 	dir := t.TempDir()
 	f, data := openReal(t, dir)
 	work, stop := context.WithCancel(ctx)
-	done := make(chan struct{})
+	begun, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
 		v := data.View()
 		for i := 0; work.Err() == nil; i++ {
+			if i == 1000 {
+				close(begun)
+			}
 			v.Begin()
 			v.Select(i % 3)
 			if i%7 == 0 {
@@ -249,6 +252,7 @@ func TestConcurrently(t *testing.T) {
 			runtime.Gosched() // as a session waits for its client
 		}
 	}()
+	<-begun // on a busy machine, the file would otherwise be written before any key
 	require.NoError(t, f.Flush())
 	require.NoError(t, f.Compact())
 	require.NoError(t, f.BeginSaveRDB("dump.rdb"))
