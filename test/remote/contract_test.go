@@ -11,6 +11,7 @@ import (
 	"cellserver/internal/store/remote/backend"
 	"cellserver/internal/store/remote/combine"
 	"cellserver/internal/store/storetest"
+	"cellserver/test/peer"
 )
 
 // stillBackend is a backend whose servers' clocks show the time of the process, which is a test's.
@@ -24,22 +25,38 @@ func (stillBackend) Offset(combine.Primary) int64 { return 0 }
 func TestStoreKeepsTheContract(t *testing.T) {
 	server := start(t)
 	storetest.RunWithoutExpiry(t, func(t *testing.T, clock store.Clock) store.Store {
-		still := clock.(*store.StillClock)
-		still.Advance(time.Duration(time.Now().Add(time.Hour).UnixNano() - still.Now()))
-		l := open(t, "redis://"+server.Addr)
-		for database := range 16 {
-			_, err := l.Flush(t.Context(), database)
-			require.NoError(t, err)
-		}
-		e := remote.NewEngine(remote.EngineOptions{
-			Sender: stillBackend{l.Backend}, Monotonic: still.Now, Self: 1, Known: 1000, KnownBytes: 1 << 20,
-			Connections: 2, Timeout: time.Minute,
-		})
-		s := remote.New(remote.Options{
-			Executor: e, Keyspace: l.Backend, Clock: still, Prefix: "cl:", AllowFlush: true,
-			Close: func() error { e.Close(l.Close); return nil },
-		})
-		t.Cleanup(func() { require.NoError(t, s.Close()) })
-		return s
+		peer.Ask(t, server.Addr, "FLUSHALL")
+		return openStore(t, "redis://"+server.Addr, clock.(*store.StillClock), remote.Options{Prefix: "cl:"})
 	})
+}
+
+// The store keeps the contract over a cluster: with keys in all slots and, for steps on several keys, in
+// one.
+func TestStoreKeepsTheContractOverACluster(t *testing.T) {
+	cluster := peer.StartCluster(t, start, 3, true, nil)
+	storetest.RunInCluster(t, func(t *testing.T, clock store.Clock, oneSlot bool) store.Store {
+		for _, primary := range cluster.Primaries {
+			peer.Ask(t, primary.Addr, "FLUSHALL") // the store removes only keys with its own prefix
+		}
+		o := remote.Options{Prefix: "cl:", Databases: 1, Slot: backend.Slot}
+		if oneSlot {
+			o.Prefix = "cl:{tag}"
+		}
+		return openStore(t, clusterURL(cluster), clock.(*store.StillClock), o)
+	})
+}
+
+// openStore returns a store over a server that has no keys.
+func openStore(t *testing.T, url string, clock *store.StillClock, o remote.Options) store.Store {
+	clock.Advance(time.Duration(time.Now().Add(time.Hour).UnixNano() - clock.Now()))
+	l := open(t, url)
+	e := remote.NewEngine(remote.EngineOptions{
+		Sender: stillBackend{l.Backend}, Monotonic: clock.Now, Self: 1, Known: 1000, KnownBytes: 1 << 20,
+		Connections: 2, Timeout: 5 * time.Second,
+	})
+	o.Executor, o.Keyspace, o.Clock, o.AllowFlush = e, l.Backend, clock, true
+	o.Close = func() error { e.Close(l.Close); return nil }
+	s := remote.New(o)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
 }

@@ -42,9 +42,26 @@ var needsExpiry = []string{
 	"expiry seen", "expiry of any kind", "end of the last lease", "all at one instant",
 }
 
+// RunInCluster is RunWithoutExpiry for a store over a cluster, which makes steps on keys of one slot only.
+// If oneSlot is set, open must return a store whose keys are all in one slot.
+func RunInCluster(t *testing.T, open func(t *testing.T, clock store.Clock, oneSlot bool) store.Store) {
+	for _, oneSlot := range []bool{false, true} {
+		runCases(t, slices.DeleteFunc(cases(), func(c testCase) bool {
+			return slices.Contains(needsExpiry, c.name) || slices.Contains(needsOneSlot, c.name) != oneSlot
+		}), func(t *testing.T, clock store.Clock) store.Store { return open(t, clock, oneSlot) })
+	}
+}
+
+// needsOneSlot lists the cases that make steps on several keys.
+var needsOneSlot = []string{
+	"several at once", "blocked", "all", "all or nothing", "all untaken", "all peek", "all but one of another kind",
+	"all of any quantity", "all at once", "copies apart", "steps as one",
+}
+
 func runCases(t *testing.T, cases []testCase, open func(t *testing.T, clock store.Clock) store.Store) {
-	has := store.AbilitiesOf(open(t, store.NewStillClock(epoch)))
-	for _, c := range slices.DeleteFunc(cases, func(c testCase) bool { return !c.appliesTo(has) }) {
+	first := open(t, store.NewStillClock(epoch))
+	has, single := store.AbilitiesOf(first), first.Databases() == 1
+	for _, c := range slices.DeleteFunc(cases, func(c testCase) bool { return !c.appliesTo(has, single) }) {
 		t.Run(c.name, func(t *testing.T) {
 			clock := store.NewStillClock(epoch)
 			s := open(t, clock)
@@ -104,10 +121,19 @@ var notExternal = map[string]string{
 	"no growth of forms":   "keys take no memory of this process",
 }
 
-// appliesTo reports whether the rule of a case is one for stores with such abilities.
-func (c testCase) appliesTo(has store.Abilities) bool {
-	_, excepted := notExternal[c.name]
-	return needs[c.name]&^has == 0 && (has&store.IsExternal == 0 || !excepted)
+// needsDatabases lists the cases that use several databases. A store over a cluster has one.
+var needsDatabases = []string{
+	"databases", "size", "flush", "random", "notices signed", "flush notices", "expiry seen", "scan", "inspect", "transfers",
+	"databases swapped",
+}
+
+// appliesTo reports whether the rule of a case is one for stores with such abilities, and with a single
+// database or several.
+func (c testCase) appliesTo(has store.Abilities, single bool) bool {
+	if _, excepted := notExternal[c.name]; excepted && has&store.IsExternal != 0 {
+		return false
+	}
+	return needs[c.name]&^has == 0 && !(single && slices.Contains(needsDatabases, c.name))
 }
 
 // promise is a T that adds the rule of a case to each failure that it reports.

@@ -291,13 +291,16 @@ func TestCasesThatDoNotApply(t *testing.T) {
 	named := map[string]bool{}
 	for _, c := range cases() {
 		named[c.name] = true
-		require.True(t, c.appliesTo(store.AbilitiesOf(newNaive(store.NewStillClock(epoch), none))), c.name)
-		require.Equal(t, needs[c.name] == 0, c.appliesTo(0), c.name)
+		require.True(t, c.appliesTo(store.AbilitiesOf(newNaive(store.NewStillClock(epoch), none)), false), c.name)
+		require.Equal(t, needs[c.name] == 0, c.appliesTo(0, false), c.name)
 	}
 	for name := range needs {
 		require.True(t, named[name], name)
 	}
 	for name := range notExternal {
+		require.True(t, named[name], name)
+	}
+	for _, name := range slices.Concat(needsDatabases, needsOneSlot) {
 		require.True(t, named[name], name)
 	}
 }
