@@ -42,7 +42,7 @@ func TestStoreKeepsTheContractOverACluster(t *testing.T) {
 		if oneSlot {
 			o.Prefix = "cl:{tag}"
 		}
-		return openStore(t, clusterURL(cluster), clock.(*store.StillClock), o)
+		return openStore(t, cluster.URL(), clock.(*store.StillClock), o)
 	})
 }
 
