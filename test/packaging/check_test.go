@@ -38,18 +38,20 @@ esac
 	assert.Error(t, err)
 	assert.Equal(t, "good N s  ok\nbad N s  FAILED\n        --- FAIL: TestOne/two (0.1s)\n    FAIL\n"+
 		"unsure N s  ok, but NOT CHECKED: see above\n", end)
-	end, err = verdicts("good")
+	end, err = verdicts("good unsure", "better") // at the same time
 	assert.NoError(t, err)
-	assert.Equal(t, "good N s  ok\n", end)
+	assert.Equal(t, "good N s  ok\nunsure N s  ok, but NOT CHECKED: see above\nbetter N s  ok\n", end)
+	_, err = verdicts("good bad", "better")
+	assert.Error(t, err)
 }
 
 // CI runs all parts that make check names, and the servers that tests start are those that they ask
 // for.
 func TestCheckIsWhole(t *testing.T) {
 	makefile := read(t, "Makefile")
-	parts := regexp.MustCompile(`test/check\.sh ([a-z0-9 -]+)\n`).FindStringSubmatch(makefile)
+	parts := regexp.MustCompile(`test/check\.sh ((?:[a-z0-9 '-]|\\\n\t+)+)\n`).FindStringSubmatch(makefile)
 	require.NotNil(t, parts)
-	for _, part := range strings.Fields(parts[1]) {
+	for _, part := range regexp.MustCompile(`[a-z0-9-]+`).FindAllString(parts[1], -1) {
 		assert.Contains(t, makefile, ".PHONY: "+part+"\n")
 	}
 	assert.Contains(t, makefile, "-X main.version="+peer.Version+"'")

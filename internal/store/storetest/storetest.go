@@ -123,8 +123,8 @@ var notExternal = map[string]string{
 
 // needsDatabases lists the cases that use several databases. A store over a cluster has one.
 var needsDatabases = []string{
-	"databases", "size", "flush", "random", "notices signed", "flush notices", "expiry seen", "scan", "inspect", "transfers",
-	"databases swapped",
+	"databases", "size", "flush", "random", "notices signed", "flush notices", "expiry seen", "scan", "inspect",
+	"transfers", "databases swapped",
 }
 
 // appliesTo reports whether the rule of a case is one for stores with such abilities, and with a single
