@@ -87,6 +87,15 @@ func (q *queue) push(s *Step) {
 
 // enqueue puts a step into the queues of its keys, unless one is full.
 func (m *Machine) enqueue(s *Step) bool {
+	if len(s.Keys) == 1 { // as below, with one look at the queues
+		q := m.queueOf(keyID{s.Database, s.Keys[0]})
+		if q.waiting >= maxWaitingPerKey {
+			return false
+		}
+		q.push(s)
+		m.list(q)
+		return true
+	}
 	for _, name := range s.Keys {
 		if q := m.queues[keyID{s.Database, name}]; q != nil && q.waiting >= maxWaitingPerKey {
 			return false
