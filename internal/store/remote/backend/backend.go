@@ -150,7 +150,7 @@ func (b *Backend) Offset(p combine.Primary) int64 { return b.server(p).clock.off
 
 // RoundTrip returns the shortest round trip of the last measurements of the server's clock, in
 // nanoseconds. The offset is wrong by half of it at most.
-func (b *Backend) RoundTrip(p combine.Primary) int64 { return b.server(p).clock.roundTrip() }
+func (b *Backend) RoundTrip(p combine.Primary) int64 { return b.server(p).clock.trip.Load() }
 
 // ClockJumps returns how often the server's clock was found to be set.
 func (b *Backend) ClockJumps(p combine.Primary) int64 { return b.server(p).clock.jumps.Load() }

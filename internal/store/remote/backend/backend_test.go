@@ -161,7 +161,7 @@ func TestClock(t *testing.T) {
 	c.restart()
 	assert.Equal(t, int64(0), c.add(measurement{500 * ms, 90 * ms}, 9), "another server")
 	assert.Equal(t, 500*ms, c.offset.Load())
-	assert.Equal(t, 90*ms, c.roundTrip())
+	assert.Equal(t, 90*ms, c.trip.Load())
 	assert.False(t, c.isStale(9+stale))
 	assert.True(t, c.isStale(10+stale))
 	assert.Equal(t, int64(0), c.add(measurement{501 * ms, 95 * ms}, 10+stale))

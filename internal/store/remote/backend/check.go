@@ -57,7 +57,7 @@ func (b *Backend) check(ctx context.Context, p combine.Primary) (r NodeReport) {
 	}
 	defer c.close()
 	r.About = b.About(p)
-	r.Offset, r.RoundTrip = time.Duration(s.clock.offset.Load()), time.Duration(s.clock.roundTrip())
+	r.Offset, r.RoundTrip = time.Duration(s.clock.offset.Load()), time.Duration(s.clock.trip.Load())
 	r.Evicts = r.Policy != "" && r.Policy != noEviction
 	r.Missing, r.Err = c.missingRights(ctx)
 	return r

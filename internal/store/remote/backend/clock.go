@@ -39,6 +39,7 @@ type clock struct {
 	offset atomic.Int64 // of the measurement that counts
 	at     atomic.Int64 // when the last measurement was made, by this process's clock
 	jumps  atomic.Int64 // how often the clock was found to be set
+	trip   atomic.Int64 // the shortest round trip of the measurements that are kept, 0 if there are none
 
 	mu    sync.Mutex
 	last  [kept]measurement
@@ -69,7 +70,9 @@ func (c *clock) add(m measurement, at int64) (set int64) {
 	c.at.Store(at)
 	c.last[c.count%kept] = m
 	c.count++
-	c.offset.Store(c.best().offset)
+	best := c.best()
+	c.offset.Store(best.offset)
+	c.trip.Store(best.trip)
 	return set
 }
 
@@ -81,6 +84,7 @@ func (c *clock) restart() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count = 0
+	c.trip.Store(0)
 }
 
 // best returns the measurement with the shortest round trip, and of several the latest. c.mu is held.
@@ -93,14 +97,4 @@ func (c *clock) best() measurement {
 		}
 	}
 	return best
-}
-
-// roundTrip returns the shortest round trip of those that are kept, in nanoseconds.
-func (c *clock) roundTrip() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.count == 0 {
-		return 0
-	}
-	return c.best().trip
 }
