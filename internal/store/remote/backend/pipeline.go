@@ -14,7 +14,35 @@ import (
 // pipeline collects the commands of an exchange.
 type pipeline struct {
 	commands []redis.Cmder
+	args     []any  // of the commands, one after the other
 	sent     []sent // one for each request
+}
+
+// maxKeptArgs is how many arguments a pipeline has memory for between two exchanges.
+const maxKeptArgs = 16 << 10
+
+func (p *pipeline) begin() { p.commands, p.args, p.sent = p.commands[:0], p.args[:0], p.sent[:0] }
+
+// end lets go of the commands, which are not kept longer than needed.
+func (p *pipeline) end() {
+	clear(p.commands)
+	clear(p.args)
+	if cap(p.args) > maxKeptArgs {
+		p.args = nil
+	}
+	p.begin()
+}
+
+// add adds a command, and returns its index.
+func (p *pipeline) add(args ...any) int { return p.take(append(p.args, args...)) }
+
+// take adds the command whose arguments were appended to those of the pipeline. Those of the commands
+// before it stay where they are if the memory has moved.
+func (p *pipeline) take(args []any) int {
+	own := args[len(p.args):len(args):len(args)]
+	p.args = args
+	p.commands = append(p.commands, newCommand(own...))
+	return len(p.commands) - 1
 }
 
 // sent says which commands of the pipeline belong to a request; -1 for none.
@@ -45,7 +73,7 @@ func (c *connection) exchange(batch *combine.Batch) bool {
 		}
 	}
 	p := &c.pipeline
-	p.commands, p.sent = p.commands[:0], p.sent[:0]
+	p.begin()
 	measuring := batch.Measure || c.backend.config.Now()-c.measured >= measureEvery
 	if measuring {
 		p.add("time")
@@ -67,13 +95,8 @@ func (c *connection) exchange(batch *combine.Batch) bool {
 	for i, r := range requests {
 		c.decode(r, p.sent[i])
 	}
-	clear(p.commands) // they are not kept longer than needed
+	p.end()
 	return err == nil && !c.socket.closed.Load()
-}
-
-func (p *pipeline) add(args ...any) int {
-	p.commands = append(p.commands, newCommand(args...))
-	return len(p.commands) - 1
 }
 
 // result returns the reply to a command.
@@ -98,20 +121,20 @@ func (c *connection) encode(r *combine.Request) sent {
 		if len(r.Parts) == 1 && !r.Parts[0].Expiry {
 			s.main = p.add("get", r.Parts[0].Key)
 		} else {
-			s.main, s.script = p.add(readArgs(r.Parts)...), true
+			s.main, s.script = p.take(appendRead(p.args, r.Parts)), true
 		}
 	case combine.Write:
-		if args := nativeArgs(&r.Parts[0]); len(r.Parts) == 1 && c.native && args != nil {
-			s.main = p.add(args...)
+		if len(r.Parts) == 1 && c.native && isNative(&r.Parts[0]) {
+			s.main = p.take(appendNative(p.args, &r.Parts[0]))
 		} else {
-			s.main, s.script = p.add(scriptArgs(r.Parts)...), true
+			s.main, s.script = p.take(appendScript(p.args, r.Parts)), true
 		}
 	case combine.Command:
-		args := make([]any, len(r.Command))
-		for i, arg := range r.Command {
-			args[i] = arg
+		args := p.args
+		for _, arg := range r.Command {
+			args = append(args, arg)
 		}
-		s.main = p.add(args...)
+		s.main = p.take(args)
 	case combine.TurnOnly:
 	}
 	if r.Turn.Op == combine.GiveTurn {
@@ -152,20 +175,27 @@ func (c *connection) giveArgs(r *combine.Request) []any {
 		len(holder), holder, "", expiryRemove, expiryAny}
 }
 
-// nativeArgs returns the command that changes one key if it holds what is known, on a server with SET
-// IFEQ. It is nil if there is none: no command compares only a part of a value.
-func nativeArgs(p *combine.Part) []any {
+// isNative reports whether a command changes the key of a part if it holds what is known, on a server
+// with SET IFEQ. No command compares only a part of a value, or an expiry.
+func isNative(p *combine.Part) bool {
+	return changesNothing(p) || p.Compared == 0 && !p.ComparesExpiry
+}
+
+func changesNothing(p *combine.Part) bool {
+	return p.Op == combine.Keep || p.Op == combine.Remove && p.Known == nil
+}
+
+// appendNative appends that command.
+func appendNative(args []any, p *combine.Part) []any {
 	switch {
-	case p.Op == combine.Keep || p.Op == combine.Remove && p.Known == nil:
-		return []any{"get", p.Key}
-	case p.Compared > 0 || p.ComparesExpiry:
-		return nil
+	case changesNothing(p):
+		return append(args, "get", p.Key)
 	case p.Op == combine.Remove:
-		return []any{"set", p.Key, "0", "ifeq", p.Known, "get", "pxat", 1}
-	}
-	args := []any{"set", p.Key, p.Bytes, "nx", "get"}
-	if p.Known != nil {
-		args = append(args[:3], "ifeq", p.Known, "get")
+		return append(args, "set", p.Key, "0", "ifeq", p.Known, "get", "pxat", 1)
+	case p.Known == nil:
+		args = append(args, "set", p.Key, p.Bytes, "nx", "get")
+	default:
+		args = append(args, "set", p.Key, p.Bytes, "ifeq", p.Known, "get")
 	}
 	switch p.Expires {
 	case combine.Never:
@@ -188,9 +218,8 @@ const (
 	expiryAny    = "" // it is not compared
 )
 
-// scriptArgs returns the call of the script that compares all keys, and then changes them.
-func scriptArgs(parts []combine.Part) []any {
-	args := make([]any, 0, 3+6*len(parts))
+// appendScript appends the call of the script that compares all keys, and then changes them.
+func appendScript(args []any, parts []combine.Part) []any {
 	args = append(args, "evalsha", compareAndSetDigest, len(parts))
 	for i := range parts {
 		args = append(args, parts[i].Key)
@@ -234,9 +263,8 @@ func scriptBefore(p *combine.Part) any {
 	return instant(p.Before)
 }
 
-// readArgs returns the call of the script that reads keys.
-func readArgs(parts []combine.Part) []any {
-	args := make([]any, 0, 3+2*len(parts))
+// appendRead appends the call of the script that reads keys.
+func appendRead(args []any, parts []combine.Part) []any {
 	args = append(args, "evalsha", readAllDigest, len(parts))
 	for i := range parts {
 		args = append(args, parts[i].Key)

@@ -88,7 +88,8 @@ return held`
 // scripts are loaded together, by SCRIPT LOAD, on a server that does not know one of them.
 var scripts = []string{compareAndSet, readAll}
 
-var compareAndSetDigest, readAllDigest = digest(compareAndSet), digest(readAll)
+// These are arguments of commands, so they are kept as such.
+var compareAndSetDigest, readAllDigest any = digest(compareAndSet), digest(readAll)
 
 // digest returns the name by which EVALSHA calls a script.
 func digest(script string) string {
