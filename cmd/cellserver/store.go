@@ -189,7 +189,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
-		Timeout: timeout, AllowFlush: s.allowFlush == "yes",
+		Reserved: b.IsInternal, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:    func() error { engine.Close(b.Close); return nil },
 		Describe: func(add func(string, any)) { engine.Describe(add); describeServers(b, add) },
 	}

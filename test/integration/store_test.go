@@ -83,6 +83,7 @@ func TestServersOnOneStoreSeeEachOther(t *testing.T) {
 	require.ErrorIs(t, transaction(func() { other.Do(ctx, "CL.FIXED", "l", 1, 60) }), redis.TxFailedErr)
 	require.Equal(t, "1", other.Get(ctx, "n").Val())
 
+	require.ErrorContains(t, one.Set(ctx, "{1}\x00turn:k", "1:99", 0).Err(), "are the store's own")
 	require.ErrorContains(t, one.FlushAll(ctx).Err(), "--store-allow-flush")
 	require.NoError(t, elsewhere.Get(ctx, "k").Err())
 	require.NoError(t, other.FlushAll(ctx).Err())

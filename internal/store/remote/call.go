@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 
@@ -100,8 +101,11 @@ func (v *view) deadline() int64 {
 // do makes the step of a call, and waits for its end. The view's instant becomes that of the step, on
 // the clock of the server that holds its keys, so that times to live are counted from there.
 func (v *view) do(ctx context.Context, c *call) error {
-	if ctx.Err() != nil {
+	switch {
+	case ctx.Err() != nil:
 		return store.ErrDown
+	case v.isReserved(c):
+		return errReserved
 	}
 	c.view = v
 	v.store.Executor.Submit(&c.step)
@@ -114,6 +118,9 @@ func (v *view) doAll(ctx context.Context, calls []*call) error {
 	if ctx.Err() != nil {
 		return store.ErrDown
 	}
+	if slices.ContainsFunc(calls, v.isReserved) {
+		return errReserved
+	}
 	for _, c := range calls {
 		v.store.Executor.Submit(&c.step)
 	}
@@ -124,6 +131,17 @@ func (v *view) doAll(ctx context.Context, calls []*call) error {
 		_ = v.outcome(c)
 	}
 	return nil
+}
+
+// errReserved refuses the keys of the backend's own. A client that writes them could hold up the calls of
+// others on keys that it has no right to.
+var errReserved = &store.RefusedError{
+	Reply: `ERR keys whose names begin with a number in braces and a zero byte, such as "{1}\x00", are the store's own`,
+}
+
+// isReserved reports whether a call uses such a key.
+func (v *view) isReserved(c *call) bool {
+	return v.store.Reserved != nil && slices.ContainsFunc(c.step.Keys, v.store.Reserved)
 }
 
 // outcome returns the error of a call that has ended, or panics as its runner has.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/store"
@@ -156,4 +157,23 @@ func (p *patterns) Scan(ctx context.Context, database int, cursor uint64, patter
 ) {
 	p.took = append(p.took, pattern)
 	return p.Table.Scan(ctx, database, cursor, pattern, count)
+}
+
+// The keys of the backend's own are refused, also among others and in a transaction.
+func TestReservedKeysAreRefused(t *testing.T) {
+	r := newRig(t, remote.Options{Reserved: func(key string) bool { return key[0] == '!' }})
+	c := dialRemote(t, r)
+	for _, call := range [][]any{
+		{"set", "!k", "v"}, {"get", "!k"}, {"cl.throttle", "!k", 1, 1, 1}, {"cl.fixed", "!k", 1, 1}, {"del", "a", "!k"},
+		{"mset", "a", "1", "!k", "2"}, {"mget", "a", "!k"}, {"rename", "a", "!k"}, {"watch", "!k"},
+	} {
+		require.ErrorContains(t, c.Do(ctx, call...).Err(), "are the store's own", call)
+	}
+	_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, "a", 1, 0)
+		p.Set(ctx, "!k", 1, 0)
+		return nil
+	})
+	require.ErrorContains(t, err, "are the store's own")
+	require.Empty(t, r.get("a"))
 }

@@ -46,7 +46,10 @@ type Options struct {
 	Timeout   time.Duration // of a call; 0 means none
 	// Slot returns the slot of a key, as the backend names it. A step can only touch keys of one slot.
 	// If it is nil, there are no slots.
-	Slot       func(key string) int
+	Slot func(key string) int
+	// Reserved reports whether a key, as the backend names it, is one of the backend's own, which clients
+	// cannot use. It may be nil.
+	Reserved   func(key string) bool
 	AllowFlush bool         // Flush and FlushAll are not refused
 	Close      func() error // called by Close; may be nil
 	// Describe adds fields to the section Store of INFO; may be nil.

@@ -69,11 +69,11 @@ func (b *Backend) internalKey(slot int, name string) string {
 
 // IsInternal reports whether a key of the backend is one of the store's own, such as a turn key.
 func (b *Backend) IsInternal(key string) bool {
-	rest, ours := strings.CutPrefix(key, b.config.Prefix+"{")
-	if !ours {
+	rest, ours := strings.CutPrefix(key, b.config.Prefix)
+	if !ours || len(rest) == 0 || rest[0] != '{' {
 		return false
 	}
-	tag, _, ours := strings.Cut(rest, internalMark)
+	tag, _, ours := strings.Cut(rest[1:], internalMark)
 	_, err := strconv.ParseUint(tag, 10, 32)
 	return ours && err == nil
 }
