@@ -56,7 +56,11 @@ func run(t *testing.T, cmd *exec.Cmd, stdin string) outcome {
 }
 
 // ours is cellserver cli.
-func ours(args ...string) *exec.Cmd { return peer.Command(append([]string{"cli"}, args...)...) }
+func ours(args ...string) *exec.Cmd {
+	cmd := peer.Command(append([]string{"cli"}, args...)...)
+	cmd.Env = nil // run sets it
+	return cmd
+}
 
 // theirs is redis-cli. If it is not installed, the test fails, because a comparison that is not
 // made must not look like one that succeeded.

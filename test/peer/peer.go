@@ -177,8 +177,12 @@ func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 	return nil
 }
 
-// Command is cellserver with these arguments, for Launch.
-func Command(args ...string) *exec.Cmd { return exec.Command(binary, args...) }
+// Command is cellserver with these arguments, for Launch, or to be run by itself.
+func Command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary, args...)
+	cmd.Env = environment()
+	return cmd
+}
 
 // Launch starts a process. It is killed at the end of the test if it is still running.
 func Launch(t *testing.T, cmd *exec.Cmd) *Server {
@@ -191,8 +195,7 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	if cmd.Stderr == nil {
 		cmd.Stderr = &s.stderr
 	}
-	// The race detector makes a process wait a second before it ends, unless told.
-	cmd.Env = append(environment(), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = environment()
 	require.NoError(t, cmd.Start())
 	go func() {
 		_ = cmd.Wait() // ProcessState tells
@@ -206,9 +209,11 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 }
 
 // environment returns the test's environment without the variables for tests, which a server would
-// take for unknown options.
+// take for unknown options. It tells the race detector not to make a process wait for a second before it
+// ends.
 func environment() []string {
-	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
+	own := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
+	return append(own, "GORACE=atexit_sleep_ms=0")
 }
 
 // check ends a server at the end of its test.
