@@ -106,7 +106,8 @@ func TestKeysAreShared(t *testing.T) {
 	}
 }
 
-// requireReply compares replies, whose times may differ by the duration of a test.
+// requireReply compares replies, whose times may differ by the duration of a test. redis-cell 0.3 and
+// later round them up to a second more.
 func requireReply(t *testing.T, want, got []int64, format string, args ...any) {
 	t.Helper()
 	what := fmt.Sprintf(format, args...)
@@ -117,7 +118,7 @@ func requireReply(t *testing.T, want, got []int64, format string, args ...any) {
 			require.Equal(t, want[i], got[i], what)
 			continue
 		}
-		require.LessOrEqual(t, got[i], want[i], what)
+		require.LessOrEqual(t, got[i], want[i]+1, what)
 		require.GreaterOrEqual(t, got[i], want[i]-int64(patience.Seconds()), what)
 	}
 }
