@@ -65,8 +65,13 @@ func (f *File) parseDirective(i int, line string) error {
 	case line == "@redis8" && len(f.steps) == 0:
 		f.Redis8 = true
 		return nil
-	case line == "@redis", line == "@redis8":
-		return errors.New(line + " applies to the whole file: put it before the first step")
+	case name == "@memory" && len(f.steps) == 0 && argument != "":
+		f.Memory = argument
+		return nil
+	case line == "@memory":
+		return errors.New("@memory needs a reason")
+	case line == "@redis", line == "@redis8", name == "@memory":
+		return errors.New(name + " applies to the whole file: put it before the first step")
 	}
 	return fmt.Errorf("unknown directive %s", line)
 }

@@ -23,6 +23,8 @@ func TestParseErrors(t *testing.T) {
 		{"> A\n~ [1]", `talk.txt:2: a pattern for an array begins with \[ (an unescaped [ begins a character class)`},
 		{"> A\n+OK\nredis: +NO", "talk.txt:3: a redis: line in a file that does not begin with @redis or @redis8"},
 		{"> A\n@redis8", "talk.txt:2: @redis8 applies to the whole file: put it before the first step"},
+		{"@memory", "talk.txt:1: @memory needs a reason"},
+		{"> A\n@memory why", "talk.txt:2: @memory applies to the whole file: put it before the first step"},
 		{"@redis\nredis: +NO", "talk.txt:2: a redis: line must directly follow a reply"},
 		{"@redis\n> A\nredis: +NO", "talk.txt:3: a redis: line must directly follow a reply"},
 		{"@redis\n> A\n+OK\n\nredis: +NO", "talk.txt:5: a redis: line must directly follow a reply"},

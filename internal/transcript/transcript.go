@@ -10,6 +10,8 @@
 // With @redis8 instead, Redis 8.4 or later gives the same replies. It is not installed everywhere;
 // the file records its replies.
 //
+//	@memory keys are not counted        if the keys are in another program, replies differ, for this reason
+//
 //	# Comments and blank lines are kept when the file is rewritten.
 //	> SET greeting "hello\r\n"          client A sends a command, split into words as an inline command is
 //	+OK                                 and expects this reply; without a line it expects silence
@@ -54,6 +56,7 @@ type File struct {
 	Name     string // as given to Parse; differences begin with it
 	Redis    bool   // @redis: it can be played to a redis-server
 	Redis8   bool   // @redis8: it can be played to Redis 8.4 or later
+	Memory   string // @memory: why it differs if the keys are in another program; "" if it does not
 	Advances bool   // it advances the clock, so that with a real clock it takes time
 
 	lines []string // the original text, of which a rewrite changes the replies only

@@ -40,6 +40,26 @@ func TestConversationsWithTheBinary(t *testing.T) {
 	}
 }
 
+// The binary replies in the same way if its keys are in a redis-server. All servers of these transcripts
+// share one, and each has names of its own in it.
+func TestConversationsOverAStore(t *testing.T) {
+	files := load(t, func(f *transcript.File) bool { return !f.Advances && f.Memory == "" })
+	require.GreaterOrEqual(t, len(files), 18)
+	store := peer.StartRedis(t)
+	t.Run("all", func(t *testing.T) { // returns when all have ended, and only then the store is stopped
+		for _, f := range files {
+			t.Run(f.Base(), func(t *testing.T) {
+				t.Parallel()
+				server := peer.Start(t, "--store", "redis://"+store.Addr, "--store-prefix", f.Base()+":",
+					"--store-allow-flush", "yes", "--store-timeout", "30000")
+				for _, d := range f.Play(stage(server)) {
+					t.Error(d)
+				}
+			})
+		}
+	})
+}
+
 // stage returns a server for transcripts, on the transport and with the TLS of Start. The first
 // connection is the first client.
 func stage(server *peer.Server) transcript.Stage {
