@@ -27,6 +27,16 @@ func limited(t *testing.T, client *redis.Client, call, holder string, quantity i
 	return reply[0] == 1
 }
 
+// takeSix takes six of each limit. Those of CL.THROTTLE come back a little faster than the later calls
+// say, so that it makes no difference if the clocks of servers differ a little.
+func takeSix(t *testing.T, client *redis.Client) {
+	t.Helper()
+	for _, call := range limitsOfTen {
+		call = strings.Replace(call, "9 10 36000", "9 10 35000", 1)
+		require.False(t, limited(t, client, call, "first", 6), call)
+	}
+}
+
 // requireFourLeft shows that six of each limit have been taken.
 func requireFourLeft(t *testing.T, client *redis.Client, what string) {
 	t.Helper()
@@ -55,9 +65,7 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 	expires := time.Now().Add(time.Hour).UnixMilli()
 	for from, source := range sources {
 		client := source.client(1)
-		for _, call := range limitsOfTen {
-			require.False(t, limited(t, client, call, "first", 6), call)
-		}
+		takeSix(t, client)
 		require.NoError(t, client.Do(ctx, "SET", "value", "v", "PXAT", expires).Err())
 		file := filepath.Join(t.TempDir(), fileName)
 		requireOutput(t, append([]string{"export", file}, source.port()...)...)
@@ -92,8 +100,8 @@ func TestVersionsShareAStore(t *testing.T) {
 	store := newRedis(t, t.TempDir())
 	keys := store.client(1)
 	one, other := newOnStore(t, store, "").client(1), newOnStore(t, store, "").client(1)
+	takeSix(t, one)
 	for _, call := range limitsOfTen {
-		require.False(t, limited(t, one, call, "first", 6), call)
 		if name := strings.Fields(call)[1]; name != "throttle" {
 			require.Equal(t, "\x00cl1", keys.GetRange(ctx, name, 0, 3).Val(), "later versions must read this one, too")
 		}

@@ -68,27 +68,30 @@ type turn struct {
 	want []int64
 }
 
-// At one token per hour, no token comes back during the test.
+// At one token per hour, no token comes back during the test. The first call of each key takes half an
+// hour, so that it makes no difference if the clocks of both differ a little.
 var turns = []turn{
-	{"redis-cell", "a 9 10 36000 3", []int64{0, 10, 7, -1, 10800}},
-	{"cellserver", "a 9 10 36000 2", []int64{0, 10, 5, -1, 18000}},
-	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 4, -1, 21600}},
-	{"cellserver", "a 9 10 36000 5", []int64{1, 10, 4, 3600, 21600}},
-	{"redis-cell", "a 9 10 36000 5", []int64{1, 10, 4, 3600, 21600}},
-	{"cellserver", "a 9 10 36000 4", []int64{0, 10, 0, -1, 36000}},
-	{"redis-cell", "a 9 10 36000 1", []int64{1, 10, 0, 3600, 36000}},
-	{"cellserver", "a 9 10 36000 1", []int64{1, 10, 0, 3600, 36000}},
-	{"redis-cell", "a 9 10 36000 -2", []int64{0, 10, 2, -1, 28800}},
-	{"cellserver", "a 9 10 36000 1", []int64{0, 10, 1, -1, 32400}},
-	{"redis-cell", "a 9 10 36000 0", []int64{0, 10, 1, -1, 32400}},
-	{"cellserver", "a 9 10 36000 0", []int64{0, 10, 1, -1, 32400}},
+	{"redis-cell", "a 19 20 36000 1", []int64{0, 20, 19, -1, 1800}},
+	{"redis-cell", "a 9 10 36000 3", []int64{0, 10, 6, -1, 12600}},
+	{"cellserver", "a 9 10 36000 2", []int64{0, 10, 4, -1, 19800}},
+	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 3, -1, 23400}},
+	{"cellserver", "a 9 10 36000 5", []int64{1, 10, 3, 5400, 23400}},
+	{"redis-cell", "a 9 10 36000 5", []int64{1, 10, 3, 5400, 23400}},
+	{"cellserver", "a 9 10 36000 3", []int64{0, 10, 0, -1, 34200}},
+	{"redis-cell", "a 9 10 36000 1", []int64{1, 10, 0, 1800, 34200}},
+	{"cellserver", "a 9 10 36000 1", []int64{1, 10, 0, 1800, 34200}},
+	{"redis-cell", "a 9 10 36000 -2", []int64{0, 10, 2, -1, 27000}},
+	{"cellserver", "a 9 10 36000 1", []int64{0, 10, 1, -1, 30600}},
+	{"redis-cell", "a 9 10 36000 0", []int64{0, 10, 1, -1, 30600}},
+	{"cellserver", "a 9 10 36000 0", []int64{0, 10, 1, -1, 30600}},
 	{"cellserver", "a 9 10 36000 -9", []int64{0, 10, 10, -1, 0}},
 	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 9, -1, 3600}},
 	// The first call of a key is cellserver's, and the limits differ.
-	{"cellserver", "b 4 1 3600 5", []int64{0, 5, 0, -1, 18000}},
-	{"redis-cell", "b 4 1 3600", []int64{1, 5, 0, 3600, 18000}},
-	{"redis-cell", "b 9 1 3600", []int64{0, 10, 4, -1, 21600}},
-	{"cellserver", "b 9 1 3600 5", []int64{1, 10, 4, 3600, 21600}},
+	{"cellserver", "b 9 2 3600", []int64{0, 10, 9, -1, 1800}},
+	{"cellserver", "b 4 1 3600 4", []int64{0, 5, 0, -1, 16200}},
+	{"redis-cell", "b 4 1 3600", []int64{1, 5, 0, 1800, 16200}},
+	{"redis-cell", "b 9 1 3600", []int64{0, 10, 4, -1, 19800}},
+	{"cellserver", "b 9 1 3600 5", []int64{1, 10, 4, 1800, 19800}},
 }
 
 // Each of both sees what the other has taken, and the keys expire when their limits end.
