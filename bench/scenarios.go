@@ -59,7 +59,7 @@ func scenarios(o *options) []scenario {
 			usual(64, 50, few).cpu(o.limiters(1000))},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
-	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), storeScenarios(few))
+	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), o.storeScenarios(few))
 }
 
 // durabilityScenarios are about --dir.
@@ -96,24 +96,26 @@ func (o *options) memoryScenarios(million, many int) []scenario {
 	}
 }
 
-// The limits of the scenarios about --store. With many keys, each call lets its key exist 100 s
-// longer; one key would soon have a limit in a far future by that.
+// The limits of the scenarios about --store. With many keys, each call lets its key exist ten
+// minutes longer; one key would soon have a limit in a far future by that.
 var (
-	keysLimit = admitting{burst: 100_000, perHour: 36}
+	keysLimit = admitting{burst: 100_000, perHour: 6}
 	hotLimit  = admitting{burst: 100_000_000, perHour: 36_000}
 )
 
 // storeScenarios are about --store. No call comes close to a limit.
-func storeScenarios(few int) (all []scenario) {
-	one := []int{1}
+func (o *options) storeScenarios(few int) (all []scenario) {
 	several := []int{1, 2, 4}
 	groups := []group{{servers: 1}, {servers: 2}, {servers: 4}, {servers: 8}, {4, 2 * time.Millisecond}}
 	for _, kind := range []backend{redisBackend, valkeyBackend} {
 		keys := storeLoad{backend: kind, keys: few, callers: 256, servers: several, limit: keysLimit,
 			share: kind.most, ownMicros: 12}
+		if kind.name == redisBackend.name {
+			keys.module = o.module
+		}
 		hot, alone, latency := keys, keys, keys
 		hot.keys, hot.limit, hot.share, hot.ownMicros = 1, hotLimit, 1.0/50, 0
-		alone.callers, alone.servers, alone.share = 1, one, 0
+		alone.callers, alone.servers, alone.share = 1, []int{1}, 0
 		latency.callers = 20
 		share := storeShare{backend: kind, groups: groups, callers: 32, timeout: 100 * time.Millisecond, maxTries: 16}
 		name := "store-" + kind.name

@@ -75,7 +75,7 @@ func TestRefusedCallsAreFound(t *testing.T) {
 	l := storeLoad{backend: redisBackend, keys: 1, callers: 1, servers: []int{1}, limit: admitting{burst: 1, perHour: 1}}
 	s := &subject{name: report.Cellservers(1)}
 	defer func() { b.leaveSubjects([]*subject{s}, false) }()
-	require.NoError(t, l.enterCellservers(t.Context(), b, s, 1, false))
+	require.NoError(t, l.enterCellservers(1, false)(t.Context(), b, s))
 	require.NoError(t, s.prepare(t.Context()))
 	require.NoError(t, s.allAdmitted())
 	_, _, err := s.decide(t.Context(), 20*time.Millisecond)

@@ -21,6 +21,7 @@ type storeLoad struct {
 	callers int   // in all; each waits for its decision
 	servers []int // the numbers of cellservers that share the backend
 	limit   admitting
+	module  string // redis-cell, if there is one to compare with
 
 	share     float64 // the bar: CPU time of the backend, of redis_rate's
 	ownMicros float64 // the bar: CPU time of one cellserver
@@ -68,48 +69,79 @@ func (l storeLoad) cpu(ctx context.Context, b *bench) (s report.Scenario, err er
 	return s, nil
 }
 
-// enter starts redis_rate twice, its script, and the cellservers.
+// enter starts what is compared. The first is what the others are compared with.
 func (l storeLoad) enter(ctx context.Context, b *bench) (all []*subject, err error) {
-	for _, name := range []string{report.RedisRate, report.RedisRate + " again", report.RedisRateScript} {
+	add := func(name string, enter func(context.Context, *bench, *subject) error) {
+		if err != nil {
+			return
+		}
 		s := &subject{name: name}
 		all = append(all, s)
-		if err := b.startBackend(ctx, l.backend, s); err != nil {
-			return all, err
+		if err = enter(ctx, b, s); err != nil {
+			err = fmt.Errorf("%s: %w", name, err)
 		}
-		sha, err := l.script(ctx, s)
-		if err != nil {
-			return all, err
-		}
-		l.calling(s, s.backend.tcp, nil, l.limit.evalsha(sha), true)
-		if name != report.RedisRateScript {
-			l.library(s)
-		}
+	}
+	add(report.RedisRate, l.enterLibrary)
+	add(report.RedisRate+" again", l.enterLibrary)
+	if l.callers > storeDepth {
+		add(report.RedisRateScript, l.enterScript)
+	}
+	if l.module != "" {
+		add(report.RedisCell, l.enterModule)
 	}
 	for _, n := range l.servers {
-		s := &subject{name: report.Cellservers(n)}
-		all = append(all, s)
-		if err := l.enterCellservers(ctx, b, s, n, false); err != nil {
-			return all, err
-		}
+		add(report.Cellservers(n), l.enterCellservers(n, false))
 	}
 	if l.callers > storeDepth {
-		s := &subject{name: report.Pipelined}
-		all = append(all, s)
-		err = l.enterCellservers(ctx, b, s, 1, true)
+		add(report.Pipelined, l.enterCellservers(1, true))
 	}
 	return all, err
 }
 
-func (l storeLoad) enterCellservers(ctx context.Context, b *bench, s *subject, n int, pipelined bool) error {
+func (l storeLoad) enterScript(ctx context.Context, b *bench, s *subject) error {
 	if err := b.startBackend(ctx, l.backend, s); err != nil {
 		return err
 	}
-	if err := b.connect(ctx, s, b.cores.withLoad(), s.same(n), patient); err != nil {
+	sha, err := l.script(ctx, s)
+	l.calling(s, s.backend.tcp, nil, l.limit.evalsha(sha), true)
+	return err
+}
+
+// enterLibrary uses the script to prepare the keys, which is faster.
+func (l storeLoad) enterLibrary(ctx context.Context, b *bench, s *subject) error {
+	err := l.enterScript(ctx, b, s)
+	if err == nil {
+		l.library(s)
+	}
+	return err
+}
+
+// enterModule starts a backend that has CL.THROTTLE itself.
+func (l storeLoad) enterModule(ctx context.Context, b *bench, s *subject) error {
+	kind := l.backend
+	kind.command = func(ctx context.Context, b *bench) ([]string, error) {
+		command, err := l.backend.command(ctx, b)
+		return append(command[:len(command):len(command)], "--loadmodule", l.module), err
+	}
+	if err := b.startBackend(ctx, kind, s); err != nil {
 		return err
 	}
-	first, more := s.targets()
-	l.calling(s, first, more, l.limit.call(), pipelined)
+	l.calling(s, s.backend.tcp, nil, l.limit.call(), false)
 	return nil
+}
+
+func (l storeLoad) enterCellservers(n int, pipelined bool) func(context.Context, *bench, *subject) error {
+	return func(ctx context.Context, b *bench, s *subject) error {
+		if err := b.startBackend(ctx, l.backend, s); err != nil {
+			return err
+		}
+		if err := b.connect(ctx, s, b.cores.withLoad(), s.same(n), patient); err != nil {
+			return err
+		}
+		first, more := s.targets()
+		l.calling(s, first, more, l.limit.call(), pipelined)
+		return nil
+	}
 }
 
 // calling makes a subject decide by calls to servers. A caller that does not pipeline has a connection

@@ -201,7 +201,7 @@ func TestFiguresOfStores(t *testing.T) {
 	machine := r.Scenarios[0].Machine
 	own := Spread{11, 12, 13, 9}
 	for _, s := range []Scenario{
-		{Name: "store-redis", CPU: []CPU{
+		{Name: "store-redis", Inside: []Inside{{"redis-server", "redis_version", "7.0.15"}}, CPU: []CPU{
 			{RedisRate, Spread{19, 20, 21, 9}, Spread{1, 1, 1, 9}, 30000, nil},
 			{RedisRate + " again", Spread{19, 20, 21, 9}, Spread{1, 1, 1, 9}, 30000, nil},
 			{Cellservers(1), Spread{4, 5, 6, 9}, Spread{0.2, 0.25, 0.3, 9}, 40000, &own},
@@ -215,10 +215,10 @@ func TestFiguresOfStores(t *testing.T) {
 		r.Scenarios = append(r.Scenarios, s)
 	}
 	const run = "\nCommit 0123456789ab, 2026-01-02; Z80, 2 cores, go1.26, redis-server 7.0.15.\n"
-	assert.Equal(t, `| 100,000 keys, 256 callers | CPU time of the store per call | redis_rate = 1 | CPU time of cellserver per call |
-|---------------------------|-------------------------------:|---------------:|--------------------------------:|
-| Redis: redis_rate         |                       20.00 us |           1.00 |                                 |
-| Redis: 1 cellserver       |                        5.00 us |           0.25 |                        12.00 us |
+	assert.Equal(t, `| 100,000 keys, 256 callers  | CPU time of the store per call | redis_rate = 1 | CPU time of cellserver per call |
+|----------------------------|-------------------------------:|---------------:|--------------------------------:|
+| Redis 7.0.15: redis_rate   |                       20.00 us |           1.00 |                                 |
+| Redis 7.0.15: 1 cellserver |                        5.00 us |           0.25 |                        12.00 us |
 `+run, r.storeCPU())
 	assert.Equal(t, `| 100,000 keys                |   p50 |   p99 |
 |-----------------------------|------:|------:|

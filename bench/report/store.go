@@ -10,6 +10,7 @@ import (
 const (
 	RedisRate       = "redis_rate"
 	RedisRateScript = "redis_rate's script, pipelined"
+	RedisCell       = "redis-cell"
 	Pipelined       = "1 cellserver, pipelined"
 	Ping            = "PING of the backend"
 )
@@ -22,9 +23,6 @@ func Cellservers(n int) string {
 	return fmt.Sprintf("%d cellservers", n)
 }
 
-// stores are the backends of the scenarios, by their names in them.
-var stores = []struct{ name, program string }{{"redis", "Redis"}, {"valkey", "Valkey"}}
-
 // storeCPU returns what a call costs a backend and the cellservers in front of it, in a table for each
 // load.
 func (r *Results) storeCPU() string {
@@ -35,13 +33,32 @@ func (r *Results) storeCPU() string {
 		var rows figures
 		for _, store := range stores {
 			if s := r.Find("store-" + store.name + load.suffix); s != nil {
-				rows = append(rows, storeRows(s, store.program)...)
+				rows = append(rows, storeRows(s, store.nameIn(s))...)
 			}
 		}
 		tables = append(tables, storeTable(rows, load.about, "CPU time of the store per call", "redis_rate = 1",
 			"CPU time of cellserver per call")...)
 	}
 	return strings.Join(tables, "\n")
+}
+
+// store is a kind of backend.
+type store struct {
+	name    string // in the names of scenarios
+	program string
+}
+
+// stores are the backends of the scenarios.
+var stores = []store{{"redis", "Redis"}, {"valkey", "Valkey"}}
+
+// nameIn returns the name with the version that was measured.
+func (b store) nameIn(s *Scenario) string {
+	for _, i := range s.Inside {
+		if i.Field == b.name+"_version" {
+			return b.program + " " + i.Value
+		}
+	}
+	return b.program
 }
 
 func storeRows(s *Scenario, program string) (rows figures) {
@@ -78,7 +95,7 @@ func (r *Results) storeLatency() string {
 			continue
 		}
 		for _, row := range s.Latency {
-			rows = append(rows, figure{s, []string{store.program + ": " + row.Server, wholeMicros(row.Micros[0].Middle),
+			rows = append(rows, figure{s, []string{store.nameIn(s) + ": " + row.Server, wholeMicros(row.Micros[0].Middle),
 				wholeMicros(row.Micros[1].Middle)}})
 		}
 	}
@@ -94,7 +111,7 @@ func (r *Results) storeShares() string {
 			continue
 		}
 		for _, row := range s.Shares {
-			rows = append(rows, figure{s, []string{store.program + ": " + row.Server, fmt.Sprintf("%.0f", row.Rate),
+			rows = append(rows, figure{s, []string{store.nameIn(s) + ": " + row.Server, fmt.Sprintf("%.0f", row.Rate),
 				fmt.Sprintf("%.2f", row.Slowest.Middle), fmt.Sprintf("%.2f ms", row.P99), fmt.Sprintf("%.0f", row.MostTries),
 				fmt.Sprintf("%.2f %%", 100*row.Failed)}})
 		}
