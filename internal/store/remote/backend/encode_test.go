@@ -35,8 +35,8 @@ func TestArgumentsOfManyCommands(t *testing.T) {
 				want := []any{"set", requests[i].Parts[0].Key, requests[i].Parts[0].Bytes, "ifeq",
 					requests[i].Parts[0].Known, "get", "pxat", int64(1_700_000_001_000)}
 				if !native {
-					want = []any{"evalsha", compareAndSetDigest, 1, requests[i].Parts[0].Key, "=", requests[i].Parts[0].Known,
-						requests[i].Parts[0].Bytes, int64(1_700_000_001_000), expiryAny}
+					want = []any{"evalsha", compareAndSetOneDigest, 1, requests[i].Parts[0].Key, requests[i].Parts[0].Bytes,
+						int64(1_700_000_001_000), requests[i].Parts[0].Known}
 				}
 				assert.Equal(t, want, command.Args())
 			}
@@ -44,6 +44,29 @@ func TestArgumentsOfManyCommands(t *testing.T) {
 			assert.Empty(t, c.pipeline.commands)
 		}
 	}
+}
+
+// The short script does what the long one does, if it can.
+func TestScriptOfOneKey(t *testing.T) {
+	for name, change := range map[string]func(p *combine.Part){
+		"a value without an expiry": func(p *combine.Part) { p.Expires = combine.Never },
+		"the expiry stays":          func(p *combine.Part) { p.Expires = combine.KeepExpiry },
+		"a version is compared":     func(p *combine.Part) { p.Compared = 8 },
+		"an expiry is compared":     func(p *combine.Part) { p.ComparesExpiry = true },
+		"the key is removed":        func(p *combine.Part) { p.Op = combine.Remove },
+		"nothing is changed":        func(p *combine.Part) { p.Op = combine.Keep },
+	} {
+		parts := writes(1)[0].Parts
+		assert.Equal(t, compareAndSetOneDigest, appendScript(nil, parts)[1])
+		change(&parts[0])
+		assert.Equal(t, compareAndSetDigest, appendScript(nil, parts)[1], name)
+	}
+	absent := writes(1)[0].Parts
+	absent[0].Known = nil
+	assert.Len(t, appendScript(nil, absent), 6, "nothing is known")
+	absent[0].Known = []byte{}
+	assert.Len(t, appendScript(nil, absent), 7, "an empty value is known")
+	assert.Equal(t, compareAndSetDigest, appendScript(nil, append(absent, absent...))[1], "two keys")
 }
 
 // BenchmarkEncode measures what a command of a pipeline of 64 costs before it is sent.

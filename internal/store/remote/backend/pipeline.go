@@ -218,8 +218,23 @@ const (
 	expiryAny    = "" // it is not compared
 )
 
-// appendScript appends the call of the script that compares all keys, and then changes them.
+// isOne reports whether compareAndSetOne changes the keys of some parts.
+func isOne(parts []combine.Part) bool {
+	p := &parts[0]
+	return len(parts) == 1 && p.Op == combine.Set && p.Compared == 0 && !p.ComparesExpiry &&
+		p.Expires != combine.Never && p.Expires != combine.KeepExpiry
+}
+
+// appendScript appends the call of a script that compares all keys, and then changes them.
 func appendScript(args []any, parts []combine.Part) []any {
+	if isOne(parts) {
+		p := &parts[0]
+		args = append(args, "evalsha", compareAndSetOneDigest, 1, p.Key, p.Bytes, instant(p.Expires))
+		if p.Known != nil {
+			args = append(args, p.Known)
+		}
+		return args
+	}
 	args = append(args, "evalsha", compareAndSetDigest, len(parts))
 	for i := range parts {
 		args = append(args, parts[i].Key)

@@ -60,9 +60,9 @@ func decodeNative(r *combine.Request, reply any) {
 	p.Value = combine.Value{Bytes: bytesOf(reply)}
 }
 
-// decodeScript decodes the reply of compareAndSet.
+// decodeScript decodes the reply of compareAndSet or compareAndSetOne.
 func (c *connection) decodeScript(r *combine.Request, reply any) {
-	if done, ok := reply.(int64); ok && done == 1 {
+	if reply == any(int64(1)) || reply == "OK" {
 		r.Reply.Status = combine.Done
 		return
 	}

@@ -65,6 +65,17 @@ for i = 1, #KEYS do
 end
 return 1`
 
+// compareAndSetOne does the same for the steps of limiters, which are most of all: one key, whose whole
+// value is compared, gets a value and an expiry. Its arguments are these, and what the key is known to
+// hold, which is missing if the key must be absent. It returns the reply of SET, or an array of what the
+// key holds.
+const compareAndSetOne = `local v = redis.pcall('GET', KEYS[1])
+if v == (ARGV[3] or false) then
+  return redis.pcall('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
+end
+if type(v) == 'table' then return v end
+return {v}`
+
 // readAll returns two elements for each key: its value, or nil, and its expiry, if the argument of
 // the key is 1: an instant in milliseconds, -1 if there is none. PEXPIRETIME is in Redis since 7.0.
 const readAll = `local held = {}
@@ -86,10 +97,14 @@ end
 return held`
 
 // scripts are loaded together, by SCRIPT LOAD, on a server that does not know one of them.
-var scripts = []string{compareAndSet, readAll}
+var scripts = []string{compareAndSet, compareAndSetOne, readAll}
 
 // These are arguments of commands, so they are kept as such.
-var compareAndSetDigest, readAllDigest any = digest(compareAndSet), digest(readAll)
+var (
+	compareAndSetDigest    any = digest(compareAndSet)
+	compareAndSetOneDigest any = digest(compareAndSetOne)
+	readAllDigest          any = digest(readAll)
+)
 
 // digest returns the name by which EVALSHA calls a script.
 func digest(script string) string {
