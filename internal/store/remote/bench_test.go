@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,9 +35,10 @@ func (e *echo) Submit(s *combine.Step) {
 // its value.
 const maxAllocations = 3
 
-func newThrottling(tb testing.TB) func() {
+func newThrottling(tb testing.TB, ctx context.Context, wait func(<-chan struct{})) func() {
 	clock := store.NewStillClock(start)
 	v := remote.New(remote.Options{Executor: &echo{clock: clock}, Clock: clock}).View()
+	v.(store.Suspender).SetWait(wait)
 	limit, err := gcra.NewLimit(1e6, 1e6, 1)
 	require.NoError(tb, err)
 	key := []byte("user:1234567890")
@@ -50,12 +52,25 @@ func newThrottling(tb testing.TB) func() {
 }
 
 func TestAllocationsOfThrottle(t *testing.T) {
-	require.LessOrEqual(t, testing.AllocsPerRun(100, newThrottling(t)), float64(maxAllocations))
+	require.LessOrEqual(t, testing.AllocsPerRun(100, newThrottling(t, ctx, nil)), float64(maxAllocations))
+	require.LessOrEqual(t, testing.AllocsPerRun(100, newThrottling(t, t.Context(), receive)), float64(maxAllocations),
+		"in a session")
 }
+
+func receive(done <-chan struct{}) { <-done }
 
 // BenchmarkThrottle measures what a view adds to a step.
 func BenchmarkThrottle(b *testing.B) {
-	throttle := newThrottling(b)
+	throttle := newThrottling(b, ctx, nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		throttle()
+	}
+}
+
+// BenchmarkThrottleInSession has a context that may be done, as the calls of a client have.
+func BenchmarkThrottleInSession(b *testing.B) {
+	throttle := newThrottling(b, b.Context(), receive)
 	b.ReportAllocs()
 	for b.Loop() {
 		throttle()

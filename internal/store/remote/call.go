@@ -22,8 +22,6 @@ type call struct {
 	runner runner // nil if the step is a command
 	view   *view  // its instant becomes that of each run; nil if several calls share a view
 
-	isGivenUp bool // giveUp has begun, and perhaps has not ended yet
-
 	mu     sync.Mutex
 	ended  bool
 	now    int64  // the instant of the last run
@@ -76,8 +74,7 @@ func (c *call) end(reply any, err error) {
 func (c *call) giveUp() { c.end(nil, combine.ErrUnavailable) }
 
 // initCall prepares a call with a step on keys of the selected database. A call may be used again
-// after a step without an error, which the executor does not touch any more, unless giveUp has begun:
-// it may run at any later time, and would end the next use.
+// after a step without an error, which the executor does not touch any more.
 func (v *view) initCall(c *call, r runner) {
 	c.done = make(chan struct{})
 	c.ended, c.err, c.reply = false, nil, nil
@@ -157,14 +154,13 @@ func (v *view) await(ctx context.Context, c *call) {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
-			c.isGivenUp = true
 			c.giveUp()
 		}
 		return
 	}
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, c.giveUp)
-		defer func() { c.isGivenUp = !stop() }()
+		v.watch.begin(ctx, c)
+		defer v.watch.end()
 	}
 	v.wait(c.done)
 }

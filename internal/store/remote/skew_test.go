@@ -106,24 +106,45 @@ func TestUnknownClockIsAskedFor(t *testing.T) {
 	require.Equal(t, start+3e9, e.Expires)
 }
 
-// A call that was given up while its step ended does not end the next one, although it may do so late.
-func TestCallThatIsGivenUpLateIsNotUsedAgain(t *testing.T) {
-	executor := &slow{begun: make(chan struct{}, 2)}
+// A context that is done when its call has just ended does not end the next call, which uses the same
+// step, although it is noticed at any later time.
+func TestLateContextsAreIgnored(t *testing.T) {
+	executor := &slow{begun: make(chan struct{}, 1)}
 	v := remote.New(remote.Options{Executor: executor, Clock: store.NewStillClock(start)}).View()
-	stopped, stop := context.WithCancel(ctx)
-	run := func(step *combine.Step) {
+	stop := func() {}
+	v.(store.Suspender).SetWait(func(done <-chan struct{}) {
+		<-executor.begun
+		step := executor.steps[len(executor.steps)-1]
 		require.NoError(t, step.Run(start, make([]combine.Value, 1), make([]combine.Change, 1)))
 		step.Done(nil, nil)
-	}
-	v.(store.Suspender).SetWait(func(done <-chan struct{}) {
-		run(executor.steps[len(executor.steps)-1])
 		<-done
-		stop() // giveUp runs in a goroutine, at any time from now on
+		stop()
 	})
-	for range 2 {
+	for range 200 {
+		stopped, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stop = cancel
 		_, err := v.Throttle(stopped, []byte("k"), five(t), 1, quota.Take)
 		require.NoError(t, err)
-		stopped = ctx
 	}
-	require.NotSame(t, executor.steps[0], executor.steps[1])
+	require.Same(t, executor.steps[0], executor.steps[199])
+}
+
+// All calls that a view has begun at once are given up when their context is done.
+func TestSeveralCallsAreGivenUp(t *testing.T) {
+	executor := &slow{begun: make(chan struct{}, 3)}
+	s := remote.New(remote.Options{Executor: executor, Clock: store.NewStillClock(start), Slot: func(key string) int {
+		return int(key[0])
+	}})
+	v := s.View()
+	v.(store.Suspender).SetWait(func(done <-chan struct{}) { <-done })
+	stopped, stop := context.WithCancel(ctx)
+	go func() {
+		for range 3 {
+			<-executor.begun
+		}
+		stop()
+	}()
+	pairs := [][]byte{[]byte("a"), []byte("1"), []byte("b"), []byte("2"), []byte("c"), []byte("3")}
+	require.ErrorIs(t, v.(store.ManyValues).WriteMany(stopped, pairs), store.ErrUnavailable)
 }

@@ -24,6 +24,7 @@ type view struct {
 	steps     *scratch                   // within Atomically, where its steps are made
 	decisions []quota.Decision           // of the last TakeAll
 	spare     *throttleCall              // to be used again
+	watch     watch
 }
 
 func (v *view) Begin()                 { v.now = v.store.Options.Clock.Now() }
@@ -114,9 +115,7 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	if err = v.do(ctx, &c.call); err != nil {
 		return gcra.Outcome{}, err
 	}
-	if !c.isGivenUp {
-		v.spare = c
-	}
+	v.spare = c
 	if c.result != nil {
 		return gcra.Outcome{}, c.result
 	}
