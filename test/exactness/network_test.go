@@ -18,7 +18,7 @@ func TestExactWhileTheNetworkFails(t *testing.T) {
 	front := proxy.New(t, store.Addr)
 	l := startLoad(t, "redis://"+front.Addr, limits(amount(100, 1000)), "--store-timeout", "1000")
 	l.progress(hot, 100)
-	for range amount(1, 20) {
+	for range amount(1, 10) {
 		front.SetDelay(2 * time.Millisecond)
 		l.progress(hot, 100)
 		front.SetDelay(0)

@@ -65,7 +65,7 @@ func (p *Plan) margin() int64 {
 	if p.NoMargin {
 		return 0
 	}
-	return combine.ExpiryMargin
+	return combine.MarginFor(p.Timeout)
 }
 
 // PlanOf makes a plan from a seed: most have few processes and several faults, and some have

@@ -8,7 +8,6 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/store"
-	"cellserver/internal/store/remote/combine"
 )
 
 // errMarked refuses values that would be taken for the state of a limiter.
@@ -66,26 +65,34 @@ func readTAT(value []byte, now int64) (int64, error) {
 }
 
 // expiryError is the largest difference, in nanoseconds, between the TAT of a throttle key and the
-// expiry of the key. redis-cell sets it in milliseconds from the time at which it writes, and the
-// store adds combine.ExpiryMargin.
+// expiry of the key, without the margin that a store adds. redis-cell sets it in milliseconds from the
+// time at which it writes.
 const expiryError = int64(1e9)
 
-// expiryOf returns the expiry of a key whose limiter's state ends at an instant.
-func expiryOf(end int64) int64 {
-	if end >= store.Never-combine.ExpiryMargin {
+// margin is how long a key stays in the backend after the state of its limiter has ended, in
+// nanoseconds.
+type margin int64
+
+// longestMargin is that of a process with the longest timeout that can be set.
+const longestMargin = margin(60e9)
+
+// after returns the expiry of a key whose limiter's state ends at an instant.
+func (m margin) after(end int64) int64 {
+	if end >= store.Never-int64(m) {
 		return store.Never
 	}
-	return end + combine.ExpiryMargin
+	return end + int64(m)
 }
 
-// looksLikeTAT reports whether an integer with an expiry is reported as a throttle key.
+// looksLikeTAT reports whether an integer with an expiry is reported as a throttle key. It may be that
+// of a process with another margin.
 func looksLikeTAT(n, expires int64) bool {
-	return expires != store.Never && expires > n-expiryError && expires-expiryError < n
+	return expires != store.Never && expires > n-expiryError && expires-expiryError < longestMargin.after(n)
 }
 
 // hasJustPassed reports whether an integer is the TAT of a throttle key that has ended, and that the
 // backend has not removed yet.
-func hasJustPassed(n, now int64) bool { return n <= now && n > now-expiryError }
+func (m margin) hasJustPassed(n, now int64) bool { return n <= now && n > now-expiryError-int64(m) }
 
 // appendState appends the value of a key that holds a state.
 func appendState(dst []byte, state *form.State) []byte {

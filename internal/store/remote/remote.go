@@ -71,8 +71,13 @@ func New(o Options) *Store {
 	if o.Name == "" {
 		o.Name = "redis"
 	}
-	return &Store{Options: o}
+	s := &Store{Options: o}
+	s.scratches.margin = s.margin()
+	return s
 }
+
+// margin returns how long keys of limiters stay after their states have ended.
+func (s *Store) margin() margin { return margin(combine.MarginFor(int64(s.Timeout))) }
 
 // View returns a new view.
 func (s *Store) View() store.View {

@@ -25,6 +25,7 @@ type scratch struct {
 	index    map[string]int // of keys by name
 	loading  bool           // changes are made by the scratch itself, not by operations
 	denied   bool           // the operation is a call of a limiter that denies it
+	margin   margin         // of limiters' keys
 	buffer   []byte
 }
 
@@ -54,8 +55,9 @@ func newScratch() *scratch {
 // scratches are the scratches of a store that are not in use. There are as many as steps run at
 // once. They are big, up to a few MiB, so only some are kept.
 type scratches struct {
-	mu   sync.Mutex
-	free []*scratch
+	margin margin
+	mu     sync.Mutex
+	free   []*scratch
 }
 
 const maxScratches = 8
@@ -78,6 +80,7 @@ func (p *scratches) take(now int64, database int) *scratch {
 		p.free = slices.Delete(p.free, best, best+1)
 	} else {
 		s = newScratch()
+		s.margin = p.margin
 	}
 	s.clock.Advance(time.Duration(now - s.now))
 	s.now, s.database, s.denied = now, database, false
@@ -133,7 +136,7 @@ func (s *scratch) load(name []byte, v combine.Value, withExpiry bool) error {
 		}
 		value := asValue(v.Bytes)
 		switch n := value.Integer; {
-		case value.IsInteger && !withExpiry && hasJustPassed(n, s.now):
+		case value.IsInteger && !withExpiry && s.margin.hasJustPassed(n, s.now):
 			return nil
 		case value.IsInteger && looksLikeTAT(n, v.Expires):
 			return s.setTAT(name, n)
@@ -279,9 +282,9 @@ func (s *scratch) collectKey(k *loadedKey, c *combine.Change) (err error) {
 		return nil
 	case e.Kind == store.Throttle:
 		c.Bytes = form.AppendTAT(nil, e.Expires)
-		e.Expires = expiryOf(e.Expires)
+		e.Expires = s.margin.after(e.Expires)
 	case !e.Kind.IsValue():
-		e.Expires = expiryOf(e.Expires)
+		e.Expires = s.margin.after(e.Expires)
 		c.Bytes = bytes.Clone(s.buffer)
 		form.SetVersion(c.Bytes, newVersion())
 	default:

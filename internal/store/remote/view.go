@@ -85,7 +85,8 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	case next <= now:
 		changes[0].Op = combine.Remove
 	default:
-		changes[0] = combine.Change{Op: combine.Set, Bytes: form.AppendTAT(nil, next), Expires: expiryOf(next)}
+		expires := c.view.store.margin().after(next)
+		changes[0] = combine.Change{Op: combine.Set, Bytes: form.AppendTAT(nil, next), Expires: expires}
 	}
 	return nil
 }
@@ -243,7 +244,7 @@ func (v *view) WriteForm(ctx context.Context, key []byte, state *form.State) err
 	}
 	expires := state.Expires()
 	if expires > v.now {
-		expires = expiryOf(expires)
+		expires = v.store.margin().after(expires)
 	}
 	return v.set(ctx, key, appendState(nil, state), expires)
 }

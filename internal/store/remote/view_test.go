@@ -368,10 +368,15 @@ func TestCallsThatWait(t *testing.T) {
 }
 
 // A key with the state of a limiter stays longer than that state, so that the backend does not remove
-// it while a process whose idea of the time is a little behind still counts on it. What clients are
-// told about the key goes by the state. Values have the expiry that clients give them.
+// it while a process whose idea of the time is a little behind still counts on it, or while a step that
+// knows of no key is under way. What clients are told about the key goes by the state. Values have the
+// expiry that clients give them.
 func TestLimitersOutliveTheirStates(t *testing.T) {
-	r := newRig(t, remote.Options{})
+	testMargin(t, newRig(t, remote.Options{}), combine.ExpiryMargin)
+	testMargin(t, newRig(t, remote.Options{Timeout: 20 * time.Second}), 20e9)
+}
+
+func testMargin(t *testing.T, r *rig, margin int64) {
 	var expires int64 // of the first key that the last step has changed
 	var moved []int64 // of all of them
 	r.table.Watch = func(_ *combine.Step, changes []combine.Change) {
@@ -383,9 +388,9 @@ func TestLimitersOutliveTheirStates(t *testing.T) {
 	}
 	_, err := r.throttle("k", 2, quota.Take)
 	require.NoError(t, err)
-	require.Equal(t, start+2e9+combine.ExpiryMargin, expires)
+	require.Equal(t, start+2e9+margin, expires)
 	r.acquire("lease", "a")
-	require.Equal(t, start+60e9+combine.ExpiryMargin, expires)
+	require.Equal(t, start+60e9+margin, expires)
 	for _, key := range []string{"k", "lease"} {
 		e, err := r.view.Lookup(ctx, []byte(key))
 		require.NoError(t, err)
@@ -393,7 +398,7 @@ func TestLimitersOutliveTheirStates(t *testing.T) {
 		_, err = r.view.Transfer(ctx, store.KeyRef{Key: []byte(key)}, store.KeyRef{Key: []byte("to")},
 			store.Transfer{Replace: true})
 		require.NoError(t, err)
-		require.Contains(t, moved, e.Expires+combine.ExpiryMargin)
+		require.Contains(t, moved, e.Expires+margin)
 	}
 	require.NoError(t, r.view.Write(ctx, []byte("v"), store.Value{Bytes: []byte("x")}, start+9e9))
 	e, err := r.view.Lookup(ctx, []byte("v"))
@@ -415,10 +420,32 @@ func TestLimitersThatHaveEnded(t *testing.T) {
 	require.Equal(t, int64(time.Second), o.Level)
 	r.clock.Advance(60*time.Second - 2*time.Second)
 	require.NotEmpty(t, r.get("lease"))
-	for _, key := range []string{"k", "lease"} {
+	r.expectNone("k", "lease")
+}
+
+// The same with a long margin.
+func TestLimitersThatHaveEndedLongAgo(t *testing.T) {
+	r := newRig(t, remote.Options{Timeout: 20 * time.Second})
+	_, err := r.throttle("k", 2, quota.Take)
+	require.NoError(t, err)
+	r.clock.Advance(20 * time.Second)
+	require.NotEmpty(t, r.get("k"))
+	r.expectNone("k")
+	value, _, err := r.view.Read(ctx, []byte("k"), nil)
+	require.NoError(t, err)
+	require.Empty(t, value)
+	r.set("number", fmt.Sprint(start))
+	sum, err := r.view.Add(ctx, []byte("number"), 1)
+	require.NoError(t, err)
+	require.Equal(t, int64(start+1), sum)
+}
+
+// expectNone checks that there are no keys, as far as clients are told.
+func (r *rig) expectNone(keys ...string) {
+	for _, key := range keys {
 		e, err := r.view.Lookup(ctx, []byte(key))
-		require.NoError(t, err)
-		require.Equal(t, store.None, e.Kind)
+		require.NoError(r.T, err)
+		require.Equal(r.T, store.None, e.Kind)
 	}
 }
 

@@ -18,6 +18,12 @@ const Never int64 = math.MaxInt64
 // each time. The margin is larger than the error, so a state ends by its value alone.
 const ExpiryMargin = int64(100 * time.Millisecond)
 
+// MarginFor returns the margin for steps that have to end within a time, in nanoseconds. A step that is
+// decided on a key that does not exist, as far as the process knows, may reach the backend so much
+// later. If the key is absent then, it must have been when the step was decided: not another process
+// has used it in between, and the backend has removed it since.
+func MarginFor(timeout int64) int64 { return max(ExpiryMargin, timeout) }
+
 // KeepExpiry in a Change leaves the expiry of the key as it is.
 const KeepExpiry int64 = math.MinInt64
 

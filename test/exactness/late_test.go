@@ -1,0 +1,43 @@
+package exactness
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+
+	"cellserver/test/peer"
+)
+
+// A server decides about a key that does not exist, as far as it knows, and its decision reaches the store
+// late. In between, another server has used the key up. However late it is, the decision must not be taken
+// for one about a free key because the key has expired by then.
+func TestALateDecisionDoesNotFreeTheLimit(t *testing.T) {
+	t.Parallel()
+	store := peer.StartStore(t)
+	var servers [2]*redis.Client
+	for i := range servers {
+		servers[i] = connect(peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000",
+			"--loglevel", "nothing"))
+		defer servers[i].Close()
+	}
+	l := &load{t: t, limits: []*limit{{"CL.THROTTLE", "k", 5, 100 * time.Millisecond}}, decided: make([]atomic.Int64, 1)}
+	h := &history{limit: l.limits[0], wrong: 10 * time.Millisecond}
+	take := func(server int, quantity int64) {
+		p := &pipeline{load: l, client: servers[server]}
+		h.calls = append(h.calls, p.exchange([]call{{asked: quantity}}, [][]any{h.limit.take(quantity, "UPTO", "")})...)
+	}
+	take(0, 5)
+	take(0, -5) // now this server knows that there is no key
+	take(1, 5)
+	store.Signal(syscall.SIGSTOP)
+	// Longer than the key is used.
+	resumed := time.AfterFunc(700*time.Millisecond, func() { store.Signal(syscall.SIGCONT) })
+	defer resumed.Stop()
+	take(0, 5)
+	take(1, 5)
+	assert.NoError(t, h.check())
+}
