@@ -73,7 +73,7 @@ func connect(s *peer.Server) *redis.Client {
 
 // pace is the time between two pipelines of a client. Without it, a test would be busy with counting
 // calls that are limited.
-const pace = 40 * time.Millisecond
+const pace = 100 * time.Millisecond
 
 // client sends pipelines to a server until the load ends. If its server ends, it goes to the next.
 func (l *load) client(n int) {
@@ -129,18 +129,21 @@ func (l *load) watchClocks() {
 // most. The double is for those that were not seen, and 10 ms are for a change that counts as none.
 func (l *load) wrong() time.Duration { return time.Duration(l.trip.Load()) + 10*time.Millisecond }
 
-// progress waits until there are n more decisions of a limit.
+// progress waits until there are n more decisions of a limit. It fails if there are none for a minute.
 func (l *load) progress(limit, n int) {
 	l.t.Helper()
-	most := l.decided[limit].Load() + int64(n)
-	peer.Until(l.t, "decisions", func() bool { return l.decided[limit].Load() >= most })
+	before := l.decided[limit].Load()
+	end := before + int64(n)
+	for at := before; at < end; at = l.decided[limit].Load() {
+		peer.Until(l.t, "decisions", func() bool { return l.decided[limit].Load() > at })
+	}
 }
 
 // failures waits until n more calls got no decision.
 func (l *load) failures(n int64) {
 	l.t.Helper()
-	most := l.failed.Load() + n
-	peer.Until(l.t, "calls without a decision", func() bool { return l.failed.Load() >= most })
+	end := l.failed.Load() + n
+	peer.Until(l.t, "calls without a decision", func() bool { return l.failed.Load() >= end })
 }
 
 // finish ends the load, and returns the history of each limit. At last, it asks what is left of each.
