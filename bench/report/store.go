@@ -23,17 +23,33 @@ func Cellservers(n int) string {
 	return fmt.Sprintf("%d cellservers", n)
 }
 
+// storeLoads are the loads of the scenarios about CPU time.
+var storeLoads = []struct{ suffix, about string }{
+	{"", "100,000 keys, 256 callers"}, {"-hot", "one key, 256 callers"}, {"-alone", "100,000 keys, one caller"},
+}
+
+// scenario returns the name of the scenario of a load.
+func (b store) scenario(suffix string) string { return "store-" + b.name + suffix }
+
+func storeScenarios() (names []string) {
+	for _, b := range stores {
+		for _, load := range storeLoads {
+			names = append(names, b.scenario(load.suffix))
+		}
+		names = append(names, b.scenario("-latency"), b.scenario("-share"))
+	}
+	return names
+}
+
 // storeCPU returns what a call costs a backend and the cellservers in front of it, in a table for each
 // load.
 func (r *Results) storeCPU() string {
 	var tables []string
-	for _, load := range []struct{ suffix, about string }{
-		{"", "100,000 keys, 256 callers"}, {"-hot", "one key, 256 callers"}, {"-alone", "100,000 keys, one caller"},
-	} {
+	for _, load := range storeLoads {
 		var rows figures
-		for _, store := range stores {
-			if s := r.Find("store-" + store.name + load.suffix); s != nil {
-				rows = append(rows, storeRows(s, store.nameIn(s))...)
+		for _, b := range stores {
+			if s := r.Find(b.scenario(load.suffix)); s != nil {
+				rows = append(rows, storeRows(s, b.nameIn(s))...)
 			}
 		}
 		tables = append(tables, storeTable(rows, load.about, "CPU time of the store per call", "redis_rate = 1",
@@ -89,13 +105,13 @@ func storeTable(rows figures, heading ...string) []string {
 // storeLatency returns how long calls at a modest rate take.
 func (r *Results) storeLatency() string {
 	var rows figures
-	for _, store := range stores {
-		s := r.Find("store-" + store.name + "-latency")
+	for _, b := range stores {
+		s := r.Find(b.scenario("-latency"))
 		if s == nil {
 			continue
 		}
 		for _, row := range s.Latency {
-			rows = append(rows, figure{s, []string{store.nameIn(s) + ": " + row.Server, wholeMicros(row.Micros[0].Middle),
+			rows = append(rows, figure{s, []string{b.nameIn(s) + ": " + row.Server, wholeMicros(row.Micros[0].Middle),
 				wholeMicros(row.Micros[1].Middle)}})
 		}
 	}
@@ -105,13 +121,13 @@ func (r *Results) storeLatency() string {
 // storeShares returns what cellservers get that call one key.
 func (r *Results) storeShares() string {
 	var rows figures
-	for _, store := range stores {
-		s := r.Find("store-" + store.name + "-share")
+	for _, b := range stores {
+		s := r.Find(b.scenario("-share"))
 		if s == nil {
 			continue
 		}
 		for _, row := range s.Shares {
-			rows = append(rows, figure{s, []string{store.nameIn(s) + ": " + row.Server, fmt.Sprintf("%.0f", row.Rate),
+			rows = append(rows, figure{s, []string{b.nameIn(s) + ": " + row.Server, fmt.Sprintf("%.0f", row.Rate),
 				fmt.Sprintf("%.2f", row.Slowest.Middle), fmt.Sprintf("%.2f ms", row.P99), fmt.Sprintf("%.0f", row.MostTries),
 				fmt.Sprintf("%.2f %%", 100*row.Failed)}})
 		}
