@@ -105,21 +105,34 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	require.NoError(t, c.ConfigSet(ctx, "store-fails", "allow").Err())
 	require.Equal(t, "[0 1000 0 -1 0]", decide())
 	require.Contains(t, c.Info(ctx, "store").Val(), "store_failing:1\r\n")
+	require.Eventually(t, func() bool {
+		decide()
+		return strings.Contains(c.Info(ctx, "store").Val(), "store_breaker_openings:1\r\n")
+	}, patience, tick)
 
 	path, err := exec.LookPath("redis-server")
 	require.NoError(t, err)
 	peer.Launch(t, exec.Command(path, "--port", port, "--save", "", "--dir", t.TempDir()))
 	require.Eventually(t, func() bool { return strings.HasPrefix(decide(), "[0 1000 99") }, patience, tick)
-	text, err := os.ReadFile(log.Name())
-	require.NoError(t, err)
-	require.Contains(t, string(text), "the store does not make decisions: they are answered as --store-fails says")
+	text := logged(t, log.Name(), "a server of the store answers again")
+	require.Contains(t, text, "the store does not make decisions: they are answered as --store-fails says")
 	changes := regexp.MustCompile(`"a server of the store (?:does not answer: [^"]*|answers again)" server=\S*`).
-		FindAllString(string(text), -1)
-	require.GreaterOrEqual(t, len(changes), 2, "%s", text)
+		FindAllString(text, -1)
 	for i, line := range changes {
 		require.Contains(t, line, [...]string{"does not answer", "answers again"}[i%2], "once a change: %s", text)
 		require.Contains(t, line, " server=127.0.0.1:"+port)
 	}
+}
+
+// logged returns the log in a file when it contains a message.
+func logged(t *testing.T, name, message string) (text string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		read, err := os.ReadFile(name)
+		text = string(read)
+		return err == nil && strings.Contains(text, message)
+	}, patience, tick)
+	return text
 }
 
 // A server is ready when it has reached its store once, although nothing calls it, and it stays ready.
@@ -161,22 +174,28 @@ func TestStorePasswordIsChanged(t *testing.T) {
 	s := peer.StartLogging(t, log, "--store", "redis://limits@"+store.Addr, "--store-password-file", file,
 		"--store-timeout", "30000", "--loglevel", "notice")
 	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS, MaxRetries: -1})
-	logs := func(line string) {
+	require.NoError(t, c.Incr(inTime(t), "n").Err(), "this opens a connection")
+	hangUps := 0
+	hangUp := func() (message string) {
 		t.Helper()
+		hangUps++
 		s.Signal(syscall.SIGHUP)
 		require.Eventually(t, func() bool {
 			text, err := os.ReadFile(log.Name())
-			return err == nil && strings.Contains(string(text), line)
+			lines := strings.Split(string(text), "SIGHUP: ")
+			message = lines[len(lines)-1]
+			return err == nil && len(lines) > hangUps && strings.HasSuffix(message, "\n")
 		}, patience, tick)
 		require.NoError(t, c.Incr(inTime(t), "n").Err())
+		return message
 	}
-	require.NoError(t, c.Incr(inTime(t), "n").Err())
 	setPassword("second")
-	logs("SIGHUP: a new connection to the store failed: those that are open stay as they are")
+	require.Contains(t, hangUp(), "a new connection to the store failed: those that are open stay as they are")
 	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
-	logs("SIGHUP: the files about the store were read again")
+	for !strings.Contains(hangUp(), "the files about the store were read again") {
+		require.Less(t, hangUps, 20, "a busy machine may take longer than a new connection may, but not always")
+	}
 	require.Contains(t, peer.Ask(t, store.Addr, "INFO", "commandstats"), "cmdstat_auth:")
-	require.EqualValues(t, "3", c.Get(inTime(t), "n").Val())
 }
 
 // The store's certificate is checked with the authorities of a file, and it gets one of ours if it asks.
