@@ -50,7 +50,7 @@ func run(args []string) (err error) {
 	defer func() { err = errors.Join(err, folder.close()) }()
 	clientLog := logging.RateLimit(log)
 	instance, err := commands.New(commands.Config{
-		Store: data, NewLocal: c.newLocalStore, Monotonic: store.NewClock().Now, Folder: folder.commands(),
+		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds,

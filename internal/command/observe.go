@@ -33,7 +33,7 @@ func (row *Command) latencyEvent() string {
 // SlowCall returns the entry of a call for SLOWLOG, without its duration.
 func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 	e := stats.SlowCall{
-		Unix: c.Unix(c.View.Now()) / 1e9, Address: c.Client.Peer.Remote,
+		Unix: c.Unix(c.Now()) / 1e9, Address: c.Client.Peer.Remote,
 		Arguments: stats.Shorten(row.Redact(words), stats.SlowArguments, stats.SlowArgumentBytes),
 	}
 	c.Client.Profile.Mu.Lock()

@@ -25,6 +25,14 @@ func WholeUnits(n int64, ms bool) int64 {
 	return RoundUp(n, 1e9)
 }
 
+// Now returns the present instant on the clock of the store, for what concerns no key.
+func (c *Call) Now() int64 {
+	if _, ok := c.View.(store.KeyClocks); ok {
+		return c.Server.Clock.Now()
+	}
+	return c.View.Now()
+}
+
 // Unix returns an instant of the store in Unix nanoseconds, by the wall clock of this moment. It is
 // bounded by the largest int64.
 func (c *Call) Unix(instant int64) int64 {

@@ -31,11 +31,9 @@ type Config struct {
 	// NewLocal returns an empty store in memory that decides while Store fails, with --store-fails
 	// local. It is needed if Store may block.
 	NewLocal func() store.Store
-	// Monotonic returns the time of this process, in nanoseconds; by default, that of the clock of Store.
-	Monotonic func() int64
-	Folder    Folder    // in which keys survive a restart; nil if they do not
-	Version   string    // of cellserver
-	Settings  *Settings // the defaults if nil
+	Folder   Folder    // in which keys survive a restart; nil if they do not
+	Version  string    // of cellserver
+	Settings *Settings // the defaults if nil
 	// Options are all options of the server, for CONFIG. They include those of Settings, which are
 	// the default.
 	Options   *option.List
@@ -57,9 +55,6 @@ func (c *Config) complete() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.ClientLog = cmp.Or(c.ClientLog, c.Log)
-	if c.Monotonic == nil {
-		c.Monotonic = c.Store.Clock().Now
-	}
 	if c.Options != nil {
 		return nil
 	}
@@ -111,8 +106,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	if c.Store.MayBlock() {
-		fallback := &f.limiters.Fallback
-		fallback.NewLocal, fallback.Monotonic, fallback.Log = c.NewLocal, c.Monotonic, c.Log
+		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
 	}
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients

@@ -90,15 +90,14 @@ func (v failingView) Atomically(ctx context.Context, keys []store.KeyRef, all bo
 // failingServer is a server over a failingStore.
 type failingServer struct {
 	*testServer
-	process *store.StillClock // the clock of the process
-	fails   *error            // what the calls of the store return
-	local   *memstore.Store   // the store of --store-fails local that was made last
-	log     bytes.Buffer
+	fails *error          // what the calls of the store return
+	local *memstore.Store // the store of --store-fails local that was made last
+	log   bytes.Buffer
 }
 
 func newFailingServer(t *testing.T, policy string) *failingServer {
 	clock := store.NewStillClock(clockStart)
-	f := &failingServer{fails: new(error), process: store.NewStillClock(1)}
+	f := &failingServer{fails: new(error)}
 	data := failingStore{memstore.New(memstore.Options{Clock: clock, SweepEvery: -1}), f.fails}
 	t.Cleanup(func() { data.Close() })
 	settings := NewSettings()
@@ -108,18 +107,10 @@ func newFailingServer(t *testing.T, policy string) *failingServer {
 			f.local = memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})
 			return f.local
 		},
-		Monotonic: f.process.Now,
-		Log:       slog.New(slog.NewTextHandler(&f.log, nil))})
+		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	require.NoError(t, err)
 	f.testServer = &testServer{clock: clock, instance: in, families: families}
 	return f
-}
-
-// pass lets time pass on both clocks.
-func (s *failingServer) pass(t *testing.T, d time.Duration) {
-	t.Helper()
-	require.NoError(t, s.Advance(d))
-	s.process.Advance(d)
 }
 
 // The replies for the errors of a store.
@@ -277,7 +268,7 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	before := s.local
 
 	*s.fails = nil
-	s.pass(t, time.Minute)
+	require.NoError(t, s.Advance(time.Minute))
 	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED other 3 600"))
 	*s.fails = store.ErrDown
 	fixed("l", 2)
@@ -317,7 +308,7 @@ func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 		decide(nil)
 		decide(store.ErrUnavailable)
 		require.Contains(t, c.do(t, "INFO store"), "store_failing:1\r\n")
-		s.pass(t, 10*time.Second)
+		require.NoError(t, s.Advance(10*time.Second))
 		decide(nil)
 		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
 	}
@@ -326,23 +317,6 @@ func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 	require.Equal(t, 2, strings.Count(lines, begins), lines)
 	require.Equal(t, 2, strings.Count(lines, ends), lines)
 	require.Contains(t, s.log.String(), `store-fails=allow error="the store cannot be reached"`)
-}
-
-// An outage is over by the clock of the process: that of the store may be another after it.
-func TestOutageEndsByTheClockOfTheProcess(t *testing.T) {
-	s := newFailingServer(t, "deny")
-	c := s.dial()
-	failing := func() bool {
-		c.do(t, "CL.FIXED k 100 600")
-		return strings.Contains(c.do(t, "INFO store"), "store_failing:1\r\n")
-	}
-	*s.fails = store.ErrDown
-	require.True(t, failing())
-	*s.fails = nil
-	require.NoError(t, s.Advance(time.Hour))
-	require.True(t, failing())
-	s.process.Advance(10 * time.Second)
-	require.False(t, failing())
 }
 
 // A server over a store that cannot fail has no section Store.

@@ -107,7 +107,7 @@ func (s *Session) executeInBackground(x *execution) {
 			}
 		}
 		c.Deferred = new(command.Deferred)
-		c.Sampling.Begin(c.View.Now())
+		c.Sampling.Begin(c.Now())
 		switch made, _, err := x.run(c, maxBackgroundCost); {
 		case err != nil:
 			return err

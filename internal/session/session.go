@@ -154,8 +154,9 @@ func (s *Session) Resume() {
 	if answered > 0 {
 		s.flushTallies()
 		s.setLatestCommand(s.row)
-	} else {
-		s.call.View.Begin() // no call has read the clock in this turn
+	}
+	if answered == 0 || s.overlap != nil {
+		s.call.View.Begin() // no call has read the clock in this turn, or one has, on that of its key
 	}
 	s.LastSeen.Store(s.call.View.Now())
 }

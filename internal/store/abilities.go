@@ -78,7 +78,8 @@ type External interface {
 }
 
 // KeyClocks is implemented by views of stores whose keys are on several servers, each of which has a
-// clock of its own. After a call on a key, the instant of the view is on the clock of that key.
+// clock of its own. After a call on a key, the instant of the view is on the clock of that key, until
+// Begin. The clock of the store is that of this process.
 type KeyClocks interface {
 	// BeginAt makes the instant of the view the present one on the clock of a key of the selected
 	// database. An expiry that the call passes on for this key counts from there. Within Atomically,

@@ -150,7 +150,7 @@ func (e *deniedCall) write(c *command.Call) {
 		c.Out.BulkString(f[1])
 	}
 	c.Out.BulkString("age-seconds")
-	c.Out.Double(float64((c.View.Now()-e.At)/1e6) / 1000)
+	c.Out.Double(float64((c.Now()-e.At)/1e6) / 1000)
 	c.Out.BulkString("client-info")
 	c.Out.BulkString(e.Client)
 	for _, f := range []struct {

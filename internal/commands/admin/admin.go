@@ -72,7 +72,7 @@ var timeNow = command.Command{
 	Traits: command.Sessionless, Summary: "Returns the time of day.", Tips: command.Varying,
 	Reply: "Two elements: Unix seconds, and the microseconds that have passed in this second.",
 	Run: func(c *command.Call) error {
-		us := c.Unix(c.View.Now()) / 1000
+		us := c.Unix(c.Now()) / 1000
 		c.Out.Array(2)
 		c.Out.BulkString(strconv.FormatInt(us/1e6, 10))
 		c.Out.BulkString(strconv.FormatInt(us%1e6, 10))

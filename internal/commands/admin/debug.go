@@ -111,7 +111,7 @@ func debugSleep(c *command.Call, word []byte) error {
 	}
 	c.Blocks = true
 	c.Session.Block(client.Block{
-		Until: client.MsAfter(c.View.Now(), int64(min(seconds, longest)*1000)), Reply: "+OK\r\n", Ended: observeLater(c),
+		Until: client.MsAfter(c.Now(), int64(min(seconds, longest)*1000)), Reply: "+OK\r\n", Ended: observeLater(c),
 	})
 	return nil
 }

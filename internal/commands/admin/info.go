@@ -89,7 +89,7 @@ func (a *Admin) OwnInfo() []command.InfoPart {
 }
 
 func (a *Admin) infoServer(c *command.Call, out *command.InfoText) {
-	up := (c.View.Now() - a.Started) / 1e9
+	up := (c.Now() - a.Started) / 1e9
 	out.Add("redis_version", command.RedisVersion)
 	out.Add("cellserver_version", a.Version)
 	out.Add("redis_mode", "standalone")
@@ -100,7 +100,7 @@ func (a *Admin) infoServer(c *command.Call, out *command.InfoText) {
 	out.Add("goroutines", runtime.NumGoroutine())
 	out.Add("run_id", a.RunID)
 	out.Add("tcp_port", a.Port)
-	out.Add("server_time_usec", c.Unix(c.View.Now())/1000)
+	out.Add("server_time_usec", c.Unix(c.Now())/1000)
 	out.Add("uptime_in_seconds", up)
 	out.Add("uptime_in_days", up/86400)
 }

@@ -132,7 +132,7 @@ var clientInfo = command.Command{
 	Flags: clientFlags, Tips: command.Varying, Summary: "Describes the connection.",
 	Reply: "One line of CLIENT LIST.",
 	Run: func(c *command.Call) error {
-		c.Out.Verbatim("txt", c.Client.Line(c.View.Now(), &c.Row.Name, c.Words))
+		c.Out.Verbatim("txt", c.Client.Line(c.Now(), &c.Row.Name, c.Words))
 		return nil
 	},
 }
@@ -174,7 +174,7 @@ func (f *Family) line(c *command.Call, s *client.Client) string {
 	if s == c.Client {
 		words = c.Words
 	}
-	line := s.Line(c.View.Now(), s.LatestCommand.Load(), words)
+	line := s.Line(c.Now(), s.LatestCommand.Load(), words)
 	if f.Clients.Get(s.ID) == nil {
 		return ""
 	}

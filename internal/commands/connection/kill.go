@@ -111,7 +111,7 @@ func (v *killFilter) matches(s *client.Client, now int64) bool {
 // killAll closes the connections that a filter matches, and returns their number. The caller's own
 // is closed after the reply.
 func (f *Family) killAll(c *command.Call, v *killFilter) (killed int) {
-	now := c.View.Now()
+	now := c.Now()
 	for _, s := range f.Clients.All() {
 		switch {
 		case !v.matches(s, now) || v.skipCaller && s == c.Client:

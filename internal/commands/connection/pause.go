@@ -21,7 +21,7 @@ func (f *Family) pause() *command.Command {
 			if mode != nil && !command.FoldEqual(mode, "WRITE") && !command.FoldEqual(mode, "ALL") {
 				return command.Refusal("ERR CLIENT PAUSE mode must be WRITE or ALL")
 			}
-			f.Blocked.Pause(client.MsAfter(c.View.Now(), timeout), mode == nil || command.FoldEqual(mode, "ALL"))
+			f.Blocked.Pause(client.MsAfter(c.Now(), timeout), mode == nil || command.FoldEqual(mode, "ALL"))
 			if c.Session != nil {
 				c.Session.TakeSlowPath()
 			}

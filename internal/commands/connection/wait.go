@@ -37,7 +37,7 @@ func awaitReplicas(c *command.Call, replicas, timeout int64, reply string) {
 	}
 	w := client.Block{Until: store.Never, Reply: reply}
 	if timeout > 0 {
-		w.Until = client.MsAfter(c.View.Now(), timeout)
+		w.Until = client.MsAfter(c.Now(), timeout)
 	}
 	c.Session.Block(w)
 }

@@ -18,15 +18,12 @@ import (
 type Fallback struct {
 	// NewLocal returns an empty store in the memory of this process.
 	NewLocal func() store.Store
-	// Monotonic returns the time of this process, in nanoseconds. The clock of the store may be set, and
-	// another server with another clock may take over, just when it fails.
-	Monotonic func() int64
-	Log       *slog.Logger
+	Log      *slog.Logger
 
 	policy      atomic.Uint32
 	answers     [len(policies)]atomic.Int64 // number of decisions that the store did not make, by policy
 	failing     atomic.Bool                 // the store has failed lately
-	lastFailure atomic.Int64                // by Monotonic
+	lastFailure atomic.Int64                // instant, by the clock of the process
 
 	// local makes the decisions of the policy local; nil while it has made none. mu guards its view.
 	local atomic.Pointer[localStore]
@@ -75,7 +72,7 @@ func (f *Fallback) watch(run func(c *command.Call) error) func(c *command.Call) 
 
 // decided is called after a decision of the store.
 func (f *Fallback) decided(c *command.Call) {
-	quiet := time.Duration(f.Monotonic() - f.lastFailure.Load())
+	quiet := time.Duration(c.Now() - f.lastFailure.Load())
 	if local := f.local.Load(); local != nil {
 		f.forget(c, local, quiet >= forgetAfter)
 	}
@@ -115,7 +112,7 @@ func (f *Fallback) policyFor(c *command.Call, err error) int {
 		return f.policyForContended(c, policy)
 	}
 	f.answers[policy].Add(1)
-	f.lastFailure.Store(f.Monotonic())
+	f.lastFailure.Store(c.Now())
 	if f.failing.CompareAndSwap(false, true) {
 		f.Log.Warn("the store does not make decisions: they are answered as --store-fails says",
 			"store-fails", policies[policy], "error", err)

@@ -22,7 +22,7 @@ bound holds with a probability of 99.9 %. Keys of more than 256 bytes are not co
 			if err != nil {
 				return err
 			}
-			top := l.Top.List(c.View.Now(), c.View.Selected(), limited, count)
+			top := l.Top.List(c.Now(), c.View.Selected(), limited, count)
 			c.Out.Array(len(top))
 			for _, key := range top {
 				c.Out.Array(3)
@@ -78,11 +78,11 @@ func (l *Family) sample(c *command.Call, key []byte, limited bool) {
 		l.sampleLater(c, key, limited)
 		return
 	}
-	l.Top.Count(&c.Sampling, c.View.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
+	l.Top.Count(&c.Sampling, c.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
 }
 
 // sampleLater is not a part of sample, because its closure would make every sampled call allocate.
 func (l *Family) sampleLater(c *command.Call, key []byte, limited bool) {
-	now, database, caller := c.View.Now(), c.View.Selected(), uint64(c.View.Caller())
+	now, database, caller := c.Now(), c.View.Selected(), uint64(c.View.Caller())
 	c.AfterCommit(func() { l.Top.Count(&c.Sampling, now, database, key, limited, caller) })
 }

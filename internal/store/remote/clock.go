@@ -8,32 +8,27 @@ import (
 // Servers is what Clocks has to know of the servers of a backend; backend.Backend implements it.
 type Servers interface {
 	combine.Topology
-	// Primaries returns the servers that hold keys.
-	Primaries() []combine.Primary
 	// RoundTrip returns the time of a round trip in nanoseconds, 0 as long as the clock of the server has
 	// not been read.
 	RoundTrip(p combine.Primary) int64
 }
 
-// Clocks are the clocks of the servers of a backend. As a store.Clock, it is the clock of the first one,
-// for what concerns no single key, such as TIME. Instants are Unix nanoseconds.
+// Clocks are the clocks of the servers of a backend. As a store.Clock, it is the clock of this process, for
+// what concerns no key: waits, pauses, idle times, the slow log. That is not affected when the clock of a
+// server or of this machine is set. Instants are Unix nanoseconds.
 type Clocks struct {
 	machine store.Clock
+	began   int64 // the Unix time of this machine at the start, minus elapsed time
 	servers Servers
 }
 
 // NewClocks returns the clocks of servers, computed from that of this machine.
-func NewClocks(machine store.Clock, servers Servers) *Clocks { return &Clocks{machine, servers} }
-
-// Now implements store.Clock. As long as there has been no connection, it is the time of this machine.
-func (c *Clocks) Now() int64 {
-	if primaries := c.servers.Primaries(); len(primaries) > 0 {
-		if now, known := c.of(primaries[0]); known {
-			return now
-		}
-	}
-	return c.machine.Now() + c.machine.Offset()
+func NewClocks(machine store.Clock, servers Servers) *Clocks {
+	return &Clocks{machine: machine, began: machine.Offset(), servers: servers}
 }
+
+// Now implements store.Clock.
+func (c *Clocks) Now() int64 { return c.machine.Now() + c.began }
 
 // Offset returns 0: instants are Unix time already.
 func (c *Clocks) Offset() int64 { return 0 }

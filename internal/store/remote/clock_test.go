@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,11 +24,11 @@ func (s *twoServers) Primary(key string) combine.Primary {
 	return combine.Primary(key[0] - 'a')
 }
 
-func (s *twoServers) Primaries() []combine.Primary      { return []combine.Primary{0, 1} }
 func (s *twoServers) Offset(p combine.Primary) int64    { return s.offsets[p] }
 func (s *twoServers) RoundTrip(p combine.Primary) int64 { return s.trips[p] }
 
-// Each key has the clock of its server, as soon as that is known.
+// Each key has the clock of its server, as soon as that is known. That of the process goes on with elapsed
+// time, whatever the others do.
 func TestClocks(t *testing.T) {
 	machine := store.NewStillClock(1000)
 	servers := &twoServers{offsets: [2]int64{50, 70}}
@@ -38,11 +39,14 @@ func TestClocks(t *testing.T) {
 		require.False(t, known)
 	}
 	servers.trips = [2]int64{1, 1}
-	require.Equal(t, int64(1050), clocks.Now())
+	began := clocks.Now()
+	machine.SetOffset(time.Hour)
+	machine.Advance(1)
+	require.Equal(t, began+1, clocks.Now())
 	require.Zero(t, clocks.Offset())
 	now, known := clocks.OfKey("b")
 	require.True(t, known)
-	require.Equal(t, int64(1070), now)
+	require.Equal(t, int64(1071), now)
 	servers.down = true
 	_, known = clocks.OfKey("b")
 	require.False(t, known)

@@ -35,7 +35,7 @@ type Keyspace interface {
 type Options struct {
 	Executor Executor
 	Keyspace Keyspace
-	// Clock is the clock of the backend: its instants are Unix nanoseconds, and its offset is 0.
+	// Clock is for what concerns no key. Its instants are Unix nanoseconds, and its offset is 0.
 	Clock store.Clock
 	// KeyNow returns the present instant on the clock of the server that holds a key, named as in the
 	// backend. known is false as long as that clock has not been read. If it is nil, all keys are on Clock.

@@ -148,3 +148,28 @@ func TestSeveralCallsAreGivenUp(t *testing.T) {
 	pairs := [][]byte{[]byte("a"), []byte("1"), []byte("b"), []byte("2"), []byte("c"), []byte("3")}
 	require.ErrorIs(t, v.(store.ManyValues).WriteMany(stopped, pairs), store.ErrUnavailable)
 }
+
+// What concerns no key is on the clock of the process, also after calls on keys whose server has another.
+func TestProcessHasItsOwnClock(t *testing.T) {
+	for _, skew := range skews {
+		server := dialRemote(t, newSkewed(t, skew))
+		c, other := server.Conn(), server.Conn()
+		defer c.Close()
+		defer other.Close()
+		require.NoError(t, c.ClientSetName(ctx, "busy").Err())
+		require.NoError(t, c.ConfigSet(ctx, "slowlog-log-slower-than", "0").Err())
+		alone := func() error { return c.Do(ctx, "cl.throttle", "b", 1, 1, 60).Err() }
+		queued := func() error {
+			_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error { return p.Do(ctx, "cl.throttle", "b", 1, 1, 60).Err() })
+			return err
+		}
+		for _, call := range []func() error{alone, queued} {
+			require.NoError(t, call())
+			require.Contains(t, other.ClientList(ctx).Val(), " name=busy age=0 idle=0 ")
+			for _, slow := range other.SlowLogGet(ctx, 10).Val() {
+				require.Equal(t, start/1e9, slow.Time.Unix(), slow.Args)
+			}
+			require.Equal(t, start, c.Time(ctx).Val().UnixNano())
+		}
+	}
+}
