@@ -17,6 +17,21 @@ func (b *book) comeBack(passed time.Duration) int64 {
 	return int64((passed + passed/drift + 2*b.wrong) / b.limit.emission)
 }
 
+// leastBack returns how many tokens have come back after a time at least. If a server's clock is behind
+// that of another, the time can be negative for it: then a part of a token is missing that was not taken.
+func (b *book) leastBack(passed time.Duration) int64 {
+	e := b.limit.emission
+	switch {
+	case passed >= 0 && e == 0:
+		return 0
+	case passed >= 0:
+		return int64(passed / e)
+	case e == 0:
+		return -1
+	}
+	return -int64((e - 1 - passed) / e)
+}
+
 // checkAdmitted checks that in no time more was admitted than the limit allows: its size, and what comes
 // back in that time. What callers were told they have taken counts, and what may have been given back.
 func (b *book) checkAdmitted() error {
@@ -104,11 +119,8 @@ func (b *book) explains(c *call, missing int64) bool {
 				taken += b.gives[given].most
 			}
 		}
-		if taken < missing {
-			continue
-		}
-		passed := max(c.sent-first.to-2*b.wrong, 0)
-		if b.limit.emission == 0 || time.Duration(taken-missing+1)*b.limit.emission > passed-passed/drift {
+		passed := max(c.sent-first.to, 0)
+		if taken > missing-1+b.leastBack(passed-passed/drift-2*b.wrong) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 type marks struct {
 	key     string
 	sent    []time.Duration // when each count was sent, from 1 on; complete when running has ended
+	counted atomic.Int64
 	running sync.WaitGroup
 }
 
@@ -37,13 +39,20 @@ func mark(addr, key string) *marks {
 			if c.Incr(context.Background(), key).Err() != nil {
 				return
 			}
+			m.counted.Add(1)
 		}
 	})
 	return m
 }
 
-// await waits until a replica has a count: when it has just connected, the primary may keep changes back.
-func (m *marks) await(t *testing.T, replica string) {
+// await waits until it has counted.
+func (m *marks) await(t *testing.T) {
+	peer.Until(t, "marks", func() bool { return m.counted.Load() > 10 })
+}
+
+// awaitAt waits until a replica has a count: when it has just connected, the primary may keep changes
+// back.
+func (m *marks) awaitAt(t *testing.T, replica string) {
 	peer.Until(t, "a mark", func() bool { return peer.Ask(t, replica, "get", m.key) != nil })
 }
 
@@ -75,7 +84,7 @@ func TestExactAfterALateFailover(t *testing.T) {
 	l := startLoad(t, "redis://"+front.Addr, all, "--store-timeout", "1000")
 	l.used.Store(int64(late))
 	m := mark(store.Addr, "marks")
-	m.await(t, replica.Addr)
+	m.awaitAt(t, replica.Addr)
 	l.progress(hot, 200)
 
 	peer.Ask(t, replica.Addr, "replicaof", "no", "one")
@@ -100,7 +109,7 @@ func TestExactWhileSentinelsReplaceThePrimary(t *testing.T) {
 		s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
 		l := startLoad(t, s.URL(), limits(amount(100, 1000)), "--store-timeout", "1000")
 		m := mark(s.Primary.Addr, "marks")
-		m.await(t, s.Replica.Addr)
+		m.awaitAt(t, s.Replica.Addr)
 		l.progress(hot, 200)
 		lost := &failover{killed: now()}
 		s.Kill(t)
@@ -127,6 +136,7 @@ func TestExactWhileAClusterChanges(t *testing.T) {
 			l.progress(hot, 100)
 		}
 		m := mark(c.Primaries[home].Addr, "{hot}marks")
+		m.await(t)
 		l.progress(hot, 100)
 		lost := &failover{killed: now()}
 		c.Kill(t, c.Primaries[home].Addr)
