@@ -59,7 +59,7 @@ func (l storeLoad) library(s *subject) {
 		start := time.Now()
 		for range l.callers {
 			callers.Go(func() {
-				for time.Since(start) < d && ctx.Err() == nil {
+				for called := false; ctx.Err() == nil && (!called || time.Since(start) < d); called = true {
 					result, err := limiter.Allow(ctx, l.randomKey(), l.limit.limit())
 					if err == nil && result.Allowed != 1 {
 						err = errors.New("not all calls were admitted")

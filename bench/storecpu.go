@@ -184,7 +184,11 @@ func (r *storeRun) round(ctx context.Context, d time.Duration, s *subject, warmU
 	if err != nil {
 		return err
 	}
-	decisions, took, err := s.decide(ctx, d)
+	decisions, took := 0, time.Duration(0)
+	for decisions == 0 && err == nil { // on a busy machine, a short round may be over before it begins
+		decisions, took, err = s.decide(ctx, d)
+		err = errors.Join(err, ctx.Err())
+	}
 	if err != nil {
 		return err
 	}

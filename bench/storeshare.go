@@ -137,13 +137,13 @@ func (r *shareRun) result(s *subject) (row report.Share, err error) {
 	row = report.Share{
 		Server: s.name, Rate: report.NewSpread(r.rate).Middle, Slowest: report.NewSpread(r.slowest),
 		P50: report.NewSpread(r.p50).Middle, P99: report.NewSpread(r.p99).Middle,
-		Failed: float64(r.failed) / float64(r.calls),
+		Failed: float64(r.failed) / float64(max(1, r.calls)),
 	}
 	if row.MostTries, err = s.field("store_most_tries", math.Max); err != nil {
 		return row, err
 	}
 	conflicts, err := s.field("store_conflicts", plus)
-	row.Conflicts = conflicts / float64(r.calls)
+	row.Conflicts = conflicts / float64(max(1, r.calls))
 	return row, err
 }
 
