@@ -27,7 +27,7 @@ func WholeUnits(n int64, ms bool) int64 {
 
 // Now returns the present instant on the clock of the store, for what concerns no key.
 func (c *Call) Now() int64 {
-	if _, ok := c.View.(store.KeyClocks); ok {
+	if c.Server.Abilities&store.HasKeyClocks != 0 {
 		return c.Server.Clock.Now()
 	}
 	return c.View.Now()

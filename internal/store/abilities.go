@@ -122,6 +122,7 @@ const (
 	ReportsUsage                       // its views are UsageReporters
 	TracksIdle                         // its views are IdleTrackers
 	IsExternal                         // the store is External
+	HasKeyClocks                       // its views are KeyClocks
 )
 
 // AbilitiesOf returns the optional interfaces that a store and its views implement.
@@ -141,6 +142,9 @@ func AbilitiesOf(s Store) (abilities Abilities) {
 	}
 	if _, ok := view.(IdleTracker); ok {
 		abilities |= TracksIdle
+	}
+	if _, ok := view.(KeyClocks); ok {
+		abilities |= HasKeyClocks
 	}
 	return abilities
 }
