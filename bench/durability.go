@@ -140,7 +140,12 @@ func waitFor(ctx context.Context, t load.Target, field string, value float64) er
 
 // persistence returns a field of INFO persistence.
 func persistence(t load.Target, field string) (float64, error) {
-	info, err := load.Ask(t, "INFO", "persistence")
+	return infoField(t, field, "persistence")
+}
+
+// infoField returns a field of INFO, of a section or of all that it has by default.
+func infoField(t load.Target, field string, section ...string) (float64, error) {
+	info, err := load.Ask(t, append([]string{"INFO"}, section...)...)
 	if err != nil {
 		return 0, err
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -174,19 +173,6 @@ func (s *subject) field(name string, of func(a, b float64) float64) (all float64
 }
 
 func plus(a, b float64) float64 { return a + b }
-
-func infoField(t load.Target, field string) (float64, error) {
-	info, err := load.Ask(t, "INFO")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(info) {
-		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == field {
-			return strconv.ParseFloat(value, 64)
-		}
-	}
-	return 0, fmt.Errorf("INFO has no field %s", field)
-}
 
 // allAdmitted checks that no call to a cellserver was refused: refusals write nothing, and would make
 // the comparison unfair.
