@@ -139,8 +139,8 @@ func stateOf(t *testing.T, keys connected, name string) int64 {
 }
 
 // requireExpiry compares the expiry of a key, in Unix milliseconds, with its value. redis-cell sets it
-// relative to a time that it has read a little earlier. cellserver sets it to
-// storeTimeout later, because its clock and that of the store differ, and leaves it if nothing changes.
+// relative to a time that it has read a little earlier. cellserver sets it to storeTimeout later,
+// because its clock and that of the store differ, and leaves it if nothing changes.
 func requireExpiry(t *testing.T, step turn, unchanged bool, tat, expires int64) {
 	t.Helper()
 	after := expires - (tat+999_999)/1_000_000
