@@ -13,7 +13,10 @@ import (
 
 // access holds the options for files of passwords and users. The other options about users belong
 // to the commands.
-type access struct{ passwordFile, aclFile string }
+type access struct {
+	passwordFile, aclFile string
+	fromFile              string // the password in passwordFile
+}
 
 func (a *access) options() []*option.Option {
 	return []*option.Option{
@@ -30,6 +33,9 @@ func (c *config) loadPassword() (err error) {
 	settings := c.commands
 	if settings.Access.Password, err = c.access.readPassword(settings.Access.Password); err != nil {
 		return err
+	}
+	if c.access.passwordFile != "" {
+		c.access.fromFile = settings.Access.Password
 	}
 	hasDefault := slices.ContainsFunc(settings.Access.Users, func(user []string) bool { return user[0] == "default" })
 	switch {

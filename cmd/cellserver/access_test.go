@@ -81,6 +81,7 @@ func userCases(t *testing.T, good string) []accessCase {
 	return []accessCase{
 		{args: []string{"--user", "alice on >secret", "--user", "bob off"}},
 		{environ: []string{"CELLSERVER_USER=alice on >secret\n  bob off\n\n"}},
+		{environ: []string{"CELLSERVER_USER=default on >secret"}, closed: true},
 		{args: []string{"--user", "default on >secret ~* +@all"}, closed: true},
 		{args: []string{"--user", "default on >secret", "--requirepass", "secret"}, says: "--requirepass has no effect"},
 		{args: []string{"--user", "alice", "--user", "alice"}, says: "the user 'alice': Duplicate user found."},

@@ -27,13 +27,21 @@ func (f aclFile) Load() (string, error) {
 	return string(text), nil
 }
 
-// Save replaces the file atomically: a reader finds either the old text or the new one, even after
-// a crash. A new file can be read by the server's user alone; an existing one keeps its
+// Save replaces the file. A new file can be read by the server's user alone; an existing one keeps its
 // permissions.
-func (f aclFile) Save(text string) (err error) {
-	path := string(f)
+func (f aclFile) Save(text string) error {
+	const private = 0o600
+	if info, err := os.Stat(string(f)); err == nil {
+		return replaceFile(string(f), text, info.Mode().Perm())
+	}
+	return replaceFile(string(f), text, private)
+}
+
+// replaceFile replaces a file atomically: a reader finds either the old text or the new one, even after
+// a crash. A symbolic link stays one.
+func replaceFile(path, text string, mode fs.FileMode) (err error) {
 	if real, err := filepath.EvalSymlinks(path); err == nil {
-		path = real // keep a symbolic link
+		path = real
 	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-*")
 	if err != nil {
@@ -45,10 +53,8 @@ func (f aclFile) Save(text string) (err error) {
 			_ = os.Remove(temporary.Name())
 		}
 	}()
-	if info, err := os.Stat(path); err == nil {
-		if err := temporary.Chmod(info.Mode().Perm()); err != nil {
-			return err
-		}
+	if err := temporary.Chmod(mode); err != nil {
+		return err
 	}
 	if _, err := temporary.WriteString(text); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
+	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
 )
 
@@ -29,8 +31,11 @@ type config struct {
 	shutdownTimeout int // seconds
 	measurePauses   string
 
-	options option.List // all options, in the order of --help
-	unknown []string    // environment variables that name no option
+	options option.List     // all options, in the order of --help
+	unknown []string        // environment variables that name no option
+	ignored []string        // flags of redis-server that have no meaning here
+	path    string          // --config
+	file    *redisconf.File // the configuration file; nil if there is none
 }
 
 func inSeconds(n int) time.Duration { return time.Duration(n) * time.Second }
@@ -38,26 +43,37 @@ func inSeconds(n int) time.Duration { return time.Duration(n) * time.Second }
 // prefix is the prefix of the environment variables for options.
 const prefix = "CELLSERVER_"
 
-// parseConfig parses the command line and the environment; the command line takes precedence. After
-// --version and --help it returns pflag.ErrHelp.
+// parseConfig parses the command line, the environment and the configuration file; the command line
+// takes precedence over the environment, which takes precedence over the file. After --version and
+// --help it returns pflag.ErrHelp.
 func parseConfig(args []string, environ []string) (*config, error) {
 	c := newConfig()
 	f := c.options.Flags("cellserver")
+	redisconf.Flags(f, &c.ignored)
 	f.Usage = func() { fmt.Print(c.usage()) }
 	showVersion := f.Bool("version", false, "")
 	if err := c.options.Parse(f, args); err != nil {
 		return nil, err
 	}
 	if f.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected argument %q: options start with --; see --help", f.Arg(0))
+		return nil, unexpectedArgument(f.Arg(0))
 	}
 	if *showVersion {
 		fmt.Println("cellserver", version)
 		return nil, pflag.ErrHelp
 	}
 	var err error
-	c.unknown, err = c.options.Environment(f, prefix, environ)
-	return c, err
+	if c.unknown, err = c.options.Environment(f, prefix, environ); err != nil {
+		return nil, err
+	}
+	return c, c.readConfigFile(func(name string) bool { return f.Lookup(name).Changed })
+}
+
+func unexpectedArgument(arg string) error {
+	if strings.HasSuffix(arg, ".conf") {
+		return fmt.Errorf("unexpected argument %q: a configuration file is given as --config %s", arg, arg)
+	}
+	return fmt.Errorf("unexpected argument %q: options start with --; see --help", arg)
 }
 
 // newConfig returns the defaults.
@@ -68,7 +84,7 @@ func newConfig() *config {
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
-		c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(),
+		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(),
 		c.store.options(), c.log.options(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
@@ -104,8 +120,9 @@ Usage:
   cellserver check-store URL          check a Redis or Valkey server that is to keep the keys
   cellserver --version                print the version
 
-Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog. The command
-line takes precedence.
+Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog, and a
+directive of the file of --config, which is written like redis.conf. The command line takes
+precedence over the environment, and the environment over the file.
 
 %s
 Examples:
@@ -151,6 +168,12 @@ func (c *config) warn(log *slog.Logger) {
 	for _, name := range c.unknown {
 		log.Warn("unknown option in the environment", "name", name)
 	}
+	if c.file != nil {
+		c.ignored = append(c.ignored, c.file.Ignored...)
+	}
+	if len(c.ignored) > 0 {
+		log.Info("settings of Redis that have no meaning here were skipped", "names", strings.Join(c.ignored, " "))
+	}
 }
 
 func environment() []string { return os.Environ() }
@@ -174,7 +197,8 @@ func (n *network) options() []*option.Option {
 	return []*option.Option{
 		{Name: "port", Group: networkGroup, Kind: option.Number(&n.port, 0, 65535), Help: "TCP port; 0 for none"},
 		{Name: "bind", Group: networkGroup, Kind: option.Text(&n.bind, "addresses"),
-			Help: "addresses to listen on, separated by spaces; * is all of IPv4, ::* of IPv6; an address that begins with - is skipped if this machine does not have it"},
+			Words: true,
+			Help:  "addresses to listen on, separated by spaces; * is all of IPv4, ::* of IPv6; an address that begins with - is skipped if this machine does not have it"},
 		{Name: "unixsocket", Group: networkGroup, Kind: option.Text(&n.unixSocket, "path"), Change: option.Immutable,
 			Help: "path of a Unix socket to listen on as well"},
 		{Name: "unixsocketperm", Group: networkGroup, Kind: permissions{&n.unixSocketPerm}, Change: option.Immutable,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
 )
 
@@ -48,7 +49,9 @@ func TestInvalidOptions(t *testing.T) {
 			`it must be a class (normal, pubsub or replica), a hard limit, a soft limit and seconds, such as "normal 256mb 64mb 60"`},
 		{[]string{"--client-output-buffer-limit", "some 1mb 0 0"}, "it must be a class"},
 		{[]string{"--nosuch"}, "unknown option --nosuch; --help lists the options"},
-		{[]string{"redis.conf"}, `unexpected argument "redis.conf": options start with --; see --help`},
+		{[]string{"start"}, `unexpected argument "start": options start with --; see --help`},
+		{[]string{"redis.conf"}, `unexpected argument "redis.conf": a configuration file is given as --config redis.conf`},
+		{[]string{"--daemonize", "no", "--replicaof", "x 1"}, "there is no replication: leave it out"},
 	} {
 		_, err := parseConfig(mistake.args, nil)
 		require.ErrorContains(t, err, mistake.says)
@@ -175,20 +178,26 @@ const configurationPage = "../../docs/configuration.md"
 
 // TestConfigurationPageIsCurrent checks that docs/configuration.md is generated from the options.
 func TestConfigurationPageIsCurrent(t *testing.T) {
-	const begin, end = "<!-- options: written by make rewrite -->\n", "<!-- end of options -->"
 	text, err := os.ReadFile(configurationPage)
 	require.NoError(t, err)
-	before, rest, found := strings.Cut(string(text), begin)
-	require.True(t, found)
-	_, after, found := strings.Cut(rest, end)
-	require.True(t, found)
 	c := newConfig()
-	current := before + begin + c.options.Markdown(prefix) + end + after
+	current := replacePart(t, string(text), "options", c.options.Markdown(prefix))
+	current = replacePart(t, current, "directives of Redis", redisconf.Markdown())
 	if *rewrite {
 		require.NoError(t, os.WriteFile(configurationPage, []byte(current), 0o644))
 		return
 	}
 	require.Equal(t, current, string(text), "run make rewrite")
+}
+
+// replacePart replaces the generated part of a page with a name.
+func replacePart(t *testing.T, page, name, part string) string {
+	begin, end := "<!-- "+name+": written by make rewrite -->\n", "<!-- end of "+name+" -->"
+	before, rest, found := strings.Cut(page, begin)
+	require.True(t, found, name)
+	_, after, found := strings.Cut(rest, end)
+	require.True(t, found, name)
+	return before + begin + part + end + after
 }
 
 var rewrite = flag.Bool("rewrite", false, "write docs/configuration.md instead of comparing it")

@@ -29,7 +29,7 @@ type folder struct {
 func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, error) {
 	s := &c.commands.Persistence
 	if err := s.Check(); err != nil {
-		return nil, err
+		return nil, c.file.Locate(err)
 	}
 	f := &folder{stop: func() {}}
 	if s.Dir == "" {

@@ -39,11 +39,14 @@ type Config struct {
 	Options   *option.List
 	Port      int // shown by INFO
 	Log       *slog.Logger
-	ClientLog *slog.Logger      // for messages that clients cause, which may be very frequent; by default, Log
-	Stop      func()            // called by SHUTDOWN, which is refused if it is nil
-	ACLFile   access.ACLFile    // nil if there is none
-	Turns     *meter.MaxCPUTime // of the turns of event loops, shown by INFO; nil if not measured
-	Holds     *meter.MaxCPUTime // of the holds of locks, shown by INFO; nil if not measured
+	ClientLog *slog.Logger   // for messages that clients cause, which may be very frequent; by default, Log
+	Stop      func()         // called by SHUTDOWN, which is refused if it is nil
+	ACLFile   access.ACLFile // nil if there is none
+	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
+	// if there is no such file.
+	Rewrite func(users []string) error
+	Turns   *meter.MaxCPUTime // of the turns of event loops, shown by INFO; nil if not measured
+	Holds   *meter.MaxCPUTime // of the holds of locks, shown by INFO; nil if not measured
 }
 
 // complete sets the defaults.
@@ -120,6 +123,9 @@ func (f *families) connect(c *Config, in *Instance) {
 	d.Version, d.RunID, d.Port, d.Started = c.Version, newRunID(), c.Port, in.Now()
 	d.Store, d.Options, d.Clients, d.Memory, d.IsSecret = c.Store, c.Options, clients, in.Memory, access.IsSecret
 	d.Log, d.Monitors.Hooks, d.Reload = c.Log, &in.Hooks, f.reload
+	if rewrite := c.Rewrite; rewrite != nil {
+		d.Rewrite = func() error { return rewrite(f.accounts.Configured()) }
+	}
 	p := &f.persistence
 	p.Folder, p.Clock, p.Hooks, p.Started, p.Log, p.Stop = c.Folder, in.Clock, &in.Hooks, in.Now(), c.Log, c.Stop
 	if c.Folder != nil {

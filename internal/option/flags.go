@@ -12,7 +12,7 @@ func (l *List) Flags(program string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	f.SortFlags = false
 	for _, o := range l.options {
-		if _, is := o.Kind.(fixed); !is {
+		if !o.IsFixed() {
 			f.Var(o.Kind, o.Name, o.Help)
 		}
 	}
@@ -24,7 +24,7 @@ func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	err := f.Parse(args)
 	if unknown, is := err.(*pflag.NotExistError); is {
 		name := unknown.GetSpecifiedName()
-		if meant := l.nearest(name); meant != "" {
+		if meant := l.Nearest(name); meant != "" {
 			return fmt.Errorf("unknown option --%s; did you mean --%s?", name, meant)
 		}
 		return fmt.Errorf("unknown option --%s; --help lists the options", name)
@@ -39,8 +39,8 @@ func EnvironmentName(prefix, option string) string {
 }
 
 // Environment sets options from environment variables with a prefix, unless the command line has
-// set them. It returns the variables with the prefix that name no option, each with a suggestion if
-// there is a similar one.
+// set them, and marks their flags as changed. It returns the variables with the prefix that name no
+// option, each with a suggestion if there is a similar one.
 //
 // For every service in a namespace, Kubernetes sets variables such as NAME_PORT=tcp://ADDRESS:PORT
 // and NAME_SERVICE_HOST. They are neither used nor returned.
@@ -54,7 +54,7 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 		option := strings.ReplaceAll(strings.ToLower(rest), "_", "-")
 		o, flag := l.Lookup(option), f.Lookup(option)
 		switch {
-		case o == nil || flag == nil || o.FlagOnly:
+		case o == nil || flag == nil:
 			unknown = append(unknown, l.suggest(prefix, name, option))
 		case flag.Changed:
 		default:
@@ -63,6 +63,7 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 			} else if err != nil {
 				return nil, fmt.Errorf("%s=%s: %w", name, value, err)
 			}
+			flag.Changed = true
 		}
 	}
 	return unknown, nil
@@ -76,15 +77,15 @@ func isKubernetes(rest string) bool {
 
 // suggest returns the name of an unknown variable, with the most similar one that exists.
 func (l *List) suggest(prefix, variable, option string) string {
-	if meant := l.nearest(option); meant != "" {
+	if meant := l.Nearest(option); meant != "" {
 		return fmt.Sprintf("%s (did you mean %s?)", variable, EnvironmentName(prefix, meant))
 	}
 	return variable
 }
 
-// nearest returns the name of the option that is most similar to a word, "" if there is none. At
+// Nearest returns the name of the option that is most similar to a word, "" if there is none. At
 // most two letters may differ, or a third of the letters of a longer word.
-func (l *List) nearest(word string) string {
+func (l *List) Nearest(word string) string {
 	best, least := "", max(2, len(word)/3)+1
 	for _, o := range l.options {
 		if d := distance(word, o.Name); d < least {

@@ -23,6 +23,8 @@ type Option struct {
 	Secret    bool // the value does not appear in --help, in errors and in logs
 	Protected bool // CONFIG SET changes it only for privileged clients: see enable-protected-configs
 	FlagOnly  bool // CONFIG GET does not show it
+	Words     bool // the value is several words, which need no quotes in a configuration file
+	Joined    bool // several lines of a configuration file set the value together
 
 	defaultValue string // the default
 }
@@ -39,6 +41,11 @@ const (
 	Immutable               // the same, but CONFIG SET refuses every value, as Redis does for some directives
 	Live                    // CONFIG SET changes it
 )
+
+// Conflict is the error of an option whose value contradicts that of another.
+type Conflict struct{ Name, Reason string }
+
+func (e *Conflict) Error() string { return e.Reason }
 
 // List is the list of a server's options, in the order in which they are shown. Add, OnChange,
 // Flags, Parse and Environment must be called before the server runs. The other methods are safe

@@ -16,7 +16,7 @@ func (l *List) Usage(width int) string {
 		}
 		fmt.Fprintf(&out, "%s:\n", group)
 		for _, o := range l.options {
-			if o.Group != group || o.isFixed() {
+			if o.Group != group || o.IsFixed() {
 				continue
 			}
 			fmt.Fprintf(&out, "  --%s %s\n", o.Name, o.Kind.Type())
@@ -26,8 +26,8 @@ func (l *List) Usage(width int) string {
 	return out.String()
 }
 
-// isFixed reports whether an option is of kind Fixed, and so has no flag.
-func (o *Option) isFixed() bool {
+// IsFixed reports whether an option is of kind Fixed, and so has no flag.
+func (o *Option) IsFixed() bool {
 	_, is := o.Kind.(fixed)
 	return is
 }
@@ -87,7 +87,7 @@ func (l *List) Markdown(prefix string) string {
 		}
 		fmt.Fprintf(&out, "## %s\n\n| Option | Values | Default | `CONFIG SET` | |\n|---|---|---|---|---|\n", group)
 		for _, o := range l.options {
-			if o.Group == group && !o.isFixed() {
+			if o.Group == group && !o.IsFixed() {
 				fmt.Fprintf(&out, "| `--%s`<br>`%s` | %s | %s | %s | %s |\n", o.Name, EnvironmentName(prefix, o.Name),
 					escapeCell(o.values()), code(o.shownDefault()), o.changeable(), escapeCell(o.Help))
 			}

@@ -50,7 +50,8 @@ func (s *Settings) Options() []*option.Option {
 			Change: option.Live,
 			Help:   "connections at once; further ones get an error and are closed"},
 		{Name: "client-output-buffer-limit", Group: limits, Kind: outputLimits{&s.Output}, Change: option.Live,
-			Help: "unread replies beyond which a client is disconnected: class, hard limit, soft limit, seconds beyond the soft limit"},
+			Words: true,
+			Help:  "unread replies beyond which a client is disconnected: class, hard limit, soft limit, seconds beyond the soft limit"},
 	}
 }
 

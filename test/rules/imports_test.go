@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"internal/logging":   {},
 
 	"internal/option":     {"github.com/spf13/pflag"},
+	"internal/redisconf":  {"internal/option", "github.com/spf13/pflag"},
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
 	"internal/transcript": {},
@@ -124,8 +125,8 @@ var mayImport = map[string][]string{
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
-		"internal/persist", "internal/transfer", "internal/store/remote", "internal/store/remote/backend",
-		"internal/store/remote/combine",
+		"internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
+		"internal/store/remote/backend", "internal/store/remote/combine",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

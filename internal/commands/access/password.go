@@ -26,6 +26,28 @@ func (as *Accounts) SetPassword(text string) error {
 	return nil
 }
 
+// Configured returns the users as the option user defines them: a name and its rules each. The user
+// "default" is left out if requirepass alone describes it. There are none if an ACL file has them.
+func (as *Accounts) Configured() (lines []string) {
+	as.mu.Lock()
+	defer as.mu.Unlock()
+	if as.File != nil {
+		return nil
+	}
+	implied := as.commands.Default()
+	if text := *as.password.Load(); text != "" {
+		if with, err := implied.With([]string{"resetpass", ">" + text}, as.Channels.Load()); err == nil {
+			implied = with
+		}
+	}
+	for _, u := range as.users().Sorted() {
+		if line := u.String(); line != implied.String() {
+			lines = append(lines, strings.TrimPrefix(line, "user "))
+		}
+	}
+	return lines
+}
+
 // secrets are the settings whose values MONITOR and SLOWLOG do not show. Some exist in Redis only,
 // but a client may try to set them here.
 var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}

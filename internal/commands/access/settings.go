@@ -22,7 +22,7 @@ func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "requirepass", Group: option.Access, Kind: secret{&s.Password}, Change: option.Live, Secret: true,
 			Help: "password of the user default; better in a file, or in the environment"},
-		{Name: "user", Group: option.Access, Kind: users{&s.Users}, Secret: true, FlagOnly: true,
+		{Name: "user", Group: option.Access, Kind: users{&s.Users}, Secret: true, FlagOnly: true, Words: true,
 			Help: "a user and its rules, such as 'alice on #HASH ~app:* +@all'; may be repeated; in the environment, one per line"},
 		{Name: "acl-pubsub-default", Group: option.Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"),
 			Change: option.Live, Help: "which channels new users may use"},

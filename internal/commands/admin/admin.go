@@ -29,6 +29,8 @@ type Admin struct {
 	Info     []command.InfoPart     // of all families, in order
 	IsSecret func(word []byte) bool // reports whether the value of an option must not be logged
 
+	Rewrite func() error // writes the configuration file; nil if there is none
+
 	// Reload saves all keys, if save is set and there is a file for them, and replaces each by what
 	// would be read from the file.
 	Reload func(c *command.Call, save bool) error

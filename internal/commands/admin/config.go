@@ -14,7 +14,7 @@ func (a *Admin) config() *command.Command {
 		Name: "config", Group: "server", Category: "none", Since: "2.0.0",
 		Complexity: "Depends on the subcommand.", Min: 2,
 		Summary: "Commands about the server's settings.", AnyMore: true,
-		Subs: []*command.Command{a.configGet(), a.configResetStat(), &configRewrite, a.configSet(),
+		Subs: []*command.Command{a.configGet(), a.configResetStat(), a.configRewrite(), a.configSet(),
 			command.HelpOf("config", "5.0.0")},
 	}
 }
@@ -122,10 +122,31 @@ func (a *Admin) configResetStat() *command.Command {
 	}
 }
 
-var configRewrite = command.Command{
-	Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0", Complexity: "O(1)",
-	Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
-	Summary: "Refused: settings come from the command line and the environment, not from a file.",
-	Reply:   "An error.",
-	Run:     func(*command.Call) error { return command.Refusal("ERR The server is running without a config file") },
+// errRewriteInMulti refuses CONFIG REWRITE in a transaction, because a file must not be written while
+// keys are locked.
+const errRewriteInMulti command.Refusal = "ERR CONFIG REWRITE is not allowed inside a transaction"
+
+func (a *Admin) configRewrite() *command.Command {
+	return &command.Command{
+		Name: "config|rewrite", Group: "server", Category: "none", Since: "2.8.0",
+		Complexity: "O(N) in the number of settings and users",
+		Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Cost:       command.Unbounded,
+		Summary:    "Writes the settings, and the users, to the file of --config.", Reply: "OK.",
+		Run: func(c *command.Call) error {
+			switch {
+			case a.Rewrite == nil:
+				return command.Refusal("ERR The server is running without a config file")
+			case c.InTransaction:
+				return errRewriteInMulti
+			}
+			if err := a.Rewrite(); err != nil {
+				a.Log.Warn("CONFIG REWRITE failed", "error", err)
+				return command.Refusal("ERR Rewriting config file: " + err.Error())
+			}
+			a.Log.Info("CONFIG REWRITE has written the configuration file")
+			c.Out.Status("OK")
+			return nil
+		},
+	}
 }

@@ -42,7 +42,7 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "latency-tracking", Group: option.Diagnostics, Kind: yesNo{&s.Tracking}, Change: option.Live,
 			Help: "count by command how long calls take; quick ones are sampled"},
 		{Name: "latency-tracking-info-percentiles", Group: option.Diagnostics, Kind: percentiles{&s.Percentiles},
-			Change: option.Live, Help: "percentiles of these times that INFO shows"},
+			Change: option.Live, Words: true, Help: "percentiles of these times that INFO shows"},
 		{Name: "enable-debug-command", Group: option.Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
 			Change: option.Immutable, Help: "which clients may use DEBUG: none, all, or those on this machine"},
 		{Name: "enable-protected-configs", Group: option.Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"),

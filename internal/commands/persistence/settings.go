@@ -51,6 +51,7 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "dbfilename", Group: option.Persistence, Kind: fileName{&s.FileName}, Change: option.Live, Protected: true,
 			Help: "file in the folder, in Redis's format, that SAVE and BGSAVE write"},
 		{Name: "save", Group: option.Persistence, Kind: &savePoints{s}, Change: option.Live,
+			Words: true, Joined: true,
 			Help: "when to write this file: pairs of seconds and changed keys, such as '3600 1 300 100'; the file is not loaded at startup"},
 		{Name: "stop-writes-on-bgsave-error", Group: option.Persistence, Kind: option.YesNo(&s.StopWrites),
 			Change: option.Live,
@@ -65,11 +66,13 @@ func (s *Settings) NoSync() bool { return s.sync == "no" }
 func (s *Settings) Check() error {
 	switch {
 	case s.appendOnly == "yes" && s.Dir == "":
-		return errors.New("appendonly yes: there is no folder for the journal; name one with --dir")
+		return &option.Conflict{Name: "appendonly",
+			Reason: "appendonly yes: there is no folder for the journal; name one with --dir"}
 	case s.appendOnly == "no" && s.Dir != "":
-		return errors.New("appendonly no: with --dir, changes are always written to the folder; leave out one of the two")
+		return &option.Conflict{Name: "appendonly",
+			Reason: "appendonly no: with --dir, changes are always written to the folder; leave out one of the two"}
 	case len(s.save) > 0 && s.Dir == "":
-		return errors.New("save: there is no folder for the file; name one with --dir")
+		return &option.Conflict{Name: "save", Reason: "save: there is no folder for the file; name one with --dir"}
 	}
 	return nil
 }

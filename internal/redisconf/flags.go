@@ -1,0 +1,43 @@
+package redisconf
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+)
+
+// Flags adds a flag for each directive of Redis that is no option of this server, so that command lines
+// for redis-server work: the flag is ignored, or refused with advice, as the directive is in a file.
+// The names of those that were ignored are added to ignored.
+func Flags(f *pflag.FlagSet, ignored *[]string) {
+	add := func(name string) {
+		if f.Lookup(name) == nil {
+			f.Var(&foreign{name, ignored}, name, "")
+		}
+	}
+	for _, g := range harmless {
+		for _, name := range g.names {
+			add(name)
+		}
+	}
+	for _, p := range promises {
+		add(p.name)
+	}
+}
+
+// foreign is the value of the flag for a directive that is no option of this server.
+type foreign struct {
+	name    string
+	ignored *[]string
+}
+
+func (v *foreign) Set(text string) error {
+	if verdict := judge(v.name, []string{text}); verdict.advice != "" {
+		return errors.New(verdict.advice)
+	}
+	*v.ignored = append(*v.ignored, v.name)
+	return nil
+}
+
+func (v *foreign) String() string { return "" }
+func (v *foreign) Type() string   { return "value" }
