@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 
 	"cellserver/internal/commands"
@@ -91,6 +92,13 @@ func (f *folder) commands() commands.Folder {
 	return f.opened
 }
 
+// addProcessor gives the process one more processor, in the sense of Go's scheduler, once. A goroutine
+// that waits for the disk keeps its processor until the runtime notices, after up to 10 ms, and with as
+// many processors as event loops, a loop may need it meanwhile. On one core, the 99.9th percentile of
+// calls while a snapshot was written was 16 ms without it, and 3 ms to 8 ms with it. At one call in
+// flight, a call takes 2 % more CPU time.
+var addProcessor = sync.OnceFunc(func() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) })
+
 // load begins to load all keys, and returns. Clients can connect meanwhile, and most of their calls
 // are refused. When all keys are loaded, changes are written to the folder, and load calls ready.
 // If that fails, it calls fail with the error.
@@ -99,6 +107,7 @@ func (f *folder) load(instance *session.Instance, log *slog.Logger, ready func()
 		ready()
 		return
 	}
+	addProcessor() // after the event loops have started, of which there is one per processor
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	f.loading.Go(func() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"cellserver/internal/journal"
 )
@@ -222,10 +223,39 @@ func (r *recorder) removeOlder(newest string) error {
 		segment, isSegment := parseSegmentName(name)
 		_, _, isSnapshot := parseSnapshotName(name)
 		if isSegment && segment < r.number || isSnapshot && name != newest {
-			err = errors.Join(err, removeIfPresent(r.files, name))
+			err = errors.Join(err, r.removeInParts(name))
 		}
 	}
 	return err
+}
+
+// The space of a file is freed in parts of freedAtOnce bytes, with rests of freeingRest. To free 256 MiB
+// takes the system 80 ms, in which nothing else runs on the core.
+const (
+	freedAtOnce = 2 << 20
+	freeingRest = 3 * time.Millisecond
+)
+
+// removeInParts removes a file, and then frees its space in a goroutine. If the process ends before that,
+// the system frees the rest.
+func (r *recorder) removeInParts(name string) error {
+	f, err := r.files.edit(name)
+	if err != nil {
+		return removeIfPresent(r.files, name)
+	}
+	size, err := f.Size()
+	err = errors.Join(err, removeIfPresent(r.files, name))
+	if err != nil || size <= freedAtOnce {
+		return errors.Join(err, f.Close())
+	}
+	r.launch(func() {
+		for ; err == nil && size > 0; size -= freedAtOnce {
+			err = f.Truncate(max(size-freedAtOnce, 0))
+			r.sleep(freeingRest)
+		}
+		_ = f.Close() // the file has no name any more
+	})
+	return nil
 }
 
 // compactionFailed ends a compaction that has failed. A later one uses the same segment.
