@@ -17,10 +17,11 @@ const redcon = "github.com/tidwall/redcon"
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
 var mayImport = map[string][]string{
-	"internal/quota":  {},
-	"internal/gcra":   {"internal/quota"},
-	"internal/window": {"internal/quota"},
-	"internal/lease":  {"internal/quota"},
+	"internal/quota":    {},
+	"internal/calendar": {},
+	"internal/gcra":     {"internal/quota"},
+	"internal/window":   {"internal/quota"},
+	"internal/lease":    {"internal/quota"},
 
 	// What reaches a disk.
 	"internal/form":    {"internal/window", "internal/lease"},
