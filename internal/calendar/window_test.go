@@ -2,6 +2,7 @@ package calendar
 
 import (
 	"archive/zip"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -117,7 +118,7 @@ func labelOf(z *Zone, u Unit, at int64) (latest string) {
 		label := t.Format([]string{"2006-01-02 15", "2006-01-02", "", "2006-01", "2006"}[u])
 		if u == Week {
 			year, week := t.ISOWeek()
-			label = time.Date(year, 1, 1, 0, 0, 0, 0, time.UTC).Format("2006 ") + string(rune('0'+week/10)) + string(rune('0'+week%10))
+			label = fmt.Sprintf("%04d %02d", year, week)
 		}
 		latest = max(latest, label)
 	}

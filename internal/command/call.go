@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
@@ -162,6 +163,9 @@ func (c *Call) Word() []byte {
 
 // Int returns the next argument, an integer within its bounds, or its default.
 func (c *Call) Int() int64 { return c.arg().N }
+
+// Period returns the next argument, which is a period.
+func (c *Call) Period() quota.Period { return quota.Period(c.arg().N) }
 
 // Choice returns 1 + the index of the token that was given for the next argument, 0 for none.
 func (c *Call) Choice() int { return int(c.arg().N) }

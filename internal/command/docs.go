@@ -370,6 +370,13 @@ var argTypes = map[argKind]string{
 	keyArg: "key", wordArg: "string", intArg: "integer", choiceArg: "oneof", flagArg: "pure-token",
 }
 
+func (a *Arg) docsType() string {
+	if a.period {
+		return argTypes[wordArg] // it may have a unit
+	}
+	return argTypes[a.kind]
+}
+
 // writeDocs describes an argument as COMMAND DOCS does. redis-cli derives its hints from that.
 func (a *Arg) writeDocs(c *Call) {
 	if a.pairedWith != "" {
@@ -394,7 +401,7 @@ func (a *Arg) writeDocs(c *Call) {
 	c.Out.BulkString("name")
 	c.Out.BulkString(a.Name)
 	c.Out.BulkString("type")
-	c.Out.BulkString(argTypes[a.kind])
+	c.Out.BulkString(a.docsType())
 	if a.kind == keyArg {
 		c.Out.BulkString("key_spec_index")
 		c.Out.Int(0)

@@ -26,6 +26,7 @@ type Arg struct {
 	lo, hi     int64                            // the bounds of an integer
 	fallback   int64                            // the default of an integer
 	parse      func(word []byte) (int64, error) // of an integer: see By; may be nil
+	period     bool                             // an integer may also be a period with a unit
 }
 
 type argKind uint8
@@ -53,6 +54,14 @@ func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
 // Int is a decimal integer of 64 bits, in Redis's notation. In a command with the trait DecimalWords it
 // may have a sign and leading zeros, as in redis-cell.
 func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: MinInt, hi: MaxInt} }
+
+// Period is a period: an integer of seconds, of 1 or more, or a number with a unit (quota.ParsePeriod). Max is in
+// seconds.
+func Period(name string) Arg {
+	a := Int(name).Min(1)
+	a.period = true
+	return a
+}
 
 // OneOf is an option with several tokens to choose from.
 func OneOf(name string, tokens ...string) Arg {
@@ -245,12 +254,27 @@ func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 	}
 	n, ok := ParseInteger(word, decimals)
 	if !ok {
-		return 0, ErrNotAnInteger
+		return a.withUnit(word)
 	}
 	if n < a.lo || n > a.hi {
 		return 0, &quota.ArgumentError{Name: a.Name, Lo: a.lo, Hi: a.hi}
 	}
 	return n, nil
+}
+
+// withUnit parses a word that is not an integer.
+func (a *Arg) withUnit(word []byte) (int64, error) {
+	if !a.period {
+		return 0, ErrNotAnInteger
+	}
+	p, ok := quota.ParsePeriod(word)
+	if !ok {
+		return 0, ErrNotAnInteger
+	}
+	if seconds, nanoseconds := p.Split(); seconds > a.hi || seconds == a.hi && nanoseconds > 0 {
+		return 0, &quota.ArgumentError{Name: a.Name, Lo: a.lo, Hi: a.hi}
+	}
+	return int64(p), nil
 }
 
 // ParseInteger parses an integer in Redis's notation or, if decimals is set, also in redis-cell's.

@@ -64,7 +64,7 @@ func TestThrottleGoesOn(t *testing.T) {
 		if step == 0 {
 			tat, copied = 0, 0
 		}
-		limit, err := gcra.NewLimit(rapid.Int64Range(-1, 10).Draw(c.t, "burst"), 5, c.period())
+		limit, err := gcra.NewLimit(rapid.Int64Range(-1, 10).Draw(c.t, "burst"), 5, quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
 		want, next, err := limit.Step(at, tat, quantity, mode)
@@ -84,7 +84,7 @@ func TestFixedGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied = window.Fixed{}, window.Fixed{}
 		}
-		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), c.period())
+		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
 		want, next, err := limit.StepFixed(at, state, quantity, mode)
@@ -105,7 +105,7 @@ func TestSlidingGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied = window.Sliding{}, window.Sliding{}
 		}
-		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), c.period())
+		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
 		want, next, err := limit.StepSliding(at, state, quantity, mode)
@@ -141,7 +141,7 @@ func TestLogGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied, stored, storedCopied = window.Log{}, window.Log{}, nil, nil
 		}
-		limit, err := window.NewLogLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), c.period(), 10)
+		limit, err := window.NewLogLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()), 10)
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
 		want, next, edit, err := limit.StepLog(at, state, stored, quantity, mode)
@@ -183,7 +183,7 @@ func TestLeasesGoOn(t *testing.T) {
 			long := time.Duration(ttl) * time.Second
 			require.Equal(c.t, table.Renew(at, long, holder), copied.Renew(at, long, holder))
 		default:
-			r, err := lease.NewRequest(rapid.Int64Range(0, 30).Draw(c.t, "limit"), ttl, holder, max(quantity, 0))
+			r, err := lease.NewRequest(rapid.Int64Range(0, 30).Draw(c.t, "limit"), quota.Seconds(ttl), holder, max(quantity, 0))
 			require.NoError(c.t, err)
 			want, _, err := table.Acquire(at, r, 10)
 			got, _, errCopied := copied.Acquire(at, r, 10)

@@ -32,7 +32,7 @@ func BenchmarkNewLimitAndTake(b *testing.B) {
 	now, tat, period := int64(epoch), int64(0), int64(60)
 	b.ReportAllocs()
 	for b.Loop() {
-		l, _ := NewLimit(15, 30, period)
+		l, _ := NewLimit(15, 30, quota.Seconds(period))
 		now += l.emission / 2
 		_, tat, _ = l.Step(now, tat, 1, quota.Take)
 	}

@@ -78,7 +78,8 @@ type Memo struct {
 // arguments are the arguments of NewLimit.
 type arguments struct{ maxBurst, countPerPeriod, period int64 }
 
-// Limit returns the same as NewLimit. The result is valid until the next call.
+// Limit returns the same as NewLimit, with the number of a quota.Period. The result is valid until the
+// next call.
 func (m *Memo) Limit(maxBurst, countPerPeriod, period int64) (*Limit, error) {
 	a := arguments{maxBurst, countPerPeriod, period}
 	if m.arguments == a && period != 0 {
@@ -88,7 +89,7 @@ func (m *Memo) Limit(maxBurst, countPerPeriod, period int64) (*Limit, error) {
 }
 
 func (m *Memo) renew(a arguments) (*Limit, error) {
-	limit, err := NewLimit(a.maxBurst, a.countPerPeriod, a.period)
+	limit, err := NewLimit(a.maxBurst, a.countPerPeriod, quota.Period(a.period))
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +97,13 @@ func (m *Memo) renew(a arguments) (*Limit, error) {
 	return &m.limit, nil
 }
 
-// NewLimit makes a limit from the arguments of a call; period is in seconds.
-func NewLimit(maxBurst, countPerPeriod, period int64) (Limit, error) {
-	if err := checkRanges(maxBurst, countPerPeriod, period); err != nil {
+// NewLimit makes a limit from the arguments of a call.
+func NewLimit(maxBurst, countPerPeriod int64, period quota.Period) (Limit, error) {
+	seconds, nanoseconds := period.Split()
+	if err := checkRanges(maxBurst, countPerPeriod, seconds|nanoseconds); err != nil {
 		return Limit{}, err
 	}
-	return newLimit(maxBurst, countPerPeriod, period, 0)
+	return newLimit(maxBurst, countPerPeriod, seconds, nanoseconds)
 }
 
 // NewLimitOf is NewLimit for a period in seconds and nanoseconds (0 to 999,999,999), not both 0.

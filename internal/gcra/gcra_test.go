@@ -246,7 +246,7 @@ func play(t *testing.T, step stepFunc, lines string) string {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
 		words := strings.Fields(call)
 		if words[0] == "limit" {
-			l, err := NewLimit(number(t, words[1]), number(t, words[2]), number(t, words[3]))
+			l, err := NewLimit(number(t, words[1]), number(t, words[2]), quota.Seconds(number(t, words[3])))
 			limit = l
 			told = append(told, call+arrow(line, err))
 			continue
@@ -372,7 +372,7 @@ func TestMemoIsNewLimit(t *testing.T) {
 		random := rand.New(rand.NewPCG(uint64(i/2), 1)) // each limit is requested twice
 		number := func() int64 { return numbers[random.IntN(len(numbers))] }
 		burst, count, period := number(), number(), number()
-		want, refused := NewLimit(burst, count, period)
+		want, refused := NewLimit(burst, count, quota.Period(period))
 		got, err := memo.Limit(burst, count, period)
 		require.Equal(t, refused, err)
 		if err == nil {

@@ -130,6 +130,10 @@ func anyInt64() *rapid.Generator[int64] {
 
 type newLimitFunc func(maxBurst, count, period int64) (Limit, error)
 
+func newLimitOfSeconds(maxBurst, count, period int64) (Limit, error) {
+	return NewLimit(maxBurst, count, quota.Seconds(period))
+}
+
 // differsFromModelLimit reports how newLimit differs from the model for these arguments.
 func differsFromModelLimit(newLimit newLimitFunc, maxBurst, count, period int64) error {
 	got, err := newLimit(maxBurst, count, period)
@@ -162,7 +166,7 @@ func limitAgrees(t *rapid.T, newLimit newLimitFunc) error {
 		count = period*rapid.SampledFrom([]int64{1e6, 1e9}).Draw(t, "rate") + rapid.Int64Range(-2, 2).Draw(t, "off by")
 	}
 	maxBurst := anyInt64().Draw(t, "max_burst")
-	if l, err := NewLimit(0, count, period); err == nil && rapid.Bool().Draw(t, "near the largest span") {
+	if l, err := NewLimit(0, count, quota.Seconds(period)); err == nil && rapid.Bool().Draw(t, "near the largest span") {
 		maxBurst = maxTolerance/l.emission - rapid.Int64Range(-1, 3).Draw(t, "less")
 	}
 	return differsFromModelLimit(newLimit, maxBurst, count, period)
@@ -171,7 +175,7 @@ func limitAgrees(t *rapid.T, newLimit newLimitFunc) error {
 // limitFaults are off by one rounding step, or at one edge.
 var limitFaults = map[string]newLimitFunc{
 	"a fast rate is floored": func(maxBurst, count, period int64) (Limit, error) {
-		l, err := NewLimit(maxBurst, count, period)
+		l, err := NewLimit(maxBurst, count, quota.Seconds(period))
 		if err == nil && l.emission <= roundUpBelow {
 			l.emission = int64(floorDiv(times(n(period), n(1e9)), n(count)).Uint64())
 			l.tolerance = l.emission * l.size
@@ -179,7 +183,7 @@ var limitFaults = map[string]newLimitFunc{
 		return l, err
 	},
 	"a slow rate is rounded up": func(maxBurst, count, period int64) (Limit, error) {
-		l, err := NewLimit(maxBurst, count, period)
+		l, err := NewLimit(maxBurst, count, quota.Seconds(period))
 		if err == nil && l.emission < 1e9 {
 			l.emission = ceilDiv(times(n(period), n(1e9)), n(count)).Int64()
 			l.tolerance = l.emission * l.size
@@ -187,14 +191,14 @@ var limitFaults = map[string]newLimitFunc{
 		return l, err
 	},
 	"the largest span is refused": func(maxBurst, count, period int64) (Limit, error) {
-		l, err := NewLimit(maxBurst, count, period)
+		l, err := NewLimit(maxBurst, count, quota.Seconds(period))
 		if l.tolerance == maxTolerance {
 			return Limit{}, ErrSpan
 		}
 		return l, err
 	},
 	"the largest rate is refused": func(maxBurst, count, period int64) (Limit, error) {
-		l, err := NewLimit(maxBurst, count, period)
+		l, err := NewLimit(maxBurst, count, quota.Seconds(period))
 		if err == nil && count == period*1e9 {
 			return Limit{}, ErrRate
 		}
@@ -204,7 +208,7 @@ var limitFaults = map[string]newLimitFunc{
 
 func TestNewLimitIsTheModels(t *testing.T) {
 	t.Run("holds", func(t *testing.T) {
-		rapid.Check(t, func(t *rapid.T) { requireHolds(t, limitAgrees(t, NewLimit)) })
+		rapid.Check(t, func(t *rapid.T) { requireHolds(t, limitAgrees(t, newLimitOfSeconds)) })
 	})
 	for name, faulty := range limitFaults {
 		t.Run("catches: "+name, func(t *testing.T) {
@@ -227,8 +231,8 @@ func FuzzStep(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, maxBurst, count, period, now, tat, quantity int64, mode uint8) {
-		require.NoError(t, differsFromModelLimit(NewLimit, maxBurst, count, period))
-		if l, err := NewLimit(maxBurst, count, period); err == nil {
+		require.NoError(t, differsFromModelLimit(newLimitOfSeconds, maxBurst, count, period))
+		if l, err := NewLimit(maxBurst, count, quota.Seconds(period)); err == nil {
 			require.NoError(t, differsFromModel(Limit.Step, l, now, tat, quantity, quota.Mode(mode)))
 		}
 	})

@@ -240,11 +240,11 @@ func drawLimit(t *rapid.T, span int64) Limit {
 	default:
 		period = between(1, span/1e9, "period")
 		count = between(1, 1e9, "count")
-		l, err := NewLimit(0, count, period)
+		l, err := NewLimit(0, count, quota.Seconds(period))
 		require.NoError(t, err)
 		maxBurst = between(0, span/l.emission-1, "max_burst")
 	}
-	l, err := NewLimit(maxBurst, count, period)
+	l, err := NewLimit(maxBurst, count, quota.Seconds(period))
 	require.NoError(t, err)
 	return l
 }

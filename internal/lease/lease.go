@@ -36,9 +36,9 @@ type Request struct {
 	holder          []byte
 }
 
-// NewRequest checks the arguments of a call, in their order; ttl is in seconds. The holder is
+// NewRequest checks the arguments of a call, in their order. The holder is
 // borrowed until Acquire returns.
-func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error) {
+func NewRequest(limit int64, ttl quota.Period, holder []byte, quantity int64) (Request, error) {
 	if limit < 0 {
 		return Request{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
 	}
@@ -59,11 +59,12 @@ func NewRequest(limit, ttl int64, holder []byte, quantity int64) (Request, error
 func (r Request) Holder() []byte { return r.holder }
 
 // newTTL checks the duration of a lease.
-func newTTL(seconds int64) (time.Duration, error) {
-	if seconds < 1 || seconds > maxTTL {
+func newTTL(ttl quota.Period) (time.Duration, error) {
+	ns, ok := ttl.Nanoseconds(maxTTL)
+	if !ok {
 		return 0, &quota.ArgumentError{Name: "ttl", Lo: 1, Hi: maxTTL}
 	}
-	return time.Duration(seconds) * time.Second, nil
+	return time.Duration(ns), nil
 }
 
 // CheckHolder checks the name of a holder, which may contain any bytes.

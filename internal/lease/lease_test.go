@@ -165,12 +165,13 @@ func play(t *testing.T, key Table, lines string) string {
 		said := ""
 		switch words[1] {
 		case "acquire":
-			request, err := NewRequest(number(t, args[0]), number(t, args[1]), []byte(args[2]), number(t, args[3]))
+			ttl := quota.Seconds(number(t, args[1]))
+			request, err := NewRequest(number(t, args[0]), ttl, []byte(args[2]), number(t, args[3]))
 			require.NoError(t, err)
 			d, _, err := key.Acquire(now, request, fewHolders)
 			said = answer(d, err)
 		case "renew":
-			ttl, err := newTTL(number(t, args[0]))
+			ttl, err := newTTL(quota.Seconds(number(t, args[0])))
 			require.NoError(t, err)
 			said = map[bool]string{true: "1", false: "0"}[key.Renew(now, ttl, []byte(args[1]))]
 		case "release":
@@ -242,7 +243,7 @@ func TestArguments(t *testing.T) {
 		{0, 1, a, -1, "quantity must be between 0 and 9223372036854775807"},
 		{0, 1, a, math.MinInt64, "quantity must be between 0 and 9223372036854775807"},
 	} {
-		_, err := NewRequest(c.limit, c.ttl, c.holder, c.quantity)
+		_, err := NewRequest(c.limit, quota.Seconds(c.ttl), c.holder, c.quantity)
 		require.EqualError(t, err, c.says)
 		var outside *quota.ArgumentError
 		require.ErrorAs(t, err, &outside)
@@ -320,7 +321,7 @@ func holderName(i int) []byte { return fmt.Appendf(nil, "holder-%05d", i) }
 func filled(n int) *Leases {
 	key := new(Leases)
 	for i := range n {
-		request, _ := NewRequest(math.MaxInt64, int64(1000+i), holderName(i), 1)
+		request, _ := NewRequest(math.MaxInt64, quota.Seconds(int64(1000+i)), holderName(i), 1)
 		_, _, _ = key.Acquire(epoch, request, n)
 	}
 	return key

@@ -419,7 +419,7 @@ func FuzzLeases(f *testing.F) {
 		var key Leases
 		for _, now := range []int64{first, second, third, second, first} {
 			for i, holder := range []string{"a", "b", "c"} {
-				r, err := NewRequest(limit, ttl, []byte(holder), quantity)
+				r, err := NewRequest(limit, quota.Seconds(ttl), []byte(holder), quantity)
 				if err != nil {
 					return
 				}

@@ -51,15 +51,16 @@ func (l Limit) Size() int64 { return l.size }
 // Period returns the period.
 func (l Limit) Period() time.Duration { return time.Duration(l.period) }
 
-// NewLimit makes a limit from the arguments of a call; period is in seconds.
-func NewLimit(limit, period int64) (Limit, error) {
+// NewLimit makes a limit from the arguments of a call.
+func NewLimit(limit int64, period quota.Period) (Limit, error) {
+	ns, ok := period.Nanoseconds(maxPeriod)
 	switch {
 	case limit < 0:
 		return Limit{}, &quota.ArgumentError{Name: "limit", Lo: 0, Hi: math.MaxInt64}
-	case period < 1 || period > maxPeriod:
+	case !ok:
 		return Limit{}, &quota.ArgumentError{Name: "period", Lo: 1, Hi: maxPeriod}
 	}
-	return Limit{size: limit, period: period * int64(time.Second)}, nil
+	return Limit{size: limit, period: ns}, nil
 }
 
 // Blocks reports whether a call is limited whatever the state is, because the limit is 0.

@@ -16,7 +16,7 @@ func TestNewLimit(t *testing.T) {
 	require.Equal(t, int64(5), l.Size())
 	require.Equal(t, time.Minute, l.Period())
 	for _, sound := range [][2]int64{{0, 1}, {math.MaxInt64, 1e9}} {
-		_, err := NewLimit(sound[0], sound[1])
+		_, err := NewLimit(sound[0], quota.Seconds(sound[1]))
 		require.NoError(t, err, sound)
 	}
 	for _, c := range []struct {
@@ -30,7 +30,7 @@ func TestNewLimit(t *testing.T) {
 		{0, math.MinInt64, "period must be between 1 and 1000000000"},
 		{0, math.MaxInt64, "period must be between 1 and 1000000000"},
 	} {
-		l, err := NewLimit(c.limit, c.period)
+		l, err := NewLimit(c.limit, quota.Seconds(c.period))
 		require.EqualError(t, err, c.says)
 		require.Zero(t, l)
 		var outside *quota.ArgumentError
@@ -51,7 +51,7 @@ func TestNewLogLimit(t *testing.T) {
 		{-1, 60, "limit must be between 0 and 100 (max-log-limit); larger limits are for CL.SLIDING"},
 		{100, 0, "period must be between 1 and 1000000000"},
 	} {
-		l, err := NewLogLimit(c.limit, c.period, 100)
+		l, err := NewLogLimit(c.limit, quota.Seconds(c.period), 100)
 		require.EqualError(t, err, c.says)
 		require.Zero(t, l)
 	}

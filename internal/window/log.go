@@ -71,9 +71,9 @@ func (e *LogLimitError) Error() string {
 	return fmt.Sprintf("limit must be between 0 and %d (max-log-limit); larger limits are for CL.SLIDING", e.Max)
 }
 
-// NewLogLimit makes a limit from the arguments of a call; period is in seconds. A log has at most
+// NewLogLimit makes a limit from the arguments of a call. A log has at most
 // maxEntries entries, which therefore bounds the limit.
-func NewLogLimit(limit, period int64, maxEntries int) (LogLimit, error) {
+func NewLogLimit(limit int64, period quota.Period, maxEntries int) (LogLimit, error) {
 	if limit < 0 || limit > int64(maxEntries) {
 		return LogLimit{}, &LogLimitError{Max: maxEntries}
 	}

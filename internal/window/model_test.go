@@ -392,7 +392,7 @@ func FuzzStep(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, limit, period, now, a, b, c, end, quantity int64, mode uint8) {
-		l, err := NewLimit(limit, period)
+		l, err := NewLimit(limit, quota.Seconds(period))
 		if limit < 0 || period < 1 || period > 1e9 {
 			require.Error(t, err)
 			return

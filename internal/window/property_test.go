@@ -93,7 +93,7 @@ func fits[S any](step stepFunc[S], l Limit, now int64, s S, quantity int64) bool
 func drawLimit(t *rapid.T) Limit {
 	size := rapid.OneOf(rapid.Int64Range(0, 10), rapid.Int64Range(0, 1000), rapid.Int64Range(0, 1<<62)).Draw(t, "limit")
 	period := rapid.OneOf(rapid.Int64Range(1, 3), rapid.Int64Range(1, 86400), rapid.Int64Range(1, 1e8)).Draw(t, "period")
-	l, err := NewLimit(size, period)
+	l, err := NewLimit(size, quota.Seconds(period))
 	if err != nil {
 		t.Fatal(err)
 	}

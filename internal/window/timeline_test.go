@@ -415,7 +415,7 @@ func play[S any](t *testing.T, step stepFunc[S], lines string) string {
 		call, _, _ := strings.Cut(strings.TrimSpace(line), " ->")
 		words := strings.Fields(call)
 		if words[0] == "limit" {
-			l, err := NewLimit(number(t, words[1]), number(t, words[2]))
+			l, err := NewLimit(number(t, words[1]), quota.Seconds(number(t, words[2])))
 			require.NoError(t, err)
 			limit = l
 			told = append(told, call)

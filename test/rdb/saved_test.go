@@ -47,7 +47,7 @@ func filled(t *testing.T) *memory.Store {
 func fillLimiters(t *testing.T, v store.View, i int) {
 	throttle, err := gcra.NewLimit(int64(i), 10, 3600)
 	require.NoError(t, err)
-	size, err := window.NewLimit(100, 3600+int64(i))
+	size, err := window.NewLimit(100, quota.Seconds(3600+int64(i)))
 	require.NoError(t, err)
 	log, err := window.NewLogLimit(100, 3600, 100)
 	require.NoError(t, err)

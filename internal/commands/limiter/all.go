@@ -168,6 +168,9 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 	var numbers [4]int64
 	for i, word := range words[1:] {
 		n, ok := command.ParseInteger(word, true)
+		if i == len(words)-3 {
+			n, ok = periodNumber(word, n, ok)
+		}
 		switch {
 		case !ok && isOption(word):
 			return command.ErrSyntax // a number is missing before the option
@@ -177,15 +180,26 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 		numbers[i] = n
 	}
 	t.Quantity = numbers[len(words)-2]
+	period := quota.Period(numbers[len(words)-3])
 	switch kind {
 	case store.Throttle:
-		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], numbers[2])
+		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], period)
 	case store.SlidingLog:
-		t.Rule.Log, err = window.NewLogLimit(numbers[0], numbers[1], l.maxLogLimit)
+		t.Rule.Log, err = window.NewLogLimit(numbers[0], period, l.maxLogLimit)
 	default:
-		t.Rule.Window, err = window.NewLimit(numbers[0], numbers[1])
+		t.Rule.Window, err = window.NewLimit(numbers[0], period)
 	}
 	return err
+}
+
+// periodNumber returns the number of a quota.Period for a word, which is the integer n if isInteger is set. It
+// returns 0, which is no period, for an integer that is not positive.
+func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) {
+	if isInteger {
+		return int64(quota.Seconds(n)), true
+	}
+	p, ok := quota.ParsePeriod(word)
+	return int64(p), ok
 }
 
 // isOption reports whether a word is an option of any limiter. CL.ALL has only some of these

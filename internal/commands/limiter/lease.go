@@ -9,7 +9,7 @@ import (
 )
 
 var (
-	ttlArg    = command.Int("ttl").Min(1).Max(maxPeriod)
+	ttlArg    = command.Period("ttl").Max(maxPeriod)
 	holderArg = command.Word("holder")
 )
 
@@ -31,7 +31,7 @@ retry_after, the seconds until enough other leases have ended (-1 if it was gran
 seconds until the last lease ends.`,
 		Run: func(c *command.Call) error {
 			key := c.Key()
-			limit, ttl, holder, quantity := c.Int(), c.Int(), c.Word(), c.Int()
+			limit, ttl, holder, quantity := c.Int(), c.Period(), c.Word(), c.Int()
 			r, err := lease.NewRequest(limit, ttl, holder, quantity)
 			if err != nil {
 				return err
@@ -58,12 +58,12 @@ func (l *Family) renew() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE", Args: []command.Arg{command.Key("key"), ttlArg, holderArg},
 		Reply: "1; 0 if the holder has no lease, or it has ended.",
 		Run: func(c *command.Call) error {
-			key, ttl, holder := c.Key(), c.Int(), c.Word()
+			key, ttl, holder := c.Key(), c.Period(), c.Word()
 			if err := lease.CheckHolder(holder); err != nil {
 				return err
 			}
 			c.Work += leaseChangeWork
-			renewed, err := c.View.Renew(c.Context, key, time.Duration(ttl)*time.Second, holder)
+			renewed, err := c.View.Renew(c.Context, key, duration(ttl), holder)
 			if err != nil {
 				return err
 			}
@@ -125,4 +125,10 @@ func (l *Family) holders() *command.Command {
 			return nil
 		},
 	}
+}
+
+// duration returns the duration of a ttl, which is within bounds.
+func duration(ttl quota.Period) time.Duration {
+	ns, _ := ttl.Nanoseconds(maxPeriod)
+	return time.Duration(ns)
 }

@@ -9,7 +9,7 @@ func (l *Family) throttle() *command.Command {
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
-			command.Int("count_per_period").Min(1), command.Int("period").Min(1),
+			command.Int("count_per_period").Min(1), command.Period("period"),
 			quantityArg, modeArg, msArg},
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek}, Run: l.decide,
 	}

@@ -12,7 +12,7 @@ func (l *Family) fixed() *command.Command {
 		Summary: "Counts against a limit in a window that the first call opens (fixed window).",
 	}, limitArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Fixed
-		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
+		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
 	})
 }
@@ -23,7 +23,7 @@ func (l *Family) sliding() *command.Command {
 		Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
 	}, limitArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Sliding
-		c.Rule.Window, err = window.NewLimit(c.Int(), c.Int())
+		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
 	})
 }
@@ -37,7 +37,7 @@ func (l *Family) slidingLog() *command.Command {
 		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
 		func(c *command.Call) (err error) {
 			c.Rule.Kind = store.SlidingLog
-			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Int(), l.maxLogLimit)
+			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Period(), l.maxLogLimit)
 			return err
 		})
 }
@@ -47,7 +47,7 @@ func (l *Family) slidingLog() *command.Command {
 func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
-	row.Args = []command.Arg{command.Key("key"), limit, command.Int("period").Min(1).Max(maxPeriod), quantityArg, modeArg,
+	row.Args = []command.Arg{command.Key("key"), limit, command.Period("period").Max(maxPeriod), quantityArg, modeArg,
 		msArg}
 	row.Reply, row.Keys.Peeks = limiterReply, modeIsPeek
 	row.Run = func(c *command.Call) error {

@@ -324,7 +324,7 @@ func operations(keys int) *rapid.Generator[operation] {
 	return rapid.Custom(func(t *rapid.T) operation {
 		burst, rate := rapid.Int64Range(0, 20).Draw(t, "burst"), rapid.Int64Range(1, 50).Draw(t, "count")
 		period := rapid.Int64Range(1, 10).Draw(t, "period")
-		limit, err := gcra.NewLimit(burst, rate, period)
+		limit, err := gcra.NewLimit(burst, rate, quota.Seconds(period))
 		require.NoError(t, err)
 		o := operation{
 			what: rapid.SampledFrom(what).Draw(t, "what"), key: key.Draw(t, "key"),

@@ -134,9 +134,9 @@ var takers = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.Slid
 func plainRule(kind store.Kind, size, period int64) *store.Rule {
 	r, err := &store.Rule{Kind: kind}, error(nil)
 	if kind == store.Throttle {
-		r.Throttle, err = gcra.NewLimit(size-1, max(size, 1), period)
-	} else if r.Window, err = window.NewLimit(size, period); err == nil {
-		r.Log, err = window.NewLogLimit(size, period, 100_000)
+		r.Throttle, err = gcra.NewLimit(size-1, max(size, 1), quota.Seconds(period))
+	} else if r.Window, err = window.NewLimit(size, quota.Seconds(period)); err == nil {
+		r.Log, err = window.NewLogLimit(size, quota.Seconds(period), 100_000)
 	}
 	if err != nil {
 		panic(err)
@@ -145,7 +145,7 @@ func plainRule(kind store.Kind, size, period int64) *store.Rule {
 }
 
 func plainRequest(limit, ttl int64, holder string, quantity int64) lease.Request {
-	r, err := lease.NewRequest(limit, ttl, []byte(holder), quantity)
+	r, err := lease.NewRequest(limit, quota.Seconds(ttl), []byte(holder), quantity)
 	if err != nil {
 		panic(err)
 	}

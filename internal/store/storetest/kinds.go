@@ -40,8 +40,8 @@ func rule(kind store.Kind, size, period int64) store.Rule {
 	if kind == store.Throttle {
 		r.Throttle = limit(size-1, max(size, 1), period)
 	} else {
-		r.Window, err = window.NewLimit(size, period)
-		r.Log, logErr = window.NewLogLimit(size, period, maxLog)
+		r.Window, err = window.NewLimit(size, quota.Seconds(period))
+		r.Log, logErr = window.NewLogLimit(size, quota.Seconds(period), maxLog)
 	}
 	if err := errors.Join(err, logErr); err != nil {
 		panic(err)
@@ -50,7 +50,7 @@ func rule(kind store.Kind, size, period int64) store.Rule {
 }
 
 func request(limit, ttl int64, holder string, quantity int64) lease.Request {
-	r, err := lease.NewRequest(limit, ttl, []byte(holder), quantity)
+	r, err := lease.NewRequest(limit, quota.Seconds(ttl), []byte(holder), quantity)
 	if err != nil {
 		panic(err)
 	}

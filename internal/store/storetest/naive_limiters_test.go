@@ -192,7 +192,7 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 	again := slices.ContainsFunc(slices.Collect(l.Holders(now)),
 		func(l lease.Lease) bool { return l.Holder == string(holder) })
 	if v.has(countsRetries) && again {
-		r, _ = lease.NewRequest(peeked.FieldByName("limit").Int(), ttl/1e9, append(holder, '\''),
+		r, _ = lease.NewRequest(peeked.FieldByName("limit").Int(), quota.Seconds(ttl/1e9), append(holder, '\''),
 			peeked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)

@@ -215,7 +215,7 @@ var ctx = context.Background()
 
 // limit returns a limit. The arguments must be valid.
 func limit(maxBurst, count, period int64) gcra.Limit {
-	l, err := gcra.NewLimit(maxBurst, count, period)
+	l, err := gcra.NewLimit(maxBurst, count, quota.Seconds(period))
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,91 @@
+package quota
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// Period is the length of a period, as an argument of a command gives it: seconds if it is positive,
+// and microseconds if it is negative. Whole seconds are always positive. Zero is no period.
+type Period int64
+
+// Seconds returns a period of whole seconds, or no period if n is not positive.
+func Seconds(n int64) Period { return Period(max(n, 0)) }
+
+// A period is written as a number with at most three decimals, and one of these units.
+var periodUnits = []struct {
+	name   string
+	micros uint64
+}{{"ms", 1e3}, {"s", 1e6}, {"m", 60e6}, {"h", 3600e6}, {"d", 86400e6}}
+
+// minPeriod is the shortest period, in microseconds.
+const minPeriod = 1000
+
+// ParsePeriod reads a period with a unit, such as 250ms, 2.5s, 5m, 12h, or 30d. It is at least 1 ms.
+func ParsePeriod(word []byte) (p Period, ok bool) {
+	for _, unit := range periodUnits {
+		digits := len(word) - len(unit.name)
+		if digits <= 0 || string(word[digits:]) != unit.name {
+			continue
+		}
+		if thousandths, ok := parseThousandths(string(word[:digits])); ok {
+			return newPeriod(thousandths, unit.micros)
+		}
+	}
+	return 0, false
+}
+
+// parseThousandths reads a number with at most three decimals, and returns it in thousandths.
+func parseThousandths(digits string) (n uint64, ok bool) {
+	decimals := 0
+	for i := range len(digits) {
+		if digits[i] == '.' && i > 0 {
+			decimals = len(digits) - i - 1
+			if decimals < 1 || decimals > 3 {
+				return 0, false
+			}
+			digits = digits[:i] + digits[i+1:]
+			break
+		}
+	}
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, false
+		}
+	}
+	n, err := strconv.ParseUint(digits+"000"[decimals:], 10, 64)
+	return n, err == nil
+}
+
+func newPeriod(thousandths, unit uint64) (p Period, ok bool) {
+	if thousandths > math.MaxInt64/unit {
+		return 0, false
+	}
+	micros := thousandths * unit / 1000
+	switch {
+	case micros < minPeriod:
+		return 0, false
+	case micros%1e6 == 0:
+		return Period(micros / 1e6), true
+	}
+	return -Period(micros), true
+}
+
+// Split returns a period as seconds and nanoseconds, which are less than a second.
+func (p Period) Split() (seconds, nanoseconds int64) {
+	if p > 0 {
+		return int64(p), 0
+	}
+	return int64(-p / 1e6), int64(-p % 1e6 * 1e3)
+}
+
+// Nanoseconds returns the length of a period that is not longer than most seconds. ok is false if it is
+// longer, or no period.
+func (p Period) Nanoseconds(most int64) (n int64, ok bool) {
+	seconds, nanoseconds := p.Split()
+	if p == 0 || seconds > most || seconds == most && nanoseconds > 0 {
+		return 0, false
+	}
+	return seconds*int64(time.Second) + nanoseconds, true
+}
