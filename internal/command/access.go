@@ -112,14 +112,17 @@ func (row *Command) accessIn(server *Server, words [][]byte) []acl.Access {
 }
 
 // onlyReads reports whether a call of a limiter changes nothing: then a user that may only read its
-// keys may make the call. To save time, the words are bound only if one of the last two, where
+// keys may make the call. To save time, the words are bound only if one of the last, where
 // options are, is PEEK. They must be bound then, because a key may be named PEEK too.
 func (row *Command) onlyReads(server *Server, words [][]byte) bool {
-	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-2, 0):], isPeek) {
+	if row.Keys.Peeks == nil || !slices.ContainsFunc(words[max(len(words)-peekOptionWords, 0):], isPeek) {
 		return false
 	}
 	c := Call{Server: server, Row: row, Words: words}
 	return c.bind(1) == nil && row.Keys.Peeks(&c)
 }
+
+// peekOptionWords is the largest number of words of the options of a limiter with PEEK.
+const peekOptionWords = 6
 
 func isPeek(word []byte) bool { return FoldEqual(word, "PEEK") }

@@ -91,6 +91,7 @@ type Call struct {
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
 	IsBound      bool   // Bound holds the arguments of a call of Row
+	Extra        bool   // the call has an option that is Arg.Extra; else Bound says nothing of these
 	Value        []byte // the value that was read last; its memory is reused
 	Hits, Misses int64  // keys that were read and existed, or did not; not yet added to the counters
 	Next         int    // index of the argument that is read next
@@ -237,12 +238,23 @@ func (c *Call) WriteBool(value bool) {
 func (c *Call) HasOption(tokens ...string) bool {
 	for i, a := range c.Row.Args {
 		for _, token := range tokens {
-			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 {
+			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 && (c.Extra || !a.extra) {
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// Option returns the integer of the option with a token, 0 if it was not given and has no default. Rows
+// on the hot path read their arguments in order instead.
+func (c *Call) Option(token string) int64 {
+	for i, a := range c.Row.Args {
+		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
+			return c.Bound[i].N
+		}
+	}
+	return 0
 }
 
 // EventNames returns the names of the keyspace events, in order, for a change of a key by the call.

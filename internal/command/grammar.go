@@ -27,6 +27,7 @@ type Arg struct {
 	fallback   int64                            // the default of an integer
 	parse      func(word []byte) (int64, error) // of an integer: see By; may be nil
 	period     bool                             // an integer may also be a period with a unit
+	extra      bool                             // an option that sets Call.Extra
 }
 
 type argKind uint8
@@ -110,11 +111,16 @@ func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, t
 // Again lets an option be given several times; the last one counts, as in some of Redis's commands.
 func (a Arg) Again() Arg { a.repeatable = true; return a }
 
+// Extra marks an option that few calls have, and that has no default. Such options are the last ones.
+// Rows on the hot path test Call.Extra in place of each of them.
+func (a Arg) Extra() Arg { a.extra = true; return a }
+
 // grammar holds the data that a table derives from a row's arguments.
 type grammar struct {
 	args            []Arg
 	slots           []slot
 	positional      int  // the number of positional arguments
+	usual           int  // the number of arguments before those that are Arg.Extra, which come last
 	min, max        int  // number of words of a call, including the name; max is 0 if there is no bound
 	acceptsDecimals bool // the row has the trait DecimalWords
 	options         bool // the row has options, so a surplus word is a syntax error
@@ -175,6 +181,10 @@ func newGrammar(row *Command) grammar {
 	if row.AnyMore || g.options {
 		g.max = 0
 	}
+	g.usual = len(row.Args)
+	for g.usual > 0 && row.Args[g.usual-1].extra {
+		g.usual--
+	}
 	g.min = max(g.min, row.Min)
 	for i := range g.args {
 		g.slots = append(g.slots, newSlot(&g.args[i], g.options))
@@ -222,7 +232,8 @@ func (c *Call) bind(at int) error {
 		}
 		at++
 	}
-	for i := g.positional; i < len(g.slots); i++ {
+	c.Extra = false
+	for i := g.positional; i < g.usual; i++ {
 		c.Bound[i] = bound{N: g.slots[i].or}
 	}
 	if at < len(words) && g.options {
@@ -321,6 +332,10 @@ func (c *Call) bindOptions(at int) error {
 	g := &c.Row.Grammar
 	for ; at < len(c.Words); at++ {
 		i, token := g.option(c.Words[at])
+		if i >= g.usual && !c.Extra {
+			c.Extra = true
+			clear(c.Bound[g.usual:])
+		}
 		if i < 0 || c.Bound[i].At != 0 && !g.args[i].repeatable {
 			return ErrSyntax
 		}

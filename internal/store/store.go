@@ -119,6 +119,9 @@ type Rule struct {
 	Throttle gcra.Limit      // for Throttle
 	Window   window.Limit    // for Fixed and Sliding
 	Log      window.LogLimit // for SlidingLog
+	// Leave is what Take leaves of the limit to other calls: see quota.Leave. It is not negative, and 0
+	// in TakeAll.
+	Leave int64
 }
 
 // Size returns the largest quantity that the limit can ever allow.

@@ -1,6 +1,10 @@
 package limiter
 
-import "cellserver/internal/command"
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/gcra"
+	"cellserver/internal/store"
+)
 
 func (l *Family) throttle() *command.Command {
 	return &command.Command{
@@ -10,7 +14,7 @@ func (l *Family) throttle() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Period("period"),
-			quantityArg, modeArg, msArg},
+			quantityArg, modeArg, msArg, leaveArg},
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek}, Run: l.decide,
 	}
 }
@@ -23,8 +27,8 @@ func (l *Family) decide(c *command.Call) error {
 	b := &c.Bound // access by index in place of Key and Int saves 40 of 2,000 instructions
 	key := c.Words[b[0].At]
 	limit, err := c.LastLimit.Limit(b[1].N, b[2].N, b[3].N)
-	if err != nil {
-		return err
+	if err != nil || c.Extra {
+		return l.throttleExtra(c, limit, err)
 	}
 	quantity, mode, ms := b[4].N, modes[b[5].N], b[6].N != 0
 	o, err := c.View.Throttle(c.Context, key, *limit, quantity, mode)
@@ -35,4 +39,14 @@ func (l *Family) decide(c *command.Call) error {
 	l.countDecision(c, key, d.Limited)
 	writeDecision(c, &d, mode, ms)
 	return nil
+}
+
+// throttleExtra continues decide for a limit that is out of range, or with options of extra.go.
+func (l *Family) throttleExtra(c *command.Call, limit *gcra.Limit, err error) error {
+	if err != nil {
+		return err
+	}
+	c.Rule = store.Rule{Kind: store.Throttle, Throttle: *limit}
+	b := &c.Bound
+	return l.decideExtra(c, request{c.Words[b[0].At], b[4].N, modes[b[5].N], b[6].N != 0})
 }

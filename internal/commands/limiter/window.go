@@ -48,7 +48,7 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
 	row.Args = []command.Arg{command.Key("key"), limit, command.Period("period").Max(maxPeriod), quantityArg, modeArg,
-		msArg}
+		msArg, leaveArg}
 	row.Reply, row.Keys.Peeks = limiterReply, modeIsPeek
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
@@ -56,6 +56,9 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 			return err
 		}
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
+		if c.Extra {
+			return l.decideExtra(c, request{key, quantity, mode, ms})
+		}
 		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
 		if err != nil {
 			return l.decideOnError(c, err, key, quantity, mode, ms)

@@ -87,6 +87,12 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
+	case rule.Leave > 0:
+		whole := *rule
+		whole.Leave = 0
+		return quota.Leave(rule.Leave, quantity, mode, func(quantity int64, mode quota.Mode) (quota.Decision, error) {
+			return s.take(h, key, now, &whole, quantity, mode)
+		})
 	case rule.Kind == store.Throttle:
 		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
 		if err != nil {

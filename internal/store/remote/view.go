@@ -134,7 +134,7 @@ func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity 
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
-	case rule.Kind == store.Throttle:
+	case rule.Kind == store.Throttle && rule.Leave == 0:
 		o, err := v.Throttle(ctx, key, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
@@ -145,6 +145,10 @@ func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity 
 		d, err = s.view.Take(background, key, rule, quantity, mode)
 		s.denied = d.Limited
 		return err
+	}
+	if rule.Kind == store.Throttle {
+		take := operation
+		operation = func(s *scratch) error { return s.withTATs([][]byte{key}, func() error { return take(s) }) }
 	}
 	if s := v.steps; s != nil {
 		s.require(v.selected, key)

@@ -47,6 +47,9 @@ func (h keyState) entry() store.Entry { return store.Entry{Kind: h.kind, Expires
 // take makes one step of a rule. The result need be stored only if changed is true.
 func (h keyState) take(now int64, rule store.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
+	if rule.Leave > 0 {
+		return h.leave(now, rule, quantity, mode)
+	}
 	next = keyState{kind: rule.Kind}
 	switch rule.Kind {
 	case store.Throttle:
@@ -64,6 +67,19 @@ func (h keyState) take(now int64, rule store.Rule, quantity int64,
 		next.entries, next.expires, changed = h.entries.after(edit), next.log.End, edit != window.Edit{}
 	}
 	return d, next.at(now), changed, err
+}
+
+// leave is take for a rule that leaves some of its limit.
+func (h keyState) leave(now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
+	n := rule.Leave
+	rule.Leave = 0
+	d, err = quota.Leave(n, quantity, mode, func(quantity int64, mode quota.Mode) (d quota.Decision, err error) {
+		d, next, changed, err = h.take(now, rule, quantity, mode)
+		changed = changed && mode != quota.Peek
+		return d, err
+	})
+	return d, next, changed, err
 }
 
 // ownLeases returns a copy of the leases, which a step may change.

@@ -135,6 +135,7 @@ const (
 	noGrowthForms
 	claimsToBlock
 	obeysContext
+	leavesTooLittle
 	faults // the number of faults
 )
 
@@ -198,6 +199,7 @@ var detectedBy = map[fault]string{
 	keepsEmpty:        "emptied",
 	quietWindows:      "notices of limiters",
 	unlockedWindows:   "atomic limiters",
+	leavesTooLittle:   "any limiter",
 	losesRenewal:      "leases",
 	leasesForever:     "crashed holder",
 	countsRetries:     "asking again",

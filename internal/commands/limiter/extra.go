@@ -1,0 +1,36 @@
+package limiter
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+)
+
+// Few calls have the options in this file. The rows of limiters test Call.Extra in place of each of
+// them, and calls that have one are decided here.
+
+// leaveArg is the option LEAVE.
+var leaveArg = command.Int("n").Min(0).After("LEAVE").Extra()
+
+// request is a call of a limiter with such options. Its rule is the call's.
+type request struct {
+	key      []byte
+	quantity int64
+	mode     quota.Mode
+	ms       bool
+}
+
+// decideExtra makes the decision of a call with such options, and writes the reply.
+func (l *Family) decideExtra(c *command.Call, r request) error {
+	if c.HasOption(leaveArg.Tokens...) && r.mode == quota.Force {
+		return command.ErrSyntax
+	}
+	c.Rule.Leave = c.Option("LEAVE")
+	defer func() { c.Rule.Leave = 0 }() // the next call may have no such option
+	d, err := c.View.Take(c.Context, r.key, &c.Rule, r.quantity, r.mode)
+	if err != nil {
+		return l.decideOnError(c, err, r.key, r.quantity, r.mode, r.ms)
+	}
+	l.countDecision(c, r.key, d.Limited)
+	writeDecision(c, &d, r.mode, r.ms)
+	return nil
+}
