@@ -40,17 +40,19 @@ func (row *Command) check() error {
 }
 
 func (row *Command) checkArguments() (flaw string) {
-	stage := 0 // required, then optional, then options
+	stage := 0 // required, then optional, then options, then those that are Extra
 	for i, a := range row.Args {
 		at := 0
 		switch {
+		case a.extra:
+			at = 3
 		case a.Tokens != nil:
 			at = 2
 		case a.optional:
 			at = 1
 		}
 		if at < stage {
-			return "Args: " + a.Name + " is required and follows an optional argument"
+			return "Args: " + a.Name + " follows an argument that must come after it"
 		}
 		stage = at
 		if a.repeats && i != len(row.Args)-1 {
