@@ -73,7 +73,7 @@ func TestFlawsAreFound(t *testing.T) {
 		"Reply: ":             func(r *command.Command) { r.Reply = "" },
 		"Flags: ":             func(r *command.Command) { r.Flags |= command.Write },
 		"Args: no more than ": func(r *command.Command) { r.Args = make([]command.Arg, command.MaxArgs+1) },
-		"Args: b is required and follows": func(r *command.Command) {
+		"Args: b follows an argument": func(r *command.Command) {
 			r.Args = []command.Arg{command.Word("a").Optional(),
 				command.Word("b")}
 		},
