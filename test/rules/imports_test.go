@@ -70,6 +70,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/stats":      {"internal/meter"},
 	"internal/background": {},
+	"internal/waiting":    {},
 	"internal/client":     {"internal/acl", "internal/option", "internal/resp", "internal/store"},
 	"internal/maxmemory":  {"internal/client"},
 	"internal/command": {
@@ -105,7 +106,7 @@ var mayImport = map[string][]string{
 		"internal/commands/access", "internal/commands/admin", "internal/commands/connection",
 		"internal/commands/persistence", "internal/commands/pubsub", "internal/commands/tracking",
 		"internal/commands/transaction", "internal/acl", "internal/background", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/resp", "internal/stats", "internal/store",
+		"internal/maxmemory", "internal/resp", "internal/stats", "internal/store", "internal/waiting",
 	},
 	"internal/commands": {
 		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",

@@ -1,0 +1,334 @@
+// Package waiting is the queue of calls that wait until a limiter admits them: calls with the option
+// WAIT. It decides which call is decided again next, and at which instant. It is told the time, and
+// makes no decision of a limiter itself, so tests can compare it with a simpler model.
+//
+// # Lines
+//
+// A call stands in one line, that of the key that limits it, and lines are in the order of arrival.
+// Only the first call of a line has its turn: the line has the instant at which that call could be
+// admitted, and calls behind it cost nothing until then. When the first call is admitted or leaves, the
+// next has its turn at once, because it may need less. So a unit that becomes free costs two
+// decisions, one that takes it and one that finds out how long the next call has to wait, whatever the
+// number of calls.
+//
+// The instant follows from the limiter's retry_after. A change of the key may move it forward: then
+// Wake gives the first call its turn at once. A change of all keys (FLUSHALL, SWAPDB) wakes all lines,
+// a few with each call of Next, because Wake and WakeAll are called while keys are locked.
+//
+// # What a turn leads to
+//
+// The caller decides the call again, without the queue's lock, and then says whether the call leaves
+// the line (it was admitted, or its client is told that it is limited), stays the first of it until a
+// later instant, or goes to the end of another line, because another of its keys limits it now. A key
+// that changes during a turn is not missed: the line has another turn as soon as that ends.
+//
+// # The end of the time
+//
+// Each call has a deadline. The deadlines of all calls are in one heap. At its deadline a call leaves
+// the queue, unless it has its turn at that instant: a turn that is late, because there is much to
+// do, is not lost.
+package waiting
+
+import (
+	"container/heap"
+	"errors"
+	"math"
+)
+
+var (
+	// ErrMany means that as many calls wait as may.
+	ErrMany = errors.New("too many calls wait")
+	// ErrLeft means that a call has left the queue during its turn.
+	ErrLeft = errors.New("the call does not wait any more")
+)
+
+// Queue holds the calls that wait. It must not be used by two goroutines at once, except for MayWait.
+type Queue[T any] struct {
+	max       int // number of calls; a tenth of it for a key
+	lines     map[place]*line[T]
+	turns     instants[*line[T]] // lines whose first call is not having its turn, by the instant of its next
+	deadlines instants[*Call[T]] // calls that are not having their turn
+	count     int
+	arrivals  int64      // of calls at the end of a line, so far: they make the order of heaps total
+	order     []*line[T] // all lines
+	unwoken   int        // number of lines, the first of order, that WakeAll has not reached yet
+	paused    bool
+	filter    filter
+}
+
+// place identifies a line.
+type place struct {
+	database int
+	key      string
+}
+
+// line is the line of a key. It is never empty.
+type line[T any] struct {
+	place
+	first, last *Call[T]
+	calls       int
+	at          int64 // instant of the next turn
+	number      int64 // of arrivals, when at was set
+	inTurn      bool  // the first call is having its turn
+	woken       bool  // the key has changed during this turn
+	index       int   // in Queue.turns; -1 during a turn
+	position    int   // in Queue.order
+}
+
+// Call is a call that waits.
+type Call[T any] struct {
+	Of T
+
+	line       *line[T] // nil if the call does not wait
+	prev, next *Call[T]
+	deadline   int64
+	number     int64 // of arrivals
+	index      int   // in Queue.deadlines; -1 during its turn
+	over       bool  // End was called
+}
+
+// Deadline returns the instant at which the time of the call is over.
+func (c *Call[T]) Deadline() int64 { return c.deadline }
+
+// Due says what is to be done with a call.
+type Due uint8
+
+const (
+	Nothing Due = iota // no call is due
+	Turn               // the call is decided again: Leave or Stay must follow
+	Over               // the call has left the queue: its time is over
+)
+
+// New returns an empty queue.
+func New[T any]() *Queue[T] {
+	return &Queue[T]{max: math.MaxInt, lines: map[place]*line[T]{}, filter: newFilter()}
+}
+
+// SetMax bounds the number of calls that Add lets in: max in all, and a tenth of it for one key.
+func (q *Queue[T]) SetMax(calls int) { q.max = calls }
+
+// Len returns the number of calls.
+func (q *Queue[T]) Len() int { return q.count }
+
+// HasCalls reports whether calls wait for a key.
+func (q *Queue[T]) HasCalls(database int, key []byte) bool {
+	return q.lines[place{database, string(key)}] != nil
+}
+
+// Add puts a call at the end of the line of a key. If it is the first, it has its turn at once,
+// because the key may have changed since the call was decided.
+func (q *Queue[T]) Add(c *Call[T], database int, key []byte, deadline, now int64) error {
+	if q.count >= q.max || q.isFull(database, key) {
+		return ErrMany
+	}
+	q.count++
+	c.deadline = deadline
+	q.append(c, database, key, now)
+	return nil
+}
+
+// isFull reports whether as many calls wait for a key as may.
+func (q *Queue[T]) isFull(database int, key []byte) bool {
+	l := q.lines[place{database, string(key)}]
+	return l != nil && l.calls >= max(q.max/10, 1)
+}
+
+// append puts a call at the end of a line, which may be new.
+func (q *Queue[T]) append(c *Call[T], database int, key []byte, now int64) {
+	q.arrivals++
+	c.number = q.arrivals
+	at := place{database, string(key)}
+	l := q.lines[at]
+	if l == nil {
+		l = &line[T]{place: at, at: now, number: q.arrivals, position: len(q.order)}
+		q.lines[at] = l
+		q.order = append(q.order, l)
+		q.filter.add(database, key, 1)
+		heap.Push(&q.turns, l)
+	}
+	c.line, c.prev, c.next = l, l.last, nil
+	if l.last == nil {
+		l.first = c
+	} else {
+		l.last.next = c
+	}
+	l.last = c
+	l.calls++
+	heap.Push(&q.deadlines, c)
+}
+
+// Next returns a call that is due at an instant. Calls are due in the order of their instants, a turn
+// before a deadline at the same instant.
+func (q *Queue[T]) Next(now int64) (c *Call[T], due Due) {
+	q.wakeSome(now)
+	if len(q.deadlines) > 0 {
+		c = q.deadlines[0]
+		first := c.instant()
+		turn := !q.paused && len(q.turns) > 0 && q.turns[0].at <= first
+		if first <= now && !turn {
+			return q.expire(c, now)
+		}
+	}
+	if !q.paused && len(q.turns) > 0 && q.turns[0].at <= now {
+		return q.begin(q.turns[0]), Turn
+	}
+	return nil, Nothing
+}
+
+// expire ends a call whose deadline has passed.
+func (q *Queue[T]) expire(c *Call[T], now int64) (*Call[T], Due) {
+	if l := c.line; !c.over && !q.paused && l.first == c && l.at <= now {
+		return q.begin(l), Turn
+	}
+	q.Leave(c, now)
+	return c, Over
+}
+
+// begin begins the turn of the first call of a line.
+func (q *Queue[T]) begin(l *line[T]) *Call[T] {
+	heap.Remove(&q.turns, l.index)
+	heap.Remove(&q.deadlines, l.first.index)
+	l.inTurn, l.woken = true, false
+	return l.first
+}
+
+// At returns the instant at which Next has something to return: 0 for at once, math.MaxInt64 for never.
+func (q *Queue[T]) At() int64 {
+	at := int64(math.MaxInt64)
+	if len(q.deadlines) > 0 {
+		at = q.deadlines[0].instant()
+	}
+	switch {
+	case q.paused:
+	case q.unwoken > 0:
+		return 0
+	case len(q.turns) > 0:
+		at = min(at, q.turns[0].at)
+	}
+	return at
+}
+
+// Leave removes a call. It returns false if the call does not wait.
+func (q *Queue[T]) Leave(c *Call[T], now int64) bool {
+	if c.line == nil {
+		return false
+	}
+	q.count--
+	q.remove(c, now)
+	return true
+}
+
+// remove takes a call out of its line. If it was the first, the next has its turn at once.
+func (q *Queue[T]) remove(c *Call[T], now int64) {
+	l := c.line
+	if c.index >= 0 {
+		heap.Remove(&q.deadlines, c.index)
+	}
+	wasFirst := l.first == c
+	if c.prev == nil {
+		l.first = c.next
+	} else {
+		c.prev.next = c.next
+	}
+	if c.next == nil {
+		l.last = c.prev
+	} else {
+		c.next.prev = c.prev
+	}
+	c.line, c.prev, c.next = nil, nil, nil
+	switch l.calls--; {
+	case l.calls == 0:
+		q.removeLine(l)
+	case wasFirst:
+		q.turnAt(l, now)
+	}
+}
+
+func (q *Queue[T]) removeLine(l *line[T]) {
+	if l.index >= 0 {
+		heap.Remove(&q.turns, l.index)
+	}
+	delete(q.lines, l.place)
+	q.filter.add(l.database, []byte(l.key), -1)
+	last := len(q.order) - 1
+	q.order[l.position], q.order[last].position = q.order[last], l.position
+	q.order[last] = nil
+	q.order = q.order[:last]
+	q.unwoken = min(q.unwoken, last)
+}
+
+// turnAt ends the turn of a line, if it has one, and sets the instant of its next.
+func (q *Queue[T]) turnAt(l *line[T], at int64) {
+	q.arrivals++
+	l.at, l.number, l.inTurn = at, q.arrivals, false
+	if l.index < 0 {
+		heap.Push(&q.turns, l)
+	} else {
+		heap.Fix(&q.turns, l.index)
+	}
+}
+
+// Stay ends the turn of a call that is limited until the instant at by a key. If this is the key of its
+// line, it stays the first; else it goes to the end of the line of that key, or leaves with ErrMany if
+// that is full. The error is ErrLeft if the call has left meanwhile.
+func (q *Queue[T]) Stay(c *Call[T], database int, key []byte, at, now int64) error {
+	l := c.line
+	if l == nil {
+		return ErrLeft
+	}
+	if l.place != (place{database, string(key)}) {
+		if q.isFull(database, key) {
+			q.Leave(c, now)
+			return ErrMany
+		}
+		q.remove(c, now)
+		q.append(c, database, key, now)
+		return nil
+	}
+	if l.woken {
+		at = now
+	}
+	heap.Push(&q.deadlines, c)
+	q.turnAt(l, at)
+	return nil
+}
+
+// End makes the time of a call be over, even if it is added only later.
+func (q *Queue[T]) End(c *Call[T]) {
+	if c.over = true; c.line != nil && c.index >= 0 {
+		heap.Fix(&q.deadlines, c.index)
+	}
+}
+
+// Wake gives the first call for a key its turn at once, because the key has changed.
+func (q *Queue[T]) Wake(database int, key []byte, now int64) {
+	if l := q.lines[place{database, string(key)}]; l != nil {
+		q.wake(l, now)
+	}
+}
+
+func (q *Queue[T]) wake(l *line[T], now int64) {
+	switch {
+	case l.inTurn:
+		l.woken = true
+	case l.at > now:
+		q.turnAt(l, now)
+	}
+}
+
+// WakeAll is Wake for all keys.
+func (q *Queue[T]) WakeAll() { q.unwoken = len(q.order) }
+
+// wakeAtOnce is the number of lines that a call of Next wakes after WakeAll.
+const wakeAtOnce = 64
+
+// wakeSome wakes some of the lines that WakeAll has not reached.
+func (q *Queue[T]) wakeSome(now int64) {
+	for i := 0; i < wakeAtOnce && q.unwoken > 0; i++ {
+		q.unwoken--
+		q.wake(q.order[q.unwoken], now)
+	}
+}
+
+// Pause makes calls have no turns until it is called with false. Deadlines stay.
+func (q *Queue[T]) Pause(on bool) { q.paused = on }
