@@ -9,8 +9,8 @@ import (
 )
 
 // BlockedClients holds the clients that wait for a time or for another client, in WAIT, CLIENT PAUSE
-// and DEBUG SLEEP. A blocked client has no goroutine: its session makes no call, and its event loop
-// serves the other clients.
+// and DEBUG SLEEP, or for a limiter, with its option WAIT. A blocked client has no goroutine: its
+// session makes no call, and its event loop serves the other clients.
 type BlockedClients struct {
 	clock store.Clock
 	// paused is called, with the lock held, when a pause begins (true) or ends (false).
@@ -18,6 +18,8 @@ type BlockedClients struct {
 
 	mu      sync.Mutex
 	clients map[*Client]Block
+	// waiting holds the clients whose waits end with Answer. They are not in clients, which Tick visits.
+	waiting map[*Client]Interrupter
 	timer   *time.Timer
 	next    int64 // instant for which the timer is set; store.Never if it is not set
 	stopped bool  // the server is stopping, so no client waits
@@ -35,6 +37,15 @@ type Block struct {
 	forPause bool
 }
 
+// Interrupter is the wait of a client that ends with Answer.
+type Interrupter interface {
+	// Interrupt is called if the wait is to end early, by CLIENT UNBLOCK or because the server stops;
+	// perhaps several times. It must see to it that Answer is called soon, with refusal, an error reply
+	// in RESP, or if that is empty, with the reply to a call whose time is over. BlockedClients is
+	// locked meanwhile.
+	Interrupt(refusal string)
+}
+
 // pause is a CLIENT PAUSE.
 type pause struct {
 	until int64 // instant, nanoseconds; 0 if there is none
@@ -48,7 +59,31 @@ const shortestWait = time.Millisecond
 // Begin initializes b. It calls paused, with the lock held, when a pause begins and when it ends.
 func (b *BlockedClients) Begin(clock store.Clock, paused func(on bool)) {
 	b.clock, b.paused = clock, paused
-	b.clients, b.next = make(map[*Client]Block), store.Never
+	b.clients, b.waiting, b.next = make(map[*Client]Block), make(map[*Client]Interrupter), store.Never
+}
+
+// AddWaiting blocks a client until Answer is called.
+func (b *BlockedClients) AddWaiting(c *Client, w Interrupter) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c.Parked.Store(true)
+	c.Blocked.Store(true)
+	if b.waiting[c] = w; b.stopped {
+		w.Interrupt("")
+	}
+}
+
+// Answer ends a wait that AddWaiting has begun, with a reply. It does nothing for a client whose
+// connection has ended.
+func (b *BlockedClients) Answer(c *Client, d Delivery) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting[c] == nil {
+		return
+	}
+	delete(b.waiting, c)
+	c.Blocked.Store(false)
+	c.Deliver(d)
 }
 
 // Add blocks a client until w.Until, or until Unblock or End is called. The client's session makes no
@@ -90,6 +125,8 @@ func (b *BlockedClients) Forget(c *Client) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.clients, c)
+		delete(b.waiting, c)
+		c.Blocked.Store(false)
 	}
 }
 
@@ -132,10 +169,15 @@ func (b *BlockedClients) Tick() {
 }
 
 // Unblock ends the wait of a client with a reply; if reply is empty, with the reply of its Block. It
-// returns false if the client is not blocked, or only waits for the end of a pause.
+// returns false if the client is not blocked, or only waits for the end of a pause. A client that waits
+// for a limiter may have been admitted at the same moment; then it has the reply that says so.
 func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if w := b.waiting[c]; w != nil {
+		w.Interrupt(reply)
+		return true
+	}
 	w, blocked := b.clients[c]
 	if !blocked || w.forPause {
 		return false
@@ -151,7 +193,7 @@ func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 func (b *BlockedClients) Count() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.clients)
+	return len(b.clients) + len(b.waiting)
 }
 
 // End ends the pause and every wait, and makes later waits end at once. It is called when the server
@@ -163,6 +205,9 @@ func (b *BlockedClients) End() {
 	b.stopped = true
 	for c, w := range b.clients {
 		b.release(c, w.Reply)
+	}
+	for _, w := range b.waiting {
+		w.Interrupt("")
 	}
 }
 

@@ -52,6 +52,11 @@ type Session interface {
 	ReloadUser()
 	// Block blocks the client as w describes. The call's reply is sent when the wait ends.
 	Block(w client.Block)
+	// Wait blocks the client until the call is admitted, or its time is over: see Call.Wait. It returns
+	// an error if too many calls wait.
+	Wait(d Delay) error
+	// IsAwaited reports whether calls wait for a key of the selected database.
+	IsAwaited(key []byte) bool
 	// TakeSlowPath makes hooks that the call has set take effect in this turn, for the calls that
 	// are pipelined after the call.
 	TakeSlowPath()
@@ -115,6 +120,7 @@ type limiterState struct {
 	Sampling  topk.Sampling        // of decisions, for CL.TOP
 	// WithoutStore is set if the decision was not made by the store, because it fails.
 	WithoutStore bool
+	Waiting
 }
 
 // transactionState is set while EXEC makes calls.

@@ -115,7 +115,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.tracking.Store, f.tracking.Clients = changes, clients
 	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks
 	f.connection.Clients, f.connection.Find, f.connection.Verify = clients, f.accounts.Find, f.accounts.Check
-	f.connection.Blocked.Begin(in.Clock, func(on bool) { in.Hooks.Set(command.Paused, on) })
+	f.connection.Blocked.Begin(in.Clock, in.SetPaused)
 	a := &f.accounts
 	a.File, a.Clients, a.Clock, a.DisconnectListeners = c.ACLFile, clients, in.Clock, f.disconnectSubscribers
 	a.Log, a.ClientLog = c.Log, c.ClientLog

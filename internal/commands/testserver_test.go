@@ -81,20 +81,30 @@ func processOptions() []*option.Option {
 func (s *testServer) Dial() (transcript.Peer, error) { return s.dial(), nil }
 
 func (s *testServer) dial() *testClient {
-	c := &testClient{woken: make(chan struct{}, 1), disconnected: make(chan struct{})}
+	c := &testClient{server: s, woken: make(chan struct{}, 1), disconnected: make(chan struct{})}
 	c.session = s.instance.Open(client.Peer{Remote: "127.0.0.1:50000", Local: "127.0.0.1:6379", FD: 7, Wake: c.wake,
 		Cut: sync.OnceFunc(func() { close(c.disconnected) })})
 	return c
 }
 
+// Advance stops the clock at each instant at which a call that waits is due.
 func (s *testServer) Advance(d time.Duration) error {
-	s.clock.Advance(d)
+	for end := s.clock.Now() + int64(d); ; {
+		next := s.instance.RunWaiting()
+		if next > end {
+			s.clock.Advance(time.Duration(end - s.clock.Now()))
+			break
+		}
+		s.clock.Advance(time.Duration(next - s.clock.Now()))
+	}
 	s.instance.Blocked.Tick()
+	s.instance.RunWaiting()
 	return nil
 }
 
 // testClient is a client in this process. It passes bytes to its session as a transport would.
 type testClient struct {
+	server       *testServer
 	session      *session.Session
 	woken        chan struct{} // receives a value when the session calls Wake
 	disconnected chan struct{}
@@ -120,6 +130,9 @@ func (c *testClient) Send(b []byte) error {
 		lent[i] = 0xdd
 	}
 	c.settle()
+	if c.server != nil {
+		c.server.instance.RunWaiting()
+	}
 	return nil
 }
 

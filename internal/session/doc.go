@@ -24,6 +24,8 @@
 //     once, and how long each runs before others do.
 //   - A client that waits for a time or for another client, as in CLIENT PAUSE and WAIT, is parked
 //     without a goroutine: see client.BlockedClients.
+//   - So is a client whose call waits for a limiter, with the option WAIT. One goroutine makes these
+//     calls again when it is their turn (waiting.go).
 //
 // # The hot path
 //

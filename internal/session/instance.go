@@ -46,7 +46,8 @@ type Instance struct {
 	backgroundCalls sync.Map // by client: calls that run outside of the event loop
 	turnCalls       sync.Map // by client: calls that its session makes in its turns
 
-	coroutines coroutines // that make calls of the store, if these may block
+	coroutines coroutines   // that make calls of the store, if these may block
+	waiting    waitingCalls // that a limiter has not admitted yet
 }
 
 // Begin initializes the fields that the package commands does not set.
@@ -55,6 +56,7 @@ func (in *Instance) Begin() {
 	in.Tracking.Busy, in.Notifier.Busy = &in.Background.Busy, &in.Background.Busy
 	in.Notifier.Running = in.runningCall
 	in.beginOverlapping()
+	in.waiting.begin(in)
 }
 
 // runningCall returns the call that a client is making; nil if it is not known. Only the goroutine

@@ -32,7 +32,7 @@ func (s *Session) takePushes(bytes int) {
 func (s *Session) takeMail() {
 	taken := s.TakeMail(&s.out, s.parked && s.call.Middleware != nil, s.dropReply)
 	if taken.Replied {
-		s.parked, s.postponed, s.dropReply = false, false, false
+		s.parked, s.postponed, s.dropReply, s.waiter = false, false, false, nil
 		s.Parked.Store(false)
 	}
 	s.closing = s.closing || taken.Closes

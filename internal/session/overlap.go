@@ -143,7 +143,7 @@ func (s *Session) overlaps(row *command.Command, words [][]byte) bool {
 	return row.Overlaps() && s.transaction.Queue == nil && s.call.Middleware == nil &&
 		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
 		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
-		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes
+		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes && !row.MayWait(words)
 }
 
 // waitForKeys completes calls until none that is under way has a key of the next call, and may use the

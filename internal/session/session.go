@@ -55,6 +55,7 @@ type Session struct {
 	callCounts
 
 	overlap *overlap // calls that overlap; nil unless calls of the store may block
+	waiter  *waiter  // the call that waits for a limiter, while the session is parked for it
 }
 
 // output holds the replies that have not been sent. Long replies are pieces in the client's
@@ -104,6 +105,9 @@ func (in *Instance) Open(p client.Peer) *Session {
 func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
 	s.instance.turnCalls.Delete(s.ID)
+	if s.waiter != nil {
+		s.instance.waiting.leave(s.waiter)
+	}
 	s.cancel()
 	for _, cleanup := range s.instance.Cleanups {
 		if cleanup.Close != nil {

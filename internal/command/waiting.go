@@ -1,0 +1,66 @@
+package command
+
+import "slices"
+
+// A call of a limiter with the option WAIT that is limited does not end: its client is blocked, and its
+// row runs again when it may be admitted, each time from the beginning, until the call is admitted or
+// its time is over. It waits with calls of other clients for one key, that which limits it longest: see
+// package waiting for the order, and session/waiting.go for what runs the rows.
+
+// Attempt says which of these runs of a row this is.
+type Attempt uint8
+
+const (
+	// FirstAttempt is the run in the session's turn.
+	FirstAttempt Attempt = iota
+	// NextAttempt is a run after the call has waited. It is its turn, so it may be admitted.
+	NextAttempt
+	// LastAttempt is the run when the time of the call is over although it is not its turn. It takes
+	// nothing; its reply is that the call is limited.
+	LastAttempt
+)
+
+// Waiting is the part of a Call for a call that may wait.
+type Waiting struct {
+	Attempt Attempt
+	// Left is the time, in nanoseconds, that is left to a call after its first attempt.
+	Left int64
+	// Delay is set by Wait after the first attempt. Its Key is nil if the call does not wait any longer.
+	Delay Delay
+}
+
+// Delay describes why and how long a call waits.
+type Delay struct {
+	Key []byte // the key that limits the call; borrowed
+	// RetryAfter is the time after which the key may admit it, and Left is how long it may wait, both
+	// in nanoseconds.
+	RetryAfter, Left int64
+}
+
+// Wait makes the call wait. The row must return what Wait returns, and must have written nothing. It
+// must not be called in a transaction, or in the last attempt.
+func (c *Call) Wait(d Delay) error {
+	switch {
+	case c.Attempt != FirstAttempt:
+		c.Delay = d
+		return nil
+	case c.Session == nil:
+		return errTooLongToWait
+	}
+	c.Blocks = true
+	return c.Session.Wait(d)
+}
+
+// MayWait reports whether a call of a row may have the option WAIT. It does not bind the words, so it may
+// report a call that has a key, for example, of this name.
+func (row *Command) MayWait(words [][]byte) bool {
+	return row.Traits&Decides != 0 && slices.ContainsFunc(words[1:], func(word []byte) bool {
+		return FoldEqual(word, "WAIT")
+	})
+}
+
+// errTooLongToWait refuses a call that is made outside the event loop because of its length.
+const errTooLongToWait Refusal = "ERR the call is too long to wait"
+
+// ErrManyWait refuses a call because too many calls wait already.
+const ErrManyWait Refusal = "ERR too many calls wait"

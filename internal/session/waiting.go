@@ -1,0 +1,408 @@
+package session
+
+import (
+	"context"
+	"encoding/binary"
+	"math"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+	"cellserver/internal/resp"
+	"cellserver/internal/store"
+	"cellserver/internal/waiting"
+)
+
+// waitingCalls holds the calls of an instance that wait for a limiter, and runs their rows again when
+// the queue says so (package waiting). While no call waits, none of this runs.
+//
+// A goroutine does this, not the event loop whose client has made a limiter admit calls. It has one slot
+// in the background, which it offers to others after each call, and ends when no call is due. Over a
+// store that may block, several goroutines ask for several keys at once; each key is asked for by one.
+//
+// While calls wait, it listens to the changes of the store. The listener only notes that it is the turn
+// of a call. Without such a store, a key is asked for every pollEvery.
+type waitingCalls struct {
+	instance *Instance
+	notifier store.Notifier // nil if the store announces no changes
+	most     int            // number of workers
+
+	mu          sync.Mutex
+	queue       *waiting.Queue[*waiter] // nil until the first call waits
+	max         int                     // see waiting.Queue.SetMax
+	workers     int                     // goroutines that run rows
+	idle        sync.Cond               // signalled when a worker ends
+	timer       *time.Timer
+	timerAt     int64 // instant; store.Never if the timer is not set
+	unsubscribe func()
+}
+
+const (
+	// maxWorkers bounds the goroutines that run rows over a store that may block.
+	maxWorkers = 64
+	// pollEvery is the longest time, in nanoseconds, until a key is asked for again if the store does
+	// not announce changes.
+	pollEvery = int64(100 * time.Millisecond)
+)
+
+// waiter is a call that waits.
+type waiter struct {
+	waiting.Call[*waiter]
+	instance   *Instance
+	client     *client.Client
+	row        *command.Command
+	packed     []byte // the words: each after its length
+	words      int
+	database   int
+	middleware func(c *command.Call) error
+	caching    bool
+	refusal    string // the error reply, in RESP, of a call that CLIENT UNBLOCK has ended
+}
+
+// waiterBytes estimates the memory of a waiter, in bytes, in addition to its words and its key.
+const waiterBytes = 512
+
+// bytes returns the memory for which the client is charged.
+func (w *waiter) bytes() int { return waiterBytes + 2*cap(w.packed) }
+
+// begin is called when the instance begins.
+func (ws *waitingCalls) begin(in *Instance) {
+	ws.instance, ws.max, ws.timerAt, ws.most = in, math.MaxInt, store.Never, 1
+	ws.idle.L = &ws.mu
+	ws.notifier, _ = in.Store.(store.Notifier)
+	if in.Store.MayBlock() {
+		ws.most = maxWorkers
+	}
+}
+
+// SetMaxWaiting bounds the number of calls that wait.
+func (in *Instance) SetMaxWaiting(calls int) {
+	ws := &in.waiting
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.max = calls; ws.queue != nil {
+		ws.queue.SetMax(calls)
+	}
+}
+
+// SetPaused is called when a CLIENT PAUSE begins and ends.
+func (in *Instance) SetPaused(on bool) {
+	in.Hooks.Set(command.Paused, on)
+	in.waiting.change(func(q *waiting.Queue[*waiter]) { q.Pause(on) })
+}
+
+// change changes the queue, if there is one, and arranges that due calls are run.
+func (ws *waitingCalls) change(f func(q *waiting.Queue[*waiter])) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.queue != nil {
+		f(ws.queue)
+		ws.schedule()
+	}
+}
+
+// IsAwaited implements command.Session.
+func (s *Session) IsAwaited(key []byte) bool {
+	ws := &s.instance.waiting
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.queue != nil && ws.queue.HasCalls(s.database, key)
+}
+
+// Wait implements command.Session. The call counts when it ends.
+func (s *Session) Wait(d command.Delay) error {
+	w := &waiter{
+		instance: s.instance, client: s.Client, row: s.call.Row, words: len(s.call.Words), database: s.database,
+		middleware: s.call.Middleware, caching: s.call.Caching,
+	}
+	w.Of, w.packed = w, pack(s.call.Words)
+	s.parked, s.dropReply = true, s.isMuted()
+	s.instance.Blocked.AddWaiting(s.Client, w)
+	if err := s.instance.waiting.add(w, d); err != nil {
+		s.instance.Blocked.Forget(s.Client)
+		s.parked, s.dropReply = false, false
+		s.Parked.Store(false)
+		return err
+	}
+	s.tallies[s.tally].calls--
+	s.waiter = w
+	s.Charge(w.bytes())
+	return nil
+}
+
+// pack joins words into one piece of memory.
+func pack(words [][]byte) (packed []byte) {
+	size := 0
+	for _, word := range words {
+		size += len(word) + binary.MaxVarintLen32
+	}
+	packed = make([]byte, 0, size)
+	for _, word := range words {
+		packed = append(binary.AppendUvarint(packed, uint64(len(word))), word...)
+	}
+	return packed
+}
+
+// unpack appends the words of a waiter to words.
+func (w *waiter) unpack(words [][]byte) [][]byte {
+	for rest := w.packed; len(rest) > 0; {
+		length, n := binary.Uvarint(rest)
+		end := n + int(length)
+		words = append(words, rest[n:end:end])
+		rest = rest[end:]
+	}
+	return words
+}
+
+// add lets a call wait for a key.
+func (ws *waitingCalls) add(w *waiter, d command.Delay) error {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.queue == nil {
+		ws.queue = waiting.New[*waiter]()
+		ws.queue.SetMax(ws.max)
+		ws.queue.Pause(ws.instance.Hooks.Has(command.Paused))
+	}
+	if ws.unsubscribe == nil && ws.notifier != nil {
+		ws.unsubscribe = ws.notifier.Subscribe(ws.noteChange)
+	}
+	defer ws.schedule()
+	now := ws.instance.Now()
+	if ws.queue.Add(&w.Call, w.database, d.Key, now+d.Left, now) != nil {
+		return command.ErrManyWait
+	}
+	return nil
+}
+
+// leave removes a call whose client has disconnected. If its row is running at this moment, what that
+// takes is taken.
+func (ws *waitingCalls) leave(w *waiter) {
+	ws.change(func(q *waiting.Queue[*waiter]) { q.Leave(&w.Call, ws.instance.Now()) })
+}
+
+// Interrupt implements client.Interrupter.
+func (w *waiter) Interrupt(refusal string) {
+	w.instance.waiting.change(func(q *waiting.Queue[*waiter]) {
+		w.refusal = refusal
+		q.End(&w.Call)
+	})
+}
+
+// noteChange is the listener of the store. A call that only takes from its keys cannot make them admit
+// others, so it is ignored.
+func (ws *waitingCalls) noteChange(database int, key []byte, why store.Event, by int64) {
+	if why == store.Flushed {
+		ws.change(func(q *waiting.Queue[*waiter]) { q.WakeAll() })
+		return
+	}
+	if !ws.queue.MayWait(database, key) {
+		return
+	}
+	if why == store.Changed || why == store.Created {
+		c := ws.instance.runningCall(by)
+		if c != nil && c.Row != nil && c.Row.Keys.Takes != nil && c.Row.Keys.Takes(c) {
+			return
+		}
+	}
+	ws.change(func(q *waiting.Queue[*waiter]) { q.Wake(database, key, ws.instance.Now()) })
+}
+
+// schedule starts a worker if a call is due and not all workers run, or sets the timer for the next
+// call. ws.mu must be locked.
+func (ws *waitingCalls) schedule() {
+	if ws.queue.Len() == 0 && ws.unsubscribe != nil {
+		ws.unsubscribe()
+		ws.unsubscribe = nil
+	}
+	switch at, now := ws.queue.At(), ws.instance.Now(); {
+	case at <= now:
+		if ws.workers < ws.most {
+			ws.workers++
+			go ws.work()
+		}
+	case at < ws.timerAt:
+		ws.timerAt = at
+		if in := time.Duration(at - now); ws.timer == nil {
+			ws.timer = time.AfterFunc(in, ws.tick)
+		} else {
+			ws.timer.Reset(in)
+		}
+	}
+}
+
+// tick is called by the timer, and by tests that have advanced the clock.
+func (ws *waitingCalls) tick() {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.timerAt = store.Never; ws.queue != nil {
+		ws.schedule()
+	}
+}
+
+// RunWaiting runs the rows of the calls that are due, and waits for that. It is for tests, which advance
+// the clock. It returns the instant at which the next call is due, or store.Never.
+func (in *Instance) RunWaiting() (next int64) {
+	ws := &in.waiting
+	ws.tick()
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	for ws.workers > 0 {
+		ws.idle.Wait()
+	}
+	if ws.queue == nil {
+		return store.Never
+	}
+	return ws.queue.At()
+}
+
+// work runs the rows of calls until none is due.
+func (ws *waitingCalls) work() {
+	slots := ws.instance.Background
+	slots.Acquire(context.Background())
+	defer slots.Release()
+	r := newRerun(ws.instance)
+	for {
+		w, due := ws.next()
+		if due == waiting.Nothing {
+			return
+		}
+		r.run(w, due)
+		runtime.Gosched()
+		slots.Yield()
+	}
+}
+
+// next returns the next call that is due. If there is none, the worker must end.
+func (ws *waitingCalls) next() (*waiter, waiting.Due) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	defer ws.schedule()
+	c, due := ws.queue.Next(ws.instance.Now())
+	if due == waiting.Nothing {
+		ws.workers--
+		ws.idle.Broadcast()
+		return nil, due
+	}
+	return c.Of, due
+}
+
+// stay lets a call wait on, and reports whether it does. An error is its reply.
+func (ws *waitingCalls) stay(w *waiter, d command.Delay, began int64) (stays bool, err error) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	defer ws.schedule()
+	at := began + d.RetryAfter
+	if ws.notifier == nil {
+		at = min(at, began+pollEvery)
+	}
+	if ws.queue.Stay(&w.Call, w.database, d.Key, at, ws.instance.Now()) == waiting.ErrMany {
+		return false, command.ErrManyWait
+	}
+	return true, nil
+}
+
+// rerun runs the rows of calls that have waited, one after the other.
+type rerun struct {
+	instance *Instance
+	call     command.Call
+	out      resp.Writer
+	words    [][]byte
+}
+
+func newRerun(in *Instance) *rerun {
+	r := &rerun{instance: in}
+	r.out.UsePieces()
+	r.call = command.Call{Context: context.Background(), View: in.Store.View(), Out: &r.out, Server: &in.Server}
+	if v, suspends := r.call.View.(store.Suspender); suspends {
+		v.SetWait(func(done <-chan struct{}) { in.Background.Await(func() { <-done }) })
+	}
+	return r
+}
+
+// run runs the row of a call, and delivers the reply unless the call waits on.
+func (r *rerun) run(w *waiter, due waiting.Due) {
+	in, c := r.instance, &r.call
+	if due == waiting.Over && w.refusal != "" {
+		in.CountError(w.row, command.Refusal(strings.TrimPrefix(strings.TrimSpace(w.refusal), "-")))
+		r.deliver(w, [][]byte{[]byte(w.refusal)}, 0)
+		return
+	}
+	r.begin(w, due)
+	began := in.Now()
+	c.Left = w.Deadline() - began
+	in.backgroundCalls.Store(w.client.ID, c)
+	misses := c.Misses
+	ns, err := r.try(w)
+	if err == nil && c.Delay.Key != nil {
+		in.backgroundCalls.Delete(w.client.ID)
+		stays, full := in.waiting.stay(w, c.Delay, began)
+		if stays {
+			return
+		}
+		err = full
+	}
+	if in.Hooks.Has(command.Notifying) {
+		in.notify(c, w.row, r.words, misses, err != nil)
+	}
+	in.Tracking.SendPending(true)
+	in.backgroundCalls.Delete(w.client.ID)
+	in.waiting.leave(w)
+	r.finish(w, ns, err)
+}
+
+// begin prepares a run of a row.
+func (r *rerun) begin(w *waiter, due waiting.Due) {
+	c := &r.call
+	r.words = w.unpack(r.words[:0])
+	c.Client, c.Middleware, c.Caching = w.client, w.middleware, w.caching
+	c.Delay, c.Limited, c.Hits, c.Misses, c.Closes = command.Delay{}, 0, 0, 0, false
+	if c.Attempt = command.NextAttempt; due == waiting.Over {
+		c.Attempt = command.LastAttempt
+	}
+	r.out.SetProtocol(w.client.ProtocolVersion())
+	c.View.Select(w.database)
+	c.View.SetCaller(w.client.ID)
+	c.View.Begin()
+	c.Sampling.Begin(c.View.Now())
+}
+
+// try runs a row. If it panics, the client is disconnected: see recoverPanic.
+func (r *rerun) try(w *waiter) (ns int64, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			r.instance.logPanic(w.client, w.row.Name, reason, debug.Stack())
+			w.client.Peer.Cut()
+			err = command.ErrStopped
+		}
+	}()
+	return r.instance.runAndTime(&r.call, w.row, r.words, false)
+}
+
+// finish counts a call that has ended, and delivers its reply. The time for which it has waited is not
+// part of its duration, as in Redis.
+func (r *rerun) finish(w *waiter, ns int64, err error) {
+	in, c := r.instance, &r.call
+	reply := c.Out.Pieces()
+	if err != nil {
+		c.Out.Error(in.CountError(w.row, err))
+		reply = c.Out.Pieces()
+	}
+	if in.Observe(w.row, ns) {
+		in.Stats.SlowLog.Add(c.SlowCall(w.row, r.words), ns/1000)
+	}
+	c.CountReads()
+	r.deliver(w, reply, c.Limited)
+}
+
+// deliver ends the wait of a client with a reply.
+func (r *rerun) deliver(w *waiter, reply [][]byte, limited int64) {
+	calls := r.instance.Stats.Of(w.row.Number)
+	calls.Calls.Add(1)
+	calls.Limited.Add(limited)
+	w.client.ChargeAsync(-w.bytes())
+	r.instance.Blocked.Answer(w.client, client.Delivery{Reply: reply})
+}
