@@ -54,7 +54,7 @@ func (s *Settings) Options() []*option.Option {
 		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Tracking.Options(), s.Notifications.Options(),
 		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(),
 		[]*option.Option{
-			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true, Words: true,
+			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true,
 				Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
 		},
 	)
@@ -107,7 +107,8 @@ func (f *families) apply(s *Settings, in *Instance) error {
 	}
 	limitClients()
 	effects := slices.Concat(
-		f.limiters.Effects(&s.Limiter), f.tracking.Effects(&s.Tracking), in.Notifier.Effects(&s.Notifications),
+		f.limiters.Effects(&s.Limiter, in.SetMaxWaiting), f.tracking.Effects(&s.Tracking),
+		in.Notifier.Effects(&s.Notifications),
 		f.persistence.Effects(&s.Persistence), f.admin.Effects(&s.Admin, &in.Server), f.accounts.Effects(&s.Access),
 		[]option.Effect{
 			option.On(func() { setLimits(in, s) }, "client-query-buffer-limit", "proto-max-bulk-len"),

@@ -24,11 +24,21 @@ func (l *Family) decideExtra(c *command.Call, r request) error {
 	if c.HasOption(leaveArg.Tokens...) && r.mode == quota.Force {
 		return command.ErrSyntax
 	}
+	if c.HasOption(waitArg.Tokens...) && (r.mode == quota.Force || r.mode == quota.Peek) {
+		return command.ErrSyntax
+	}
 	c.Rule.Leave = c.Option("LEAVE")
 	defer func() { c.Rule.Leave = 0 }() // the next call may have no such option
-	d, err := c.View.Take(c.Context, r.key, &c.Rule, r.quantity, r.mode)
+	w := waitFor(c, c.Option("WAIT"))
+	if r.quantity > 0 {
+		w.arrive(c, r.key)
+	}
+	d, err := w.take(c, &r)
 	if err != nil {
 		return l.decideOnError(c, err, r.key, r.quantity, r.mode, r.ms)
+	}
+	if w.continues(&d) {
+		return c.Wait(w.delay(r.key, &d))
 	}
 	l.countDecision(c, r.key, d.Limited)
 	writeDecision(c, &d, r.mode, r.ms)

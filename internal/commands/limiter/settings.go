@@ -6,13 +6,15 @@ import "cellserver/internal/option"
 type Settings struct {
 	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
 	MaxHolders  int    // maximum number of holders per key
+	MaxWaiting  int    // maximum number of calls that wait, with WAIT
 	OOMDecision string // the reply if there is no memory for a new key: error or limit
 	StoreFails  string // the reply if the store does not make a decision: error, allow, deny or local
 }
 
 // NewSettings returns the defaults.
 func NewSettings() Settings {
-	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, OOMDecision: "error", StoreFails: "error"}
+	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, MaxWaiting: 10_000, OOMDecision: "error",
+		StoreFails: "error"}
 }
 
 // Options describes the settings.
@@ -22,6 +24,8 @@ func (s *Settings) Options() []*option.Option {
 			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window; at most 4000 with --store"},
 		{Name: "max-holders", Group: option.Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
 			Help: "maximum number of holders that have leases of one key"},
+		{Name: "max-waiting", Group: option.Limits, Kind: option.Number(&s.MaxWaiting, 1, 1_000_000), Change: option.Live,
+			Help: "maximum number of calls that wait with the option WAIT, and ten times the maximum for one key"},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
 			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},
@@ -30,10 +34,12 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects applies the settings, and returns the effects of those that may change at run time.
-func (l *Family) Effects(s *Settings) []option.Effect {
+// Effects applies the settings, and returns the effects of those that may change at run time. setMaxWaiting
+// is the function of the sessions that bounds calls with WAIT.
+func (l *Family) Effects(s *Settings, setMaxWaiting func(calls int)) []option.Effect {
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
 	return []option.Effect{
+		option.On(func() { setMaxWaiting(s.MaxWaiting) }, "max-waiting"),
 		option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),
 		option.On(func() { l.Fallback.setPolicy(s.StoreFails) }, "store-fails"),
 	}

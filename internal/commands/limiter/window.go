@@ -48,8 +48,8 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
 	row.Args = []command.Arg{command.Key("key"), limit, command.Period("period").Max(maxPeriod), quantityArg, modeArg,
-		msArg, leaveArg}
-	row.Reply, row.Keys.Peeks = limiterReply, modeIsPeek
+		msArg, leaveArg, waitArg}
+	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
 		if err := rule(c); err != nil {

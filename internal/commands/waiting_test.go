@@ -1,0 +1,340 @@
+package commands
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+	memstore "cellserver/internal/store/memory"
+)
+
+// ask sends a call, and returns the reply, or "" if there is none.
+func (c *testClient) ask(t require.TestingT, format string, words ...any) string {
+	require.NoError(t, c.Send(fmt.Appendf(nil, format+"\r\n", words...)))
+	return c.reply()
+}
+
+// reply returns the next reply, or "" if there is none.
+func (c *testClient) reply() string {
+	line, err := c.Receive(0)
+	if err != nil {
+		return ""
+	}
+	return line
+}
+
+// admitted returns the numbers of the clients that have a reply that they are admitted, in the order in
+// which they are given. It fails if one has another reply.
+func admitted(t testing.TB, clients []*testClient) (numbers []int) {
+	for i, c := range clients {
+		if line := c.reply(); line != "" {
+			require.True(t, strings.HasPrefix(line, "[0, "), "client %d: %s", i, line)
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+// waiters connects clients, each of which waits for a key with a limit of one per second.
+func (s *testServer) waiters(t testing.TB, number int, key func(i int) string) (clients []*testClient) {
+	for i := range number {
+		c := s.dial()
+		t.Cleanup(func() { c.session.Close() })
+		require.Empty(t, c.ask(t, "CL.THROTTLE %s 0 1 1 1 WAIT 3600000", key(i)))
+		clients = append(clients, c)
+	}
+	return clients
+}
+
+func numbers(from, to int) (all []int) {
+	for i := from; i < to; i++ {
+		all = append(all, i)
+	}
+	return all
+}
+
+// A thousand clients that wait for one key are admitted in the order of their arrival, one each second,
+// even if some of them die, and whatever happens to the key.
+func TestOrderOfArrivalIsKept(t *testing.T) {
+	s := newServer(t)
+	other := s.dial()
+	defer other.session.Close()
+	other.ask(t, "CL.THROTTLE key 0 1 1")
+	clients := s.waiters(t, 1000, func(int) string { return "key" })
+	onlyAdmits := func(i int, why string) {
+		require.Equal(t, []int{0}, admitted(t, clients[i:min(i+3, len(clients))]), why)
+	}
+	for i := range 300 {
+		require.NoError(t, s.Advance(time.Second))
+		onlyAdmits(i, "time")
+	}
+	for i := 300; i < 400; i++ {
+		clients[i].session.Close()
+	}
+	for i := 400; i < 500; i++ {
+		require.NoError(t, s.Advance(time.Second))
+		onlyAdmits(i, "time")
+	}
+	frees := []string{"DEL key", "FLUSHDB", "FLUSHALL", "SWAPDB 0 1", "RENAME key other", "CL.THROTTLE key 0 1 1 -1"}
+	for i := 500; i < 1000; i++ {
+		require.NotEmpty(t, other.ask(t, "%s", frees[i%len(frees)]))
+		onlyAdmits(i, frees[i%len(frees)])
+	}
+	require.Empty(t, admitted(t, clients))
+	require.Equal(t, store.Never, s.instance.RunWaiting(), "a call is forgotten")
+}
+
+// Clients that wait for keys of their own do not wait for one another.
+func TestKeysDoNotWaitForOneAnother(t *testing.T) {
+	s := newServer(t)
+	other := s.dial()
+	defer other.session.Close()
+	key := func(i int) string { return fmt.Sprint("key:", i%250) }
+	for i := range 250 {
+		other.ask(t, "CL.THROTTLE %s 0 1 1", key(i))
+	}
+	clients := s.waiters(t, 1000, key)
+	for i := range 3 {
+		require.NoError(t, s.Advance(time.Second))
+		require.Equal(t, numbers(i*250, (i+1)*250), admitted(t, clients))
+	}
+	other.ask(t, "FLUSHALL")
+	require.Equal(t, numbers(750, 1000), admitted(t, clients))
+}
+
+// Another limit of later calls changes nothing for those that wait: each has its own.
+func TestLimitsMayDiffer(t *testing.T) {
+	s := newServer(t)
+	first, second, other := s.dial(), s.dial(), s.dial()
+	other.ask(t, "CL.THROTTLE key 0 1 10")
+	require.Empty(t, first.ask(t, "CL.THROTTLE key 0 1 10 1 WAIT 60000"))
+	require.Empty(t, second.ask(t, "CL.THROTTLE key 9 1 1 1 WAIT 60000"), "it would be admitted, but one waits before it")
+	require.NoError(t, s.Advance(9*time.Second))
+	require.Empty(t, first.reply()+second.reply())
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, "[0, 1, 0, -1, 10]", first.reply())
+	require.Equal(t, "[1, 10, 0, 1, 10]", other.ask(t, "CL.THROTTLE key 9 1 1 1 PEEK"))
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, "[0, 10, 0, -1, 10]", second.reply())
+}
+
+// The bound of calls that wait, in all and for a key. A call beyond it takes nothing.
+func TestManyCallsWait(t *testing.T) {
+	s := newServer(t)
+	s.instance.SetMaxWaiting(20)
+	other := s.dial()
+	for i := range 11 {
+		other.ask(t, "CL.THROTTLE key:%d 0 1 1", i)
+	}
+	s.waiters(t, 20, func(i int) string { return fmt.Sprint("key:", i/2) })
+	require.Equal(t, "-ERR too many calls wait", other.ask(t, "CL.THROTTLE key:10 0 1 1 1 WAIT 1000"))
+	require.Equal(t, "+OK", other.ask(t, "CONFIG SET max-waiting 29"))
+	require.Equal(t, "-ERR too many calls wait", other.ask(t, "CL.THROTTLE key:0 0 1 1 1 WAIT 1000"))
+	require.Equal(t, "[1, 1, 0, 1, 1]", other.ask(t, "CL.THROTTLE key:0 0 1 1 1 PEEK"))
+	require.Equal(t, 20, s.instance.Blocked.Count())
+}
+
+// A call that waits takes at most 1 KB, and its client is charged for it.
+func TestMemoryOfWaitingCalls(t *testing.T) {
+	const calls = 10_000
+	s := newServer(t)
+	var clients []*testClient
+	for i := range calls {
+		c := s.dial()
+		c.ask(t, "CL.THROTTLE ratelimit:user:%d 0 1 1", i)
+		clients = append(clients, c)
+	}
+	before, held := heapInUse(), clients[0].session.HeldBytes()
+	for i, c := range clients {
+		require.NoError(t, c.Send(fmt.Appendf(nil, "CL.THROTTLE ratelimit:user:%d 0 1 1 1 WAIT 3600000\r\n", i)))
+	}
+	each := (heapInUse() - before) / calls
+	require.Less(t, each, int64(1000))
+	charged := clients[0].session.HeldBytes() - held
+	require.Greater(t, charged, int64(500))
+	t.Logf("%d bytes each, charged %d", each, charged)
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, numbers(0, calls), admitted(t, clients))
+	require.Less(t, clients[0].session.HeldBytes(), held+charged)
+}
+
+func heapInUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// subscribable is a store that counts its listeners.
+type subscribable struct {
+	*memstore.Store
+	listeners int
+}
+
+func (s *subscribable) Subscribe(l store.Listener) (unsubscribe func()) {
+	s.listeners++
+	leave := s.Store.Subscribe(l)
+	return func() {
+		s.listeners--
+		leave()
+	}
+}
+
+// The store announces changes only while a call waits.
+func TestListensWhileCallsWait(t *testing.T) {
+	clock := store.NewStillClock(clockStart)
+	over := &subscribable{Store: memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})}
+	s, err := newServerOver(t, over, func(*Settings) {})
+	require.NoError(t, err)
+	s.clock = clock
+	clients := []*testClient{s.dial(), s.dial(), s.dial()}
+	for i, c := range clients {
+		require.Equal(t, i == 0, c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 5000") != "")
+		require.Equal(t, min(i, 1), over.listeners)
+	}
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, 1, over.listeners)
+	clients[2].session.Close()
+	require.Zero(t, over.listeners)
+}
+
+// A call that waits is counted, timed and shown when it ends, with what it did itself.
+func TestWaitingCallsAreCounted(t *testing.T) {
+	s := newServer(t)
+	c, other, monitor := s.dial(), s.dial(), s.dial()
+	calls := s.instance.Stats.Of(s.instance.Table.Lookup([]byte("cl.throttle")).Number)
+	other.ask(t, "CONFIG SET slowlog-log-slower-than 0")
+	other.ask(t, "CL.THROTTLE key 0 1 1")
+	monitor.ask(t, "MONITOR")
+	require.Empty(t, c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 5000"))
+	require.Contains(t, monitor.reply(), "WAIT")
+	require.EqualValues(t, 1, calls.Calls.Load())
+	before := other.ask(t, "SLOWLOG LEN")
+	require.NoError(t, s.Advance(time.Second))
+	require.NotEmpty(t, c.reply())
+	require.EqualValues(t, 2, calls.Calls.Load())
+	require.Zero(t, calls.Limited.Load())
+	require.NotEqual(t, before, other.ask(t, "SLOWLOG LEN"))
+	require.Contains(t, other.ask(t, "SLOWLOG GET 2"), `, 0, ["CL.THROTTLE"`, "the time it has waited is not part of it")
+	require.Equal(t, `[["key", 2, 0]]`, other.ask(t, "CL.TOP SEEN"))
+}
+
+// Changes that a call makes after it has waited are its client's.
+func TestChangesOfWaitingCallsAreTheirClients(t *testing.T) {
+	s := newServer(t)
+	c, other, listener := s.dial(), s.dial(), s.dial()
+	other.ask(t, "CONFIG SET notify-keyspace-events KEA")
+	other.ask(t, "CL.THROTTLE key 0 1 1")
+	listener.ask(t, "PSUBSCRIBE __keyspace*")
+	c.ask(t, "HELLO 3")
+	c.ask(t, "CLIENT TRACKING ON BCAST NOLOOP")
+	require.Empty(t, c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 5000"))
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, "[0, 1, 0, -1, 1]", c.reply())
+	require.Empty(t, c.reply(), "an invalidation because of its own call")
+	var events string
+	for line := listener.reply(); line != ""; line = listener.reply() {
+		events += line
+	}
+	require.Contains(t, events, `"cl.throttle"`)
+}
+
+// The rights are those at the time of the call: a call that was allowed stays so.
+func TestRightsOfWaitingCalls(t *testing.T) {
+	s := newServer(t)
+	c, other := s.dial(), s.dial()
+	other.ask(t, "ACL SETUSER u on nopass ~* +@all")
+	other.ask(t, "CL.THROTTLE key 0 1 1")
+	c.ask(t, "AUTH u x")
+	require.Empty(t, c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 5000"))
+	other.ask(t, "ACL SETUSER u -@all")
+	require.NoError(t, s.Advance(time.Second))
+	require.Equal(t, "[0, 1, 0, -1, 1]", c.reply())
+}
+
+// When the server stops, calls that wait are limited, and so are those that come.
+func TestServerStopsWhileCallsWait(t *testing.T) {
+	s := newServer(t)
+	s.dial().ask(t, "CL.THROTTLE key 0 1 1")
+	clients := s.waiters(t, 3, func(int) string { return "key" })
+	s.instance.UnblockAll()
+	s.instance.RunWaiting()
+	for _, c := range append(clients, s.dial()) {
+		line := c.reply()
+		if line == "" {
+			line = c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 1000")
+			if line == "" {
+				line = c.reply()
+			}
+		}
+		require.Equal(t, "[1, 1, 0, 1, 1]", line)
+	}
+}
+
+// A call of a row that fails after it has waited disconnects its client, and no other.
+func TestPanicAfterWaiting(t *testing.T) {
+	s := newServer(t)
+	s.dial().ask(t, "CL.THROTTLE key 0 1 1")
+	clients := s.waiters(t, 2, func(int) string { return "key" })
+	row := s.instance.Table.Lookup([]byte("cl.throttle"))
+	run := row.Run
+	row.Run = func(*command.Call) error { row.Run = run; panic("a defect") }
+	require.NoError(t, s.Advance(time.Second))
+	require.True(t, clients[0].isDisconnected())
+	require.False(t, clients[1].isDisconnected())
+	require.Equal(t, "[0, 1, 0, -1, 1]", clients[1].reply())
+}
+
+// Many clients wait at once, on a real clock; some die, and others unblock them and remove the keys.
+// Every client that stays gets each reply, and at the end no client waits.
+func TestManyClientsWaitAtOnce(t *testing.T) {
+	s := newServerOn(t, store.NewClock())
+	var clients sync.WaitGroup
+	for i := range 40 {
+		clients.Go(func() {
+			c := s.dial()
+			defer c.session.Close()
+			for n := range 15 {
+				c.session.Feed(fmt.Appendf(nil, "CL.THROTTLE key:%d 0 1000 1 1 WAIT 60000\r\n", i%3))
+				if i%4 == 0 && n == 10 {
+					return // while the call waits
+				}
+				for c.session.HasUnanswered() {
+					<-c.woken
+					c.session.Resume()
+				}
+				c.read()
+				line := c.reply()
+				assert.True(t, strings.HasPrefix(line, "[0, 1, ") || strings.HasPrefix(line, "[1, 1, "), line)
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		other := s.dial()
+		defer other.session.Close()
+		for i := range 200 {
+			line := []string{fmt.Sprint("CLIENT UNBLOCK ", i/4), "DEL key:1", "CLIENT PAUSE 1 WRITE", "FLUSHDB"}[i%4]
+			other.session.Feed([]byte(line + "\r\n"))
+			for other.session.HasUnanswered() {
+				<-other.woken
+				other.session.Resume()
+			}
+			other.read()
+		}
+	}()
+	clients.Wait()
+	<-done
+	s.instance.RunWaiting()
+	require.Zero(t, s.instance.Blocked.Count())
+	require.Equal(t, store.Never, s.instance.RunWaiting())
+}
