@@ -23,6 +23,12 @@ var mayImport = map[string][]string{
 	"internal/window":   {"internal/quota"},
 	"internal/lease":    {"internal/quota"},
 
+	"internal/standing": {"internal/quota", "internal/window"},
+	"internal/policy": {
+		"internal/quota", "internal/calendar", "internal/gcra", "internal/window", "internal/standing", "internal/match",
+		"go.yaml.in/yaml/v3",
+	},
+
 	// What reaches a disk.
 	"internal/form":    {"internal/window", "internal/lease"},
 	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
@@ -138,6 +144,7 @@ var mayImport = map[string][]string{
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease"},
+	{"internal/standing"},
 	{"internal/form"},
 	{"internal/store"},
 	{"internal/store/memory", "internal/store/remote/combine", "internal/client", "internal/persist"},

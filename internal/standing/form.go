@@ -1,0 +1,174 @@
+package standing
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"cellserver/internal/window"
+)
+
+// version is the first byte of an encoded state. It must change when the encoding does.
+const version = 1
+
+// maxBytes is the length of the longest encoded state: the version, five instants, two reasons with
+// their lengths, and four counts.
+const maxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9
+
+// The errors of Read.
+var (
+	// ErrVersion means that a newer program has written the state.
+	ErrVersion = errors.New("the standing has an unknown version: it was written by a newer version")
+	// ErrInvalid means that the bytes are not those of a state.
+	ErrInvalid = errors.New("not the standing of a subject")
+)
+
+// Append appends an encoded state, which must be one that Check accepts:
+//
+//	byte       the version, 1
+//	instant    the end of the exemption
+//	text       its reason
+//	instant    the end of the ban
+//	text       its reason
+//	count      the level
+//	instant    when the level returns to 0
+//	refusals   instant start, count previous, count current, duration from start to end, instant until
+//
+// An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
+// lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there
+// is 0. Each state has exactly one encoding, so equal states have equal bytes.
+func Append(dst []byte, s *State) []byte {
+	dst = append(dst, version)
+	dst = appendTerm(dst, s.Exemption)
+	dst = appendTerm(dst, s.Ban)
+	dst = binary.AppendUvarint(dst, uint64(s.Level))
+	dst = appendInstant(dst, s.LevelEnd)
+	dst = appendInstant(dst, s.Refusals.Start)
+	dst = binary.AppendUvarint(dst, uint64(s.Refusals.Previous))
+	dst = binary.AppendUvarint(dst, uint64(s.Refusals.Current))
+	dst = binary.AppendUvarint(dst, uint64(s.Refusals.End-s.Refusals.Start))
+	return appendInstant(dst, s.Refusals.Until)
+}
+
+func appendTerm(dst []byte, t Term) []byte {
+	dst = appendInstant(dst, t.Until)
+	dst = binary.AppendUvarint(dst, uint64(len(t.Reason)))
+	return append(dst, t.Reason...)
+}
+
+func appendInstant(dst []byte, at int64) []byte {
+	return binary.BigEndian.AppendUint64(dst, uint64(at))
+}
+
+// Read decodes a state. It accepts only the bytes that Append makes of a state that Check accepts. The
+// state does not refer to the bytes.
+func Read(value []byte) (State, error) {
+	switch {
+	case len(value) == 0 || len(value) > maxBytes:
+		return State{}, ErrInvalid
+	case value[0] != version:
+		return State{}, ErrVersion
+	}
+	r := reader{rest: value[1:]}
+	s := State{Exemption: r.term(), Ban: r.term(), Level: r.count(), LevelEnd: r.instant()}
+	s.Refusals = window.Sliding{Start: r.instant(), Previous: r.count(), Current: r.count()}
+	duration := r.count()
+	s.Refusals.Until = r.instant()
+	if r.failed || len(r.rest) > 0 || duration > math.MaxInt64-s.Refusals.Start {
+		return State{}, ErrInvalid
+	}
+	s.Refusals.End = s.Refusals.Start + duration
+	if !s.Check() {
+		return State{}, ErrInvalid
+	}
+	return s, nil
+}
+
+// Check reports whether a state is one that the methods of State can produce, and has an effect at some
+// instant.
+func (s *State) Check() bool {
+	levels := s.Level > 0 && s.Level <= maxLevel && s.LevelEnd > 0 || s.Level == 0 && s.LevelEnd == 0
+	return s.Expires() > 0 && levels && s.Exemption.check() && s.Ban.check() && checkRefusals(s.Refusals)
+}
+
+func (t Term) check() bool {
+	return t.Until > 0 && len(t.Reason) <= MaxReason || t == Term{}
+}
+
+// checkRefusals reports whether there are no refusals, or a sliding window counter can have counted
+// them: it ends one period after the start of the current window, or two periods if that window is not
+// empty.
+func checkRefusals(w window.Sliding) bool {
+	if w == (window.Sliding{}) {
+		return true
+	}
+	whole := w.Current == 0 || (w.End-w.Start)%2 == 0
+	positive := w.Start >= 0 && w.Previous >= 0 && w.Current >= 0 && w.Until >= 0
+	return positive && whole && w.Previous|w.Current > 0 && w.End > w.Start
+}
+
+// Shift adds a number of nanoseconds to all instants of a state, which converts them to a clock that
+// is ahead by as much. If one would become negative or too large, Shift changes nothing and returns
+// false.
+func (s *State) Shift(by int64) bool {
+	next := *s
+	for _, at := range []*int64{&next.Exemption.Until, &next.Ban.Until, &next.LevelEnd, &next.Refusals.End,
+		&next.Refusals.Until} {
+		if *at == 0 {
+			continue
+		}
+		if by > 0 && *at > math.MaxInt64-by || *at+by <= 0 {
+			return false
+		}
+		*at += by
+	}
+	if next.Refusals.End != 0 {
+		next.Refusals.Start += by
+	}
+	if !next.Check() {
+		return false
+	}
+	*s = next
+	return true
+}
+
+// reader reads an encoded state. After the first invalid field, it returns zeros.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+func (r *reader) bytes(n int64) []byte {
+	if r.failed || n > int64(len(r.rest)) {
+		r.failed = true
+		return nil
+	}
+	field := r.rest[:n]
+	r.rest = r.rest[n:]
+	return field
+}
+
+func (r *reader) instant() int64 {
+	field := r.bytes(8)
+	if r.failed || field[0] > math.MaxInt8 {
+		r.failed = true
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(field))
+}
+
+// count reads a count, which must be as short as possible and at most 2^63-1.
+func (r *reader) count() int64 {
+	n, length := binary.Uvarint(r.rest)
+	if r.failed || length <= 0 || n > math.MaxInt64 || length > 1 && r.rest[length-1] == 0 {
+		r.failed = true
+		return 0
+	}
+	r.rest = r.rest[length:]
+	return int64(n)
+}
+
+func (r *reader) term() Term {
+	until := r.instant()
+	return Term{Until: until, Reason: string(r.bytes(r.count()))}
+}
