@@ -1,0 +1,158 @@
+package policy
+
+import (
+	"strconv"
+
+	"cellserver/internal/quota"
+)
+
+// Field is a field of an HTTP response.
+type Field struct{ Name, Value string }
+
+// Report is one policy's part of a call, for the fields of its response.
+type Report struct {
+	Policy    *Policy
+	Treatment Treatment
+	Decisions []quota.Decision // of the limits; nil if they were not asked
+	Verdict   Verdict
+}
+
+// maxInteger is the largest integer of a structured field (RFC 9651).
+const maxInteger = 999_999_999_999_999
+
+// Fields returns the fields of the response to a call on some policies, at an instant in Unix seconds:
+//
+//	RateLimit-Policy, RateLimit
+//	    of draft-ietf-httpapi-ratelimit-headers: lists with a member for each limit, which is named as
+//	    its policy, and if that has several limits, with a dot and the limit's label. q is the limit and
+//	    w the time in which it comes back; r is what remains, and t the time until more does.
+//	X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset
+//	    of the limit that decides the call.
+//	Retry-After
+//	    if the call is limited, and not for ever.
+//
+// All times are whole seconds, rounded up. A w below a second is left out. t is the limit's own time to
+// wait if it has limited the call, or else the time to the next unit of a throttle, and to the end of the
+// window of a fixed window or a quota; it is left out if nothing is used, or the limit does not know. In
+// a ban, t is the rest of the ban. A policy that allows or blocks all calls of a subject has no fields.
+func Fields(reports []Report, now int64) []Field {
+	var policies, states []byte
+	verdicts := make([]Verdict, 0, 2)
+	for i := range reports {
+		policies, states = reports[i].appendMembers(policies, states, now)
+		verdicts = append(verdicts, reports[i].Verdict)
+	}
+	fields := make([]Field, 0, 6)
+	if len(policies) > 0 {
+		fields = append(fields, Field{"RateLimit-Policy", string(policies)}, Field{"RateLimit", string(states)})
+	}
+	if len(verdicts) == 0 {
+		return fields
+	}
+	v := &verdicts[Deciding(verdicts)]
+	if v.By == ByLimit || v.By == ByBan {
+		fields = append(fields, Field{"X-RateLimit-Limit", strconv.FormatInt(v.Decision.Limit, 10)},
+			Field{"X-RateLimit-Remaining", strconv.FormatInt(v.Remaining, 10)},
+			Field{"X-RateLimit-Reset", strconv.FormatInt(wholeSeconds(v.ResetAfter), 10)})
+	}
+	if v.Limited && v.RetryAfter != quota.Never {
+		fields = append(fields, Field{"Retry-After", strconv.FormatInt(wholeSeconds(v.RetryAfter), 10)})
+	}
+	return fields
+}
+
+// appendMembers appends a member for each limit to both lists.
+func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte) {
+	inBan := r.Verdict.By == ByBan && r.Verdict.Limited
+	if len(r.Decisions) == 0 && !inBan {
+		return policies, states
+	}
+	limits := r.Treatment.Limits
+	if r.Treatment.Effect != Limited {
+		limits = r.Policy.Limits
+	}
+	for i := range limits {
+		l := &limits[i]
+		var d quota.Decision
+		if inBan {
+			d = r.Verdict.Decision
+		} else {
+			d = r.Decisions[i]
+		}
+		policies = appendName(policies, r.Policy, l, len(limits))
+		policies = appendParameter(policies, ";q=", l.Size())
+		if w := l.windowNanoseconds(now); w >= 1e9 {
+			policies = appendParameter(policies, ";w=", wholeSeconds(w))
+		}
+		states = appendName(states, r.Policy, l, len(limits))
+		states = appendParameter(states, ";r=", d.Remaining)
+		if wait := l.more(&d, r.Verdict.Limited); wait > 0 {
+			states = appendParameter(states, ";t=", wholeSeconds(wait))
+		}
+	}
+	return policies, states
+}
+
+// appendName appends the name of a limit as a string of a structured field. Names and labels have no
+// character that must be escaped.
+func appendName(dst []byte, p *Policy, l *Limit, limits int) []byte {
+	if len(dst) > 0 {
+		dst = append(dst, ", "...)
+	}
+	dst = append(append(dst, '"'), p.Name...)
+	if limits > 1 {
+		dst = append(append(dst, '.'), l.label...)
+	}
+	return append(dst, '"')
+}
+
+func appendParameter(dst []byte, name string, value int64) []byte {
+	return strconv.AppendInt(append(dst, name...), min(value, maxInteger), 10)
+}
+
+// wholeSeconds converts nanoseconds to seconds, rounded up.
+func wholeSeconds(ns int64) int64 {
+	seconds := ns / 1e9
+	if ns%1e9 > 0 {
+		seconds++
+	}
+	return seconds
+}
+
+// windowNanoseconds returns the time in which a limit comes back: its period, of a throttle the time in
+// which an exhausted bucket recovers, and of a quota per unit of the calendar the length of the present
+// unit.
+func (l *Limit) windowNanoseconds(now int64) int64 {
+	period := l.Quota.Period
+	switch {
+	case l.Kind == Throttle:
+		return int64(l.Throttle.Tolerance())
+	case l.Kind == Fixed || l.Kind == Sliding:
+		return int64(l.Window.Period())
+	case l.Kind == SlidingLog:
+		return int64(l.Log.Period())
+	case period == 0:
+		start, end := l.Quota.Zone.Window(l.Quota.Unit, now)
+		return (end - start) * 1e9
+	}
+	ns, _ := period.Nanoseconds(maxPeriodSeconds)
+	return ns
+}
+
+// more returns the time until more remains of a limit; 0 if there is none, or it is not known.
+func (l *Limit) more(d *quota.Decision, limited bool) int64 {
+	switch {
+	case limited && d.Limited:
+		return d.RetryAfter // Never is negative
+	case d.Remaining >= d.Limit:
+		return 0
+	case l.Kind == Throttle:
+		// The bucket's level is d.ResetAfter. It falls by a nanosecond in each, and there is one unit more
+		// when the units after it fit.
+		next := (d.Remaining+1)*int64(l.Throttle.EmissionInterval()) - int64(l.Throttle.Tolerance())
+		return d.ResetAfter + next
+	case l.Kind == Fixed || l.Kind == Quota:
+		return d.ResetAfter
+	}
+	return 0
+}

@@ -1,0 +1,86 @@
+package policy
+
+import (
+	"bytes"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestSubjects(t *testing.T) {
+	p := one(t, network)
+	for text, want := range map[string]string{
+		"10.1.2.3": "10.1.2.3", "::ffff:10.1.2.3": "10.1.2.3", "::FFFF:0a01:0203": "10.1.2.3",
+		"2001:DB8:0:0::1": "2001:db8::1", "2001:db8:0000:0000:0000:0000:0000:0001": "2001:db8::1", "::": "::",
+		// No addresses.
+		"10.1.2": "10.1.2", "010.1.2.3": "010.1.2.3", "10.1.2.3:80": "10.1.2.3:80", "[::1]": "[::1]",
+		"fe80::1%eth0": "fe80::1%eth0",
+		"10.1.2.3 ":    "10.1.2.3 ", "": "", "alice": "alice",
+		"ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.2555": "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.2555",
+	} {
+		require.Equal(t, want, string(p.Subject([]byte(text)).Text))
+	}
+	plain := one(t, "{limits: [{fixed: {limit: 1, period: 1s}}]}")
+	require.Equal(t, "2001:DB8:0:0::1", string(plain.Subject([]byte("2001:DB8:0:0::1")).Text), "without networks")
+}
+
+func TestOverrides(t *testing.T) {
+	p := one(t, `{limits: [{fixed: {limit: 1, period: 1s}}], overrides: [
+		{subject: "10.1.*", blocked: true}, {cidr: [10.0.0.0/8, "2001:db8::/32"], unlimited: true},
+		{subject: "partner-*", limits: [{fixed: {limit: 2, period: 1s}}]}, {subject: "2001:db9::1", blocked: true},
+		{subject: "[ab]?", blocked: true}, {cidr: ["::/0"], limits: [{fixed: {limit: 3, period: 1s}}]}]}`)
+	for text, want := range map[string]int{
+		"alice": -1, "partner-": 2, "partner-a": 2, "a-partner-": -1, "Partner-a": -1, "a1": 4, "a12": -1,
+		"10.1.2.3": 0, "10.2.0.0": 1, "::ffff:10.1.2.3": 0, "::ffff:10.2.2.3": 1, "11.0.0.1": -1, "10.2.0.0/8": -1,
+		"2001:DB8::7": 1, "2001:DB9:0::1": 3, "::1": 5, "": -1,
+	} {
+		got, err := p.Treat(p.Subject([]byte(text)))
+		require.NoError(t, err)
+		require.Equal(t, want, got.Override, text)
+		if want < 0 {
+			require.Equal(t, Treatment{Limited, p.Limits, -1}, got)
+			continue
+		}
+		require.Equal(t, Treatment{p.Overrides[want].Effect, p.Overrides[want].Limits, want}, got)
+	}
+}
+
+// Each form of an address is one subject, and is in a network if the address is.
+func TestAddresses(t *testing.T) {
+	p := one(t, network)
+	rapid.Check(t, func(t *rapid.T) {
+		v4 := [4]byte{byte(rapid.IntRange(9, 11).Draw(t, "first")), rapid.Byte().Draw(t, "b"), rapid.Byte().Draw(t, "c"), 1}
+		address := netip.AddrFrom4(v4)
+		mapped := netip.AddrFrom16(address.As16())
+		subject := p.Subject([]byte(address.String()))
+		for _, form := range []string{mapped.String(), mapped.StringExpanded(), strings.ToUpper(mapped.String())} {
+			require.Equal(t, subject, p.Subject([]byte(form)))
+		}
+		got, err := p.Treat(subject)
+		require.NoError(t, err)
+		require.Equal(t, v4[0] == 10, got.Effect == Unlimited)
+	})
+}
+
+// Comparing a subject with patterns is bounded; 100 patterns on 1,000 bytes are within the bound.
+func TestCostlySubjects(t *testing.T) {
+	overrides := func(n int, pattern string) *Policy {
+		text := "{limits: [{fixed: {limit: 1, period: 1s}}], overrides: ["
+		for i := range n {
+			text += "{subject: '*" + strings.Repeat("x", i) + pattern + "', blocked: true}, "
+		}
+		return one(t, text+"]}")
+	}
+	p := overrides(100, "y")
+	got, err := p.Treat(p.Subject(bytes.Repeat([]byte("a"), 1000)))
+	require.NoError(t, err)
+	require.Equal(t, -1, got.Override)
+	_, err = p.Treat(p.Subject(bytes.Repeat([]byte("a"), 10_000)))
+	require.ErrorIs(t, err, ErrCostly)
+	p = overrides(1, strings.Repeat("a*", 20)+"b")
+	_, err = p.Treat(p.Subject(bytes.Repeat([]byte("a"), 1_000_000)))
+	require.ErrorIs(t, err, ErrCostly)
+}

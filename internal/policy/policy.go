@@ -1,0 +1,156 @@
+// Package policy has the limits that live in the server: policies, which an operator writes in YAML
+// files, and which clients name instead of numbers. It reads nothing but bytes, is told the time, and
+// knows neither commands nor the store.
+//
+//	parse.go     files to a Set, refused as a whole with file, line and reason
+//	match.go     the limits of a subject: overrides by pattern and by network
+//	key.go       the names of the keys that hold the state of a policy
+//	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
+//	diff.go      what changes between two Sets, as lines for the log
+//	fields.go    the RateLimit fields of HTTP
+//
+// # Order of judgement
+//
+// A subject that is exempt passes. One that is banned is refused. Otherwise the first override in the
+// file's order that matches the subject decides how it is treated, and if none does, the limits of the
+// policy do. A call takes from all limits or from none. Its answer is that of one of them: of those that
+// refused it, the one with the longest time to wait; if none did, the one of which the least part remains.
+package policy
+
+import (
+	"net/netip"
+	"slices"
+
+	"cellserver/internal/calendar"
+	"cellserver/internal/gcra"
+	"cellserver/internal/quota"
+	"cellserver/internal/standing"
+	"cellserver/internal/window"
+)
+
+// The bounds of a Set. They keep the time to read it, to find a policy's override and to compare it with
+// another Set short.
+const (
+	MaxBytes      = 4 << 20 // of all files together
+	MaxPolicies   = 10_000
+	MaxOverrides  = 100  // of a policy
+	MaxLimits     = 16   // of a policy, or of an override
+	MaxNetworks   = 1000 // of an override
+	MaxNameBytes  = 64   // of a policy or a limit
+	maxPattern    = 256  // bytes of a pattern
+	maxAfter      = 1_000_000_000
+	maxBanFactor  = 1_000_000
+	defaultPrefix = 64 // bits of an IPv6 address that HTTP clients are told apart by
+)
+
+// Set is an immutable set of policies.
+type Set struct {
+	policies map[string]*Policy
+	names    []string // in order
+}
+
+// Policy returns the policy with a name, or nil.
+func (s *Set) Policy(name []byte) *Policy { return s.policies[string(name)] }
+
+// Len returns the number of policies.
+func (s *Set) Len() int { return len(s.names) }
+
+// Names returns the names of all policies, in order.
+func (s *Set) Names() []string { return slices.Clone(s.names) }
+
+// Policy is a set of limits for subjects, such as users or addresses. All of a policy's fields are
+// read-only.
+type Policy struct {
+	Name      string
+	Limits    []Limit // one at least
+	Overrides []Override
+	Ban       *Ban // nil if refusals never lead to a ban
+	Shadow    bool // decides, takes and counts, but never refuses
+	HTTP      HTTP
+
+	cidr bool // an override has networks, so subjects that are addresses are written in canonical form
+	at   position
+}
+
+// Override is another treatment of some subjects: of those that match a pattern, or of the addresses in
+// some networks.
+type Override struct {
+	Pattern  string         // a glob-style pattern on the whole subject; empty if there are networks
+	Networks []netip.Prefix // nil if there is a pattern
+	Effect   Effect
+	Limits   []Limit // if the Effect is Limited
+
+	of string // its subjects, for messages
+}
+
+// Effect is how a policy treats a subject.
+type Effect uint8
+
+const (
+	Limited   Effect = iota // by limits
+	Unlimited               // every call is allowed
+	Blocked                 // every call is refused
+)
+
+var effectNames = [...]string{"limits", "unlimited", "blocked"}
+
+// Kind is the kind of a limit.
+type Kind uint8
+
+const (
+	Throttle   Kind = iota // the generic cell rate algorithm, as of CL.THROTTLE
+	Fixed                  // a fixed window, as of CL.FIXED
+	Sliding                // a sliding window counter, as of CL.SLIDING
+	SlidingLog             // a sliding window log, as of CL.SLIDINGLOG
+	Quota                  // a window of the calendar, as of CL.QUOTA
+)
+
+var kindNames = [...]string{"throttle", "fixed", "sliding", "slidinglog", "quota"}
+
+// String returns the name of the kind in files and keys.
+func (k Kind) String() string { return kindNames[k] }
+
+// Limit is one limit of a policy. The kind determines which of the other fields are used.
+type Limit struct {
+	Name     string // empty if it has none
+	Kind     Kind
+	Throttle gcra.Limit
+	Window   window.Limit    // of Fixed and Sliding
+	Log      window.LogLimit // of SlidingLog
+	Quota    CalendarLimit
+
+	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
+	text  string // its numbers, as in the file
+}
+
+// CalendarLimit is the limit of a Quota: a size per unit of a zone's calendar, or per period of Unix time.
+type CalendarLimit struct {
+	Size   int64
+	Unit   calendar.Unit
+	Zone   *calendar.Zone // nil if the quota is per period
+	Period quota.Period   // 0 if it is per unit
+}
+
+// Size returns the largest quantity that the limit can ever allow.
+func (l *Limit) Size() int64 {
+	switch l.Kind {
+	case Throttle:
+		return l.Throttle.Size()
+	case Fixed, Sliding:
+		return l.Window.Size()
+	case SlidingLog:
+		return l.Log.Size()
+	default:
+		return l.Quota.Size
+	}
+}
+
+// Label returns the name by which keys and answers call the limit: [name.]kind. That of a quota has its
+// unit and zone too, as in quota-day@Europe/Berlin, so that another unit is another key.
+func (l *Limit) Label() string { return l.label }
+
+// Ban is the rule by which refusals lead to a ban.
+type Ban struct {
+	standing.Rule
+	text string // as in the file
+}
