@@ -193,7 +193,7 @@ func (d *differences) overrides(before, after []Override) {
 }
 
 func indexOverride(all []Override, o Override) int {
-	return slices.IndexFunc(all, func(other Override) bool { return other.String() == o.String() })
+	return slices.IndexFunc(all, func(other Override) bool { return other.of == o.of })
 }
 
 func (d *differences) override(before, after Override) {
@@ -206,8 +206,14 @@ func (d *differences) override(before, after Override) {
 	d.of = ""
 }
 
-// String names the override by its subjects. No two overrides of a policy have the same.
-func (o Override) String() string { return o.of }
+// String names the override by its subjects, for messages. A long list of networks is cut.
+func (o Override) String() string {
+	const most = maxPattern * 4 // a quoted pattern is not cut
+	if len(o.of) > most {
+		return "override of " + o.of[:most] + "..."
+	}
+	return "override of " + o.of
+}
 
 // treatment describes what the override does.
 func (o Override) treatment() string {

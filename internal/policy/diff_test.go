@@ -97,8 +97,8 @@ func describe(s *Set) string {
 // differs checks the Diff of two Sets: it is empty if and only if they are equal, and names each key that
 // has gone.
 func differs(diff func(before, after *Set) []string, a, b *Set) error {
-	lines := strings.Join(diff(a, b), "\n") + "\n"
-	if equal := describe(a) == describe(b); equal != (lines == "\n") {
+	lines := "\n" + strings.Join(diff(a, b), "\n") + "\n"
+	if equal := describe(a) == describe(b); equal != (lines == "\n\n") {
 		return fmt.Errorf("equal: %v, but the lines are\n%s", equal, lines)
 	}
 	for _, name := range a.Names() {
@@ -107,11 +107,11 @@ func differs(diff func(before, after *Set) []string, a, b *Set) error {
 			continue
 		}
 		for _, l := range missing(before.Limits, after.Limits) {
-			from := name + ": " + l.kindAndUnit()
+			from := "\n" + name + ": " + l.kindAndUnit()
 			if l.Name != "" {
-				from = name + ": " + l.Name + ": " + l.kindAndUnit()
+				from = "\n" + name + ": " + l.Name + ": " + l.kindAndUnit()
 			}
-			removed := strings.Contains(lines, name+": "+l.Label()+": removed\n")
+			removed := strings.Contains(lines, "\n"+name+": "+l.Label()+": removed\n")
 			replaced := strings.Contains(lines, from+" -> ") ||
 				strings.Contains(lines, strings.Replace(from, "quota-", "quota ", 1)+" -> ")
 			if removed == replaced {

@@ -106,7 +106,7 @@ func drawPair(t *rapid.T) (a, b string) {
 }
 
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "500"); err != nil {
+	if err := flag.Set("rapid.checks", "150"); err != nil {
 		panic(err)
 	}
 	os.Exit(m.Run())

@@ -63,7 +63,7 @@ func Fields(reports []Report, now int64) []Field {
 
 // appendMembers appends a member for each limit to both lists.
 func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte) {
-	inBan := r.Verdict.By == ByBan && r.Verdict.Limited
+	inBan := r.Verdict.By == ByBan
 	if len(r.Decisions) == 0 && !inBan {
 		return policies, states
 	}
@@ -73,11 +73,10 @@ func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte)
 	}
 	for i := range limits {
 		l := &limits[i]
-		var d quota.Decision
-		if inBan {
-			d = r.Verdict.Decision
-		} else {
-			d = r.Decisions[i]
+		d, wait := &r.Verdict.Decision, r.Verdict.RetryAfter // in a ban
+		if !inBan {
+			d = &r.Decisions[i]
+			wait = l.more(d, r.Verdict.Limited)
 		}
 		policies = appendName(policies, r.Policy, l, len(limits))
 		policies = appendParameter(policies, ";q=", l.Size())
@@ -86,7 +85,7 @@ func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte)
 		}
 		states = appendName(states, r.Policy, l, len(limits))
 		states = appendParameter(states, ";r=", d.Remaining)
-		if wait := l.more(&d, r.Verdict.Limited); wait > 0 {
+		if wait > 0 { // Never is negative
 			states = appendParameter(states, ";t=", wholeSeconds(wait))
 		}
 	}
@@ -139,11 +138,11 @@ func (l *Limit) windowNanoseconds(now int64) int64 {
 	return ns
 }
 
-// more returns the time until more remains of a limit; 0 if there is none, or it is not known.
+// more returns the time until more remains of a limit; 0 or Never if there is none, or it is not known.
 func (l *Limit) more(d *quota.Decision, limited bool) int64 {
 	switch {
 	case limited && d.Limited:
-		return d.RetryAfter // Never is negative
+		return d.RetryAfter
 	case d.Remaining >= d.Limit:
 		return 0
 	case l.Kind == Throttle:

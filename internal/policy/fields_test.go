@@ -98,7 +98,8 @@ func TestFieldsWithoutLimits(t *testing.T) {
 		requireFields(t, []string{`RateLimit-Policy: "p";q=20;w=20`, `RateLimit: "p";r=0;t=900`,
 			"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 900", "Retry-After: 900"}, inBan)
 		inBan = Report{Policy: shadow, Treatment: treatment, Verdict: shadow.JudgeBan(9e9, treatment)}
-		requireFields(t, []string{"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, inBan)
+		requireFields(t, []string{`RateLimit-Policy: "p";q=20;w=20`, `RateLimit: "p";r=0`,
+			"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, inBan)
 	}
 	requireFields(t, []string{`RateLimit-Policy: "p";q=20;w=20`, `RateLimit: "p";r=0;t=1`,
 		"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 20"},

@@ -136,10 +136,10 @@ func Deciding(verdicts []Verdict) (index int) {
 type Occasion uint8
 
 const (
-	AtOnce     Occasion = iota // as most calls
-	AfterWait                  // its WAIT is over
-	Repeated                   // it repeats a call with the same ID
-	Remembered                 // by a remembered denial, without asking the store
+	AtOnce    Occasion = iota // as most calls
+	AfterWait                 // its WAIT is over
+	Repeated                  // it repeats a call with the same ID
+	Assumed                   // the limits were not asked: a remembered denial, full memory, or a store that fails
 )
 
 // CountsForBan reports whether a call that these decisions refuse counts for a ban. It counts if it asked

@@ -282,10 +282,10 @@ func TestCountsForBan(t *testing.T) {
 		// A LEAVE alone has refused what remained.
 		{Request{4, quota.Take}, AtOnce, left, false},
 		{Request{1000, quota.UpTo}, AtOnce, left, false},
-		// Waits, repeated calls, remembered denials.
+		// Waits, repeated calls, decisions without the limits.
 		{Request{1, quota.Take}, AfterWait, refused, false},
 		{Request{1, quota.Take}, Repeated, refused, false},
-		{Request{1, quota.Take}, Remembered, refused, false},
+		{Request{1, quota.Take}, Assumed, refused, false},
 		// No refusal.
 		{Request{1, quota.Take}, AtOnce, []quota.Decision{decision(0, 20, 0, -1, 9)}, false},
 	} {

@@ -199,10 +199,10 @@ func (p *parser) override(n node) (o Override, err error) {
 	switch {
 	case byNetwork:
 		o.Networks, err = readNetworks(networks)
-		o.of = "override of " + strings.Trim(fmt.Sprint(o.Networks), "[]")
+		o.of = strings.Trim(fmt.Sprint(o.Networks), "[]")
 	default:
 		o.Pattern, err = subject.text("subject")
-		o.of = "override of " + strconv.Quote(o.Pattern)
+		o.of = strconv.Quote(o.Pattern)
 		if len(o.Pattern) > maxPattern {
 			err = subject.errorf("subject has %d bytes, and at most %d are allowed", len(o.Pattern), maxPattern)
 		}

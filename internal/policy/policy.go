@@ -2,7 +2,8 @@
 // files, and which clients name instead of numbers. It reads nothing but bytes, is told the time, and
 // knows neither commands nor the store.
 //
-//	parse.go     files to a Set, refused as a whole with file, line and reason
+//	parse.go     files to a Set, refused as a whole with file, line and reason; the parts of a policy
+//	             are read in parse_limits.go and http.go, with the types of YAML in yaml.go
 //	match.go     the limits of a subject: overrides by pattern and by network
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
@@ -80,7 +81,7 @@ type Override struct {
 	Effect   Effect
 	Limits   []Limit // if the Effect is Limited
 
-	of string // its subjects, for messages
+	of string // its subjects; no two overrides of a policy have the same
 }
 
 // Effect is how a policy treats a subject.
