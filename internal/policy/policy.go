@@ -8,6 +8,7 @@
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
 //	diff.go      what changes between two Sets, as lines for the log
+//	client.go    the subject of an HTTP request
 //	fields.go    the RateLimit fields of HTTP
 //
 // # Order of judgement
@@ -74,7 +75,8 @@ type Policy struct {
 }
 
 // Override is another treatment of some subjects: of those that match a pattern, or of the addresses in
-// some networks.
+// some networks. Its limits have the same keys as those of the policy with the same labels, so a subject
+// that gets an override, or another one, keeps these counts.
 type Override struct {
 	Pattern  string         // a glob-style pattern on the whole subject; empty if there are networks
 	Networks []netip.Prefix // nil if there is a pattern

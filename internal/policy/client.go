@@ -1,0 +1,118 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Client is what an HTTP request says about the client.
+type Client struct {
+	Peer   netip.Addr                 // of the connection; invalid for a Unix socket
+	Host   string                     // as the request has it
+	Header func(name string) []string // the values of a header, by its canonical name, in order
+}
+
+// Shared is the subject of all requests without a header of From, if the policy shares it among them.
+const Shared = "-"
+
+// Subject appends the subject of a request, as From describes it. trusted are the networks of proxies,
+// whose X-Forwarded-For is believed. ok is false if a header that From names is missing or empty, or
+// stands twice: then Without says what to do.
+func (h *HTTP) Subject(dst []byte, c Client, trusted []netip.Prefix) (subject []byte, ok bool) {
+	for _, part := range h.From {
+		switch part.Kind {
+		case Literal:
+			dst = append(dst, part.Text...)
+		case Host:
+			dst = append(dst, hostName(c.Host)...)
+		case ClientIP:
+			if address := c.address(trusted); address.IsValid() {
+				dst = h.network(address).AppendTo(dst)
+			} else {
+				dst = append(dst, Shared...) // only processes on this machine reach a Unix socket
+			}
+		default:
+			values := c.Header(part.Text)
+			if len(values) != 1 || values[0] == "" {
+				return nil, false
+			}
+			dst = appendHeader(dst, part.Kind, values[0])
+		}
+	}
+	return dst, true
+}
+
+func appendHeader(dst []byte, kind PartKind, value string) []byte {
+	if kind == HashHeader {
+		sum := sha256.Sum256([]byte(value))
+		return hex.AppendEncode(dst, sum[:])
+	}
+	return append(dst, value...)
+}
+
+// hostName returns a host without its port, in lower case.
+func hostName(host string) string {
+	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
+		host = host[:end]
+	}
+	return strings.ToLower(host)
+}
+
+// network returns the address that stands for all addresses of a client: a client with IPv6 has a network
+// of its own, and may use any of its addresses.
+func (h *HTTP) network(address netip.Addr) netip.Addr {
+	if address.Is4() {
+		return address
+	}
+	network, _ := address.Prefix(h.IPv6Prefix) // no error: 1 to 128 bits of an IPv6 address
+	return network.Addr()
+}
+
+// address returns the address of the client. Proxies append the address of their peer to X-Forwarded-For, so
+// the last one that is not a proxy's is the client's; what stands before it may be forged. If there is
+// none, or another text instead, it is the address of the peer.
+func (c *Client) address(trusted []netip.Prefix) netip.Addr {
+	peer := c.Peer.Unmap().WithZone("")
+	if peer.IsValid() && !isTrusted(peer, trusted) {
+		return peer
+	}
+	for _, line := range slices.Backward(c.Header("X-Forwarded-For")) {
+		for line != "" {
+			entry := line[strings.LastIndexByte(line, ',')+1:]
+			line = strings.TrimSuffix(line[:len(line)-len(entry)], ",")
+			if entry = strings.Trim(entry, " \t"); entry == "" {
+				continue
+			}
+			address, ok := parseForwarded(entry)
+			if !ok {
+				return peer
+			}
+			if !isTrusted(address, trusted) {
+				return address
+			}
+		}
+	}
+	return peer
+}
+
+func isTrusted(address netip.Addr, trusted []netip.Prefix) bool {
+	return slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
+// parseForwarded reads an address, with or without brackets, a port and a zone.
+func parseForwarded(entry string) (address netip.Addr, ok bool) {
+	if inner, bracketed := strings.CutPrefix(entry, "["); bracketed {
+		host, port, closed := strings.Cut(inner, "]")
+		if !closed || port != "" && port[0] != ':' {
+			return address, false
+		}
+		entry = host
+	} else if strings.Count(entry, ":") == 1 { // an IPv4 address with a port; one of IPv6 has two colons
+		entry, _, _ = strings.Cut(entry, ":")
+	}
+	address, err := netip.ParseAddr(entry)
+	return address.Unmap().WithZone(""), err == nil
+}
