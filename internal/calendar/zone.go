@@ -54,27 +54,67 @@ func (z *Zone) span(now int64) span {
 //go:embed zoneinfo.zip
 var zoneinfo []byte
 
-var database = sync.OnceValues(func() (*zip.Reader, error) {
-	return zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
-})
+// database is the time zone database.
+type database struct {
+	files   []*zip.File
+	numbers map[string]int // of files, by name
+
+	mu     sync.Mutex
+	loaded map[int]*Zone // at most maxLoaded
+}
+
+// maxLoaded bounds the zones that are kept in memory, of a few KB each. To load a zone takes some
+// 30 microseconds, and is necessary only when a window ends (Cycle.End).
+const maxLoaded = 64
+
+var zones = sync.OnceValue(openDatabase)
+
+func openDatabase() *database {
+	all, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
+	if err != nil {
+		panic("the time zone database of the program is damaged: " + err.Error())
+	}
+	db := &database{numbers: map[string]int{}, loaded: map[int]*Zone{}}
+	for _, file := range all.File {
+		if !file.FileInfo().IsDir() {
+			db.numbers[file.Name] = len(db.files)
+			db.files = append(db.files, file)
+		}
+	}
+	return db
+}
 
 // LoadZone returns the zone with an IANA name, as the database spells it. The error is ErrUnknownZone
 // if there is none.
 func LoadZone(name string) (*Zone, error) {
-	all, err := database()
-	if err != nil {
-		return nil, err
+	n, known := zones().numbers[name]
+	if !known {
+		return nil, ErrUnknownZone
 	}
-	for _, file := range all.File {
-		if file.Name != name || file.FileInfo().IsDir() {
-			continue
-		}
-		return readZone(name, file)
-	}
-	return nil, ErrUnknownZone
+	return zones().load(n)
 }
 
-func readZone(name string, file *zip.File) (*Zone, error) {
+// load returns the zone with a number. If too many are loaded, it drops any of them.
+func (db *database) load(n int) (z *Zone, err error) {
+	db.mu.Lock()
+	defer db.mu.Unlock()
+	if z = db.loaded[n]; z != nil {
+		return z, nil
+	}
+	if z, err = readZone(db.files[n]); err != nil {
+		return nil, err
+	}
+	for other := range db.loaded {
+		if len(db.loaded) < maxLoaded {
+			break
+		}
+		delete(db.loaded, other)
+	}
+	db.loaded[n] = z
+	return z, nil
+}
+
+func readZone(file *zip.File) (*Zone, error) {
 	opened, err := file.Open()
 	if err != nil {
 		return nil, err
@@ -84,9 +124,9 @@ func readZone(name string, file *zip.File) (*Zone, error) {
 	if err != nil {
 		return nil, err
 	}
-	location, err := time.LoadLocationFromTZData(name, data)
+	location, err := time.LoadLocationFromTZData(file.Name, data)
 	if err != nil {
 		return nil, err
 	}
-	return &Zone{name, location}, nil
+	return &Zone{file.Name, location}, nil
 }

@@ -22,8 +22,14 @@ var periodUnits = []struct {
 // minPeriod is the shortest period, in microseconds.
 const minPeriod = 1000
 
+// longestPeriod bounds the length of a period in bytes: a word may be as long as a client sends it.
+const longestPeriod = 32
+
 // ParsePeriod reads a period with a unit, such as 250ms, 2.5s, 5m, 12h, or 30d. It is at least 1 ms.
 func ParsePeriod(word []byte) (p Period, ok bool) {
+	if len(word) > longestPeriod {
+		return 0, false
+	}
 	for _, unit := range periodUnits {
 		digits := len(word) - len(unit.name)
 		if digits <= 0 || string(word[digits:]) != unit.name {

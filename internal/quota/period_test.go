@@ -26,6 +26,7 @@ func TestPeriods(t *testing.T) {
 	for _, word := range []string{
 		"", "s", "ms", "1", "1S", "1 s", " 1s", "1s ", "-1s", "+1s", "1.s", ".5s", "1.2345s", "1..2s", "1.2.3s", "1e3s", "0s",
 		"0.999ms", "1us", "1w", "99999999999999999999s", "9223372036854775807d", "18446744073709551s",
+		"00000000000000000000000000000000s",
 	} {
 		_, ok := ParsePeriod([]byte(word))
 		require.False(t, ok, word)

@@ -34,9 +34,9 @@ import (
 const (
 	maxPeriod = 1_000_000_000 // seconds, 31 years
 
-	// maxInstant is far enough from the largest int64 that two periods can be added to it without
-	// overflow.
-	maxInstant = math.MaxInt64 - 2*maxPeriod*int64(time.Second) // ns: in the year 2198
+	// MaxInstant is the last instant for which steps compute. It is far enough from the largest
+	// int64 that two periods can be added to it without overflow.
+	MaxInstant = math.MaxInt64 - 2*maxPeriod*int64(time.Second) // ns: in the year 2198
 )
 
 // Limit is a quota of size per period. Use NewLimit to make one; the zero Limit is invalid.
@@ -70,7 +70,7 @@ func (l Limit) Blocks(quantity int64, mode quota.Mode) bool {
 
 // instant limits an instant to the years 1970 to 2198, so that every int64 has a result. At the
 // last instant, time stands still and nothing becomes free.
-func instant(ns int64) int64 { return min(max(ns, 0), maxInstant) }
+func instant(ns int64) int64 { return min(max(ns, 0), MaxInstant) }
 
 // inDebt is the remaining quantity of every key that is beyond its limit. How far it is beyond
 // matters only for the time to wait.

@@ -64,14 +64,14 @@ func TestNewLogLimit(t *testing.T) {
 func TestTimeEnds(t *testing.T) {
 	l, err := NewLimit(1, maxPeriod)
 	require.NoError(t, err)
-	for _, now := range []int64{maxInstant, math.MaxInt64} {
+	for _, now := range []int64{MaxInstant, math.MaxInt64} {
 		d, fixed, err := l.StepFixed(now, Fixed{}, 1, quota.Take)
 		require.NoError(t, err)
-		require.Equal(t, Fixed{maxInstant, 1, maxInstant + l.period}, fixed)
+		require.Equal(t, Fixed{MaxInstant, 1, MaxInstant + l.period}, fixed)
 		require.Equal(t, l.period, d.ResetAfter)
 		d, weighed, err := l.StepSliding(now, Sliding{}, 1, quota.Take)
 		require.NoError(t, err)
-		require.Equal(t, Sliding{maxInstant, 0, 1, maxInstant + l.period, math.MaxInt64}, weighed)
+		require.Equal(t, Sliding{MaxInstant, 0, 1, MaxInstant + l.period, math.MaxInt64}, weighed)
 		require.Equal(t, 2*l.period, d.ResetAfter)
 		d, _, err = l.StepSliding(math.MaxInt64, weighed, 1, quota.Take)
 		require.NoError(t, err)

@@ -45,7 +45,7 @@ func (v modelOf[S]) decides(own Limit, s S, t int64) (l Limit, until int64) {
 }
 
 func (v modelOf[S]) step(own Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error) {
-	now = min(max(now, 0), maxInstant)
+	now = min(max(now, 0), MaxInstant)
 	if own.size == 0 && quantity > 0 && mode != quota.Force { // whatever the state is
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, s, nil
 	}
@@ -346,7 +346,7 @@ func modelLog(l Limit, now int64, s logState, quantity int64, mode quota.Mode) (
 var edgeCases = []int64{
 	0, 1, -1, 2, -2, 999, 1000, 1001, 1e9 - 1, 1e9, 1e9 + 1, -1e9, 1e18 - 1, 1e18, 1e18 + 1, 2e18, 9223372036, 9223372037,
 	1<<62 - 1, 1 << 62, 1<<62 + 1, -(1 << 62), math.MaxInt64 - 1, math.MaxInt64, math.MinInt64, math.MinInt64 + 1,
-	epoch, epoch + 1, epoch - 1, maxInstant - 1, maxInstant, maxInstant + 1,
+	epoch, epoch + 1, epoch - 1, MaxInstant - 1, MaxInstant, MaxInstant + 1,
 }
 
 func anyInt64() *rapid.Generator[int64] {
