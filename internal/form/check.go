@@ -19,6 +19,8 @@ func (s *State) Check() error {
 		return s.checkSliding()
 	case SlidingLog:
 		return s.checkLog()
+	case Quota:
+		return s.checkQuota()
 	case Lease:
 		return s.checkLeases()
 	}
@@ -42,6 +44,15 @@ func (s *State) checkSliding() error {
 	whole := w.Current == 0 || (w.End-w.Start)%2 == 0
 	return ensure((w.Previous > 0 || w.Current > 0) && w.End > w.Start && whole,
 		"a sliding window must last for one or two periods, and have a count above 0")
+}
+
+// checkQuota checks a calendar quota. A window of a period begins at a multiple of the period, so
+// its end is one. The windows of a zone are not checked: the program that wrote the state may have
+// had another database.
+func (s *State) checkQuota() error {
+	period, end := s.Cycle.Period(), s.Quota.End
+	return ensure(s.Cycle != 0 && s.Quota.Used > 0 && end > 0 && (period == 0 || end%int64(period) == 0),
+		"a calendar quota must have a count above 0, and end at a multiple of its period")
 }
 
 func (s *State) checkLog() error {

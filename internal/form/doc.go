@@ -10,11 +10,13 @@
 //	f  fixed window      instant start, count used, duration from start to end
 //	s  sliding window    instant start, count previous, count current, duration from start to end, instant until
 //	l  sliding log       version, entries, duration from the newest entry to the end, instant until
+//	q  calendar quota    instant end, count used, windows
 //	c  leases            version, leases
 //
 // in which
 //
-//	instant    8 bytes, big-endian: nanoseconds on the clock of the store, not negative
+//	instant    8 bytes, big-endian: nanoseconds on the clock of the store, not negative; of a calendar
+//	           quota, in Unix time
 //	count      1 to 9 bytes: a number from 0 to 2^63-1, in groups of 7 bits, the lowest first; all
 //	           bytes but the last have their upper bit set, and the last is not 0 unless it is the first
 //	duration   a count of nanoseconds
@@ -22,6 +24,8 @@
 //	           journal, the version that deltas refer to (package entry); elsewhere zeros
 //	entries    for each, the oldest first: the count of its quantity (not 0), and the instant of the
 //	           first, or the duration since the previous one (not 0) of all others; and then 0
+//	windows    the count of nanoseconds in a period; or 0, the count of the unit (0 for HOUR to 4 for
+//	           YEAR), the length of the name of the time zone as a count, and the name
 //	leases     for each, by end and then by holder: the count of permits (not 0), the instant at which
 //	           the first ends, or the duration since the previous end of all others, the length of the
 //	           holder's name as a count, and the name; and then 0

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
 	"cellserver/internal/window"
 )
@@ -19,6 +20,7 @@ const (
 	Fixed      Kind = 'f'
 	Sliding    Kind = 's'
 	SlidingLog Kind = 'l'
+	Quota      Kind = 'q'
 	Lease      Kind = 'c'
 )
 
@@ -68,7 +70,7 @@ func KindOf(value []byte) (Kind, error) {
 		return 0, &VersionError{string(value[:len(mark)+1])}
 	}
 	switch kind := Kind(value[headBytes-1]); kind {
-	case Throttle, Fixed, Sliding, SlidingLog, Lease:
+	case Throttle, Fixed, Sliding, SlidingLog, Quota, Lease:
 		return kind, nil
 	}
 	return 0, &Error{headBytes - 1, fmt.Sprintf("no kind of limiter is called %q", value[headBytes-1])}
@@ -77,16 +79,19 @@ func KindOf(value []byte) (Kind, error) {
 // State is the state of one key. The kind determines which fields are used.
 type State struct {
 	Kind    Kind
-	TAT     int64          // of a Throttle, ns
-	Fixed   window.Fixed   // of a Fixed
-	Sliding window.Sliding // of a Sliding
-	Log     window.Log     // of a SlidingLog
-	Entries []window.Entry // of a SlidingLog
-	Leases  []lease.Lease  // of a Lease, by end and then by holder
-	Version uint64         // of a SlidingLog or a Lease
+	TAT     int64           // of a Throttle, ns
+	Fixed   window.Fixed    // of a Fixed
+	Sliding window.Sliding  // of a Sliding
+	Log     window.Log      // of a SlidingLog
+	Entries []window.Entry  // of a SlidingLog
+	Quota   window.Calendar // of a Quota
+	Cycle   calendar.Cycle  // of a Quota
+	Leases  []lease.Lease   // of a Lease, by end and then by holder
+	Version uint64          // of a SlidingLog or a Lease
 }
 
-// Expires returns the instant from which the state has no effect any more.
+// Expires returns the instant from which the state has no effect any more. That of a Quota is Unix
+// time, on the clock of any store.
 func (s *State) Expires() int64 {
 	switch s.Kind {
 	case Throttle:
@@ -97,6 +102,8 @@ func (s *State) Expires() int64 {
 		return s.Sliding.End
 	case SlidingLog:
 		return s.Log.End
+	case Quota:
+		return s.Quota.End
 	default:
 		return s.Leases[len(s.Leases)-1].End
 	}
@@ -104,8 +111,11 @@ func (s *State) Expires() int64 {
 
 // Shift adds a number of nanoseconds to all instants of a state, which converts them to a clock
 // that is ahead by as much. If an instant would become negative or overflow, Shift changes nothing
-// and returns false.
+// and returns false. The end of a Quota stays, because it is Unix time.
 func (s *State) Shift(by int64) bool {
+	if s.Kind == Quota {
+		return true
+	}
 	first, last := s.span()
 	if by < 0 && first+by < 0 || by > 0 && last > math.MaxInt64-by {
 		return false
@@ -205,6 +215,10 @@ func Append(dst []byte, s *State) []byte {
 		dst = appendInstant(dst, s.Sliding.Until)
 	case SlidingLog:
 		dst = appendLog(dst, s)
+	case Quota:
+		dst = appendInstant(dst, s.Quota.End)
+		dst = appendCount(dst, s.Quota.Used)
+		dst = appendCycle(dst, s.Cycle)
 	case Lease:
 		dst = appendLeases(dst, s)
 	}
@@ -226,6 +240,16 @@ func appendLog(dst []byte, s *State) []byte {
 	dst = append(dst, 0)
 	dst = appendCount(dst, s.Log.End-at)
 	return appendInstant(dst, s.Log.Until)
+}
+
+// appendCycle appends a period, or a zero, the unit and the name of the zone.
+func appendCycle(dst []byte, c calendar.Cycle) []byte {
+	if period := c.Period(); period > 0 {
+		return appendCount(dst, int64(period))
+	}
+	dst = appendCount(appendCount(dst, 0), int64(c.Unit()))
+	dst = appendCount(dst, int64(len(c.Zone())))
+	return append(dst, c.Zone()...)
 }
 
 func appendLeases(dst []byte, s *State) []byte {
@@ -279,6 +303,10 @@ func (s *State) Read(value []byte, maxEntries int) error {
 		s.Sliding.Until = r.instant()
 	case SlidingLog:
 		s.readLog(&r, maxEntries)
+	case Quota:
+		s.Quota.End = r.instant()
+		s.Quota.Used = r.count()
+		s.Cycle = r.cycle()
 	case Lease:
 		s.readLeases(&r, maxEntries)
 	}

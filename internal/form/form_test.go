@@ -6,9 +6,11 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
 	"cellserver/internal/window"
 )
@@ -32,6 +34,12 @@ var golden = []struct {
 		"s 17979cfe3d85cd15 07 8001 80e0ba84bf03 17979d0c35cd2515"},
 	{State{Kind: Sliding, Sliding: window.Sliding{Start: 0, Previous: 1, End: math.MaxInt64}},
 		"s 0000000000000000 01 00 ffffffffffffffff7f 0000000000000000"},
+	{State{Kind: Quota, Quota: window.Calendar{Used: 300, End: 86400e9}, Cycle: cycleOf(calendar.Day, "Europe/Berlin")},
+		"q 00004e94914f0000 ac02 00 01 0d 4575726f70652f4265726c696e"},
+	{State{Kind: Quota, Quota: window.Calendar{Used: 1, End: now}, Cycle: cycleOf(calendar.Year, "Mars/Olympus")},
+		"q 17979cfe3d85cd15 01 00 04 0c 4d6172732f4f6c796d707573"},
+	{State{Kind: Quota, Quota: window.Calendar{Used: 1, End: 1_700_000_010e9}, Cycle: calendar.Every(90 * time.Second)},
+		"q 17979d008a35e400 01 8088aca3cf02"},
 	{State{Kind: SlidingLog, Version: 0x0102030405060708,
 		Log:     window.Log{Until: 5, End: now + 10e9},
 		Entries: []window.Entry{{At: now, Total: 1}, {At: now + 1, Total: 3}, {At: now + 1e9, Total: 4}}},
@@ -40,6 +48,15 @@ var golden = []struct {
 		{Holder: "b", Quantity: 1, End: now}, {Holder: "c\x00", Quantity: 1000, End: now},
 		{Holder: "a", Quantity: 2, End: now + 1}}},
 		"c ffffffffffffffff 01 17979cfe3d85cd15 01 62 e807 00 02 6300 02 01 01 61 00"},
+}
+
+// cycleOf returns the cycle of a unit in a zone, which need not be in the database.
+func cycleOf(u calendar.Unit, zone string) calendar.Cycle {
+	c, ok := calendar.Restore(u, []byte(zone))
+	if !ok {
+		panic(zone)
+	}
+	return c
 }
 
 // bytesOf returns the form in a line of golden as bytes.
@@ -125,6 +142,14 @@ func TestErrors(t *testing.T) {
 		"\x00cl1l" + zero + "\x00\x01" + zero:                          "invalid state: a log must have entries",
 		"\x00cl1l" + zero + "\x01" + zero + "\x00\x00" + zero:          "invalid state: a log must end after its newest entry",
 		"\x00cl1l" + zero + "\x01" + zero + "\x01\x00\x00\x01" + zero:  "invalid state: the entries of a log must be in order, with quantities above 0 and a sum below 2^63",
+		"\x00cl1q" + one + "\x01\x01":                                  "at byte 14: a period is not in whole microseconds",
+		"\x00cl1q" + one + "\x01\x00\x05\x03UTC":                       "at byte 15: there is no such unit of the calendar",
+		"\x00cl1q" + one + "\x01\x00\x04\x00":                          "at byte 16: the name of a time zone is invalid, or too many are unknown",
+		"\x00cl1q" + one + "\x01\x00\x04\x03U C":                       "at byte 16: the name of a time zone is invalid, or too many are unknown",
+		"\x00cl1q" + one + "\x01\x00\x04\x04UTC":                       "at byte 20: it is cut off",
+		"\x00cl1q" + zero + "\x01\x00\x04\x03UTC":                      "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
+		"\x00cl1q" + one + "\x00\x00\x04\x03UTC":                       "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
+		"\x00cl1q" + one + "\x01\xe8\x07":                              "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
 		"\x00cl1c" + zero + "\x00":                                     "invalid state: there must be leases",
 		"\x00cl1c" + zero + "\x01" + one + "\x00\x00":                  "length of holder must be between 1 and 1024",
 		"\x00cl1c" + zero + "\x01" + one + "\x7fa\x00":                 "at byte 25: it is cut off",
@@ -158,7 +183,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 }
 
 func TestTooMany(t *testing.T) {
-	for _, g := range golden[4:] {
+	for _, g := range golden[7:] {
 		var s State
 		require.NoError(t, s.Read(bytesOf(t, g.form), 3))
 		require.Equal(t, ErrTooMany, s.Read(bytesOf(t, g.form), 2))
@@ -182,6 +207,12 @@ func TestShift(t *testing.T) {
 		s := g.state
 		s.Entries, s.Leases = append([]window.Entry(nil), s.Entries...), append([]lease.Lease(nil), s.Leases...)
 		before := s.Expires()
+		if s.Kind == Quota { // in Unix time
+			require.True(t, s.Shift(math.MaxInt64))
+			require.True(t, s.Shift(math.MinInt64))
+			require.Equal(t, g.state, s)
+			continue
+		}
 		if g.state.Sliding.End == math.MaxInt64 {
 			require.False(t, s.Shift(1))
 			require.False(t, s.Shift(-1))

@@ -3,6 +3,9 @@ package form
 import (
 	"encoding/binary"
 	"math"
+	"time"
+
+	"cellserver/internal/calendar"
 )
 
 // reader reads the parts of a form. After an error, its methods return zeros.
@@ -67,6 +70,28 @@ func (r *reader) count() int64 {
 	}
 	r.at += size
 	return int64(n)
+}
+
+func (r *reader) cycle() (c calendar.Cycle) {
+	begin := r.at
+	if period := r.count(); r.err != nil || period > 0 {
+		if period%1000 != 0 {
+			r.fail(begin, "a period is not in whole microseconds")
+		}
+		return calendar.Every(time.Duration(period))
+	}
+	begin = r.at
+	unit := r.count()
+	if unit > int64(calendar.Year) {
+		r.fail(begin, "there is no such unit of the calendar")
+		return 0
+	}
+	begin = r.at
+	c, ok := calendar.Restore(calendar.Unit(unit), r.bytes(r.count()))
+	if !ok {
+		r.fail(begin, "the name of a time zone is invalid, or too many are unknown")
+	}
+	return c
 }
 
 // after reads an instant that is encoded as the duration since another instant.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -94,6 +95,34 @@ func TestFixedGoesOn(t *testing.T) {
 		state, copied = next, nextCopied
 		if copied != (window.Fixed{}) {
 			copied = restored(c.t, State{Kind: Fixed, Fixed: copied}).Fixed
+			require.Equal(c.t, state, copied)
+		}
+	})
+}
+
+func TestQuotaGoesOn(t *testing.T) {
+	var state, copied window.Calendar
+	check(t, func(c *calls, step int) {
+		if step == 0 {
+			state, copied = window.Calendar{}, window.Calendar{}
+		}
+		limit, err := window.NewCalendarLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"))
+		require.NoError(c.t, err)
+		at, quantity, mode := c.next()
+		cycle := cycleOf(calendar.Month, "Asia/Tokyo")
+		if at = max(at, 0); copied.Used == 0 || at >= copied.End {
+			copied = window.Calendar{End: cycle.End(min(at, now))}
+			state = copied
+		}
+		want, next, err := limit.StepCalendar(at, state, quantity, mode)
+		got, nextCopied, errCopied := limit.StepCalendar(at, copied, quantity, mode)
+		require.Equal(c.t, want, got)
+		require.Equal(c.t, err, errCopied)
+		state, copied = next, nextCopied
+		if copied.Used > 0 {
+			s := restored(c.t, State{Kind: Quota, Quota: copied, Cycle: cycle})
+			require.Equal(c.t, cycle, s.Cycle)
+			copied = s.Quota
 			require.Equal(c.t, state, copied)
 		}
 	})

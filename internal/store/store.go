@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
@@ -40,13 +41,14 @@ const (
 	Fixed                  // state of a fixed window counter
 	Sliding                // state of a sliding window counter
 	SlidingLog             // entries of a sliding window log
+	Quota                  // count of a calendar quota
 	Lease                  // leases of permits
 	Integer                // a value that is an integer
 	Bytes                  // any other value
 )
 
-var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.lease", "integer",
-	"bytes"}
+var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.quota", "cl.lease",
+	"integer", "bytes"}
 
 // String returns the name of the kind as CL.INSPECT shows it.
 func (k Kind) String() string { return kindNames[k] }
@@ -65,6 +67,8 @@ func KindOf(k form.Kind) Kind {
 		return Sliding
 	case form.SlidingLog:
 		return SlidingLog
+	case form.Quota:
+		return Quota
 	case form.Lease:
 		return Lease
 	}
@@ -115,10 +119,11 @@ type Transfer struct {
 
 // Rule is the rule of a limiter: its kind, and the limit for that kind.
 type Rule struct {
-	Kind     Kind            // Throttle, Fixed, Sliding or SlidingLog
+	Kind     Kind            // Throttle, Fixed, Sliding, SlidingLog or Quota
 	Throttle gcra.Limit      // for Throttle
-	Window   window.Limit    // for Fixed and Sliding
+	Window   window.Limit    // for Fixed, Sliding and Quota
 	Log      window.LogLimit // for SlidingLog
+	Cycle    calendar.Cycle  // for Quota: its windows
 	// Leave is what Take leaves of the limit to other calls: see quota.Leave. It is not negative, and 0
 	// in TakeAll.
 	Leave int64
@@ -159,7 +164,8 @@ type Entry struct {
 type Field struct {
 	Name    string
 	Value   int64
-	Instant bool // Value is an instant, in nanoseconds on the store's clock
+	Instant bool   // Value is an instant, in nanoseconds on the store's clock
+	Text    string // what to show in place of Value, unless it is empty
 }
 
 // Event is the kind of a change of a key.
@@ -211,6 +217,14 @@ var (
 	// changed. A store that never blocks never returns it.
 	ErrUnavailable = errors.New("the store does not answer")
 )
+
+// CycleError is the error of a call of a calendar quota on a key with other windows. Nothing was
+// changed.
+type CycleError struct {
+	Cycle calendar.Cycle // of the key
+}
+
+func (e *CycleError) Error() string { return "key counts by " + e.Cycle.String() }
 
 // RefusedError is the error of a call that the server behind a store has refused, for example
 // because its memory is full. Nothing was changed.

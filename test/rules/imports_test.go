@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	},
 
 	// What reaches a disk.
-	"internal/form":    {"internal/window", "internal/lease"},
+	"internal/form":    {"internal/calendar", "internal/window", "internal/lease"},
 	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
 	"internal/journal": {},
 	"internal/rdb":     {},
@@ -48,10 +48,12 @@ var mayImport = map[string][]string{
 	"internal/transcript": {},
 
 	"internal/store": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "golang.org/x/sys/unix",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
+		"golang.org/x/sys/unix",
 	},
 	"internal/store/memory": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/entry",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
+		"internal/entry",
 		"internal/store", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/remote/combine": {"internal/store"},
@@ -67,7 +69,8 @@ var mayImport = map[string][]string{
 		"github.com/redis/go-redis/v9/...",
 	},
 	"internal/store/storetest": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form", "internal/store",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
+		"internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/persist": {
@@ -92,7 +95,8 @@ var mayImport = map[string][]string{
 	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/resp", "internal/store",
 		"internal/option"},
 	"internal/commands/limiter": {
-		"internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store", "internal/resp",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
+		"internal/resp",
 		"internal/command", "internal/stats", "internal/topk", "internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},

@@ -113,7 +113,7 @@ func (c *changes) overflow(s *shard) {
 // because the last entry of its key has the same expiry. There are two exceptions: the record has
 // changed since that entry, or the entry may be a delta (see hasBaseline).
 func (s *shard) noteRemoval(r record) {
-	if s.changes.tracked != nil && (r.dirty() || r.expires() > s.lastInstant || s.hasBaseline(r)) {
+	if s.changes.tracked != nil && (r.dirty() || !s.isExpired(r.expires(), s.lastInstant) || s.hasBaseline(r)) {
 		s.changes.addName(s, r.key())
 	}
 }

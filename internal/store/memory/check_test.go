@@ -74,6 +74,8 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 		r := s.pages.at(at)
 		var err error
 		switch {
+		case (r.kind() == store.Quota) != (r.expires() < 0):
+			err = errors.New("the expiry is not that of its kind")
 		case r.isInline():
 			err = s.checkInline(at)
 		case r.kind() == store.SlidingLog:

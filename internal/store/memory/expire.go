@@ -116,7 +116,7 @@ func (s *shard) sweepPage(now int64) (removed int) {
 		return 0
 	}
 	s.pages.each(int(s.nextSweep), func(at ref, r record) {
-		if r.expires() <= now {
+		if s.isExpired(r.expires(), now) {
 			s.expireRecord(at, r)
 			removed++
 		}

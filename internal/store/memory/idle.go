@@ -59,7 +59,7 @@ func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bo
 	}
 	defer v.unlockShard(s)
 	r, _ := s.find(h, key)
-	if v.now = s.advance(v.now); r.entry(v.now).Kind == store.None {
+	if v.now = s.advance(v.now); s.entry(r, v.now).Kind == store.None {
 		return 0, false, nil
 	}
 	return r.idle(v.now), true, nil

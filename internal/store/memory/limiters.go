@@ -108,6 +108,8 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 	switch rule.Kind {
 	case store.Fixed:
 		return s.fixed(&at, now, rule.Window, quantity, mode)
+	case store.Quota:
+		return s.quota(&at, now, rule, quantity, mode)
 	case store.Sliding:
 		return s.sliding(&at, now, rule.Window, quantity, mode)
 	default:
@@ -156,6 +158,33 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	}
 	at.record.setSliding(next)
 	s.commit(at, next.End)
+	return d, nil
+}
+
+func (s *shard) quota(at *keySlot, now int64, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
+	var state window.Calendar
+	switch {
+	case !at.live:
+		state.End = rule.Cycle.End(min(max(s.wall.latest(now), 0), window.MaxInstant))
+	case at.record.cycle() != rule.Cycle:
+		return quota.Decision{}, &store.CycleError{Cycle: at.record.cycle()}
+	default:
+		state = at.record.calendar()
+	}
+	d, next, err := rule.Window.StepCalendar(s.wall.unix(now), state, quantity, mode)
+	switch {
+	case err != nil || next.Used == state.Used:
+		return d, err
+	case next.Used == 0:
+		s.removeKey(at)
+		return d, nil
+	}
+	if err := s.createIfAbsent(at, store.Quota, 0); err != nil {
+		return quota.Decision{}, err
+	}
+	at.record.setCalendar(next.Used, rule.Cycle)
+	s.commit(at, -next.End)
 	return d, nil
 }
 
@@ -285,6 +314,9 @@ func (s *shard) fields(r record, now int64) []store.Field {
 		return []store.Field{instant("tat", r.expires())}
 	case store.Fixed:
 		return []store.Field{instant("start", r.field(0)), number("used", r.field(1))}
+	case store.Quota:
+		state := r.calendar()
+		return []store.Field{{Name: "unit", Text: r.cycle().Word()}, number("used", state.Used), number("end", state.End)}
 	case store.Integer:
 		return []store.Field{number("value", r.field(0))}
 	case store.Bytes:

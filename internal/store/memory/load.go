@@ -191,18 +191,18 @@ func (a *applier) apply(e *entry.Entry) error {
 		return a.applyDelta(e)
 	}
 	a.loader.clearSkipped(e)
-	expires := e.Expires
+	expires := e.Expires // or what a record has in its place
 	if e.Kind == entry.Limiter {
 		if err := a.state.Read(e.Bytes, 0); err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)
 		}
-		if expires = a.state.Expires(); a.state.Version != 0 {
+		if expires = expiryOf(&a.state); a.state.Version != 0 {
 			expires = store.Never // it may have expired, and a delta may extend it
 		}
 	}
 	s, at := a.lock(e.Key)
 	defer s.unlock()
-	if e.Kind != entry.Gone && expires > s.lastInstant {
+	if e.Kind != entry.Gone && !s.isExpired(expires, s.lastInstant) {
 		return a.write(s, at, e)
 	}
 	if at.record != nil {

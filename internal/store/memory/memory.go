@@ -21,6 +21,7 @@ import (
 // own; a database that was never written to has no shards.
 type Store struct {
 	clock          store.Clock
+	wall           *wallClock
 	seed           maphash.Seed
 	databases      []atomic.Pointer[database]
 	createMu       sync.Mutex // held while a database is created, and by transactions on all keys
@@ -86,6 +87,7 @@ func New(o Options) *Store {
 	m := &Store{
 		pagesPerShard: o.MaxPages,
 		clock:         o.Clock,
+		wall:          newWallClock(o.Clock),
 		seed:          maphash.MakeSeed(),
 		databases:     make([]atomic.Pointer[database], o.Databases),
 		lockTime:      o.Holds,
@@ -143,7 +145,7 @@ func (m *Store) newDatabase(n int) *database {
 	db.generation.Store(m.lastGeneration.Add(1))
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.seed, s.database, s.listeners = m.seed, int32(n), &m.listeners
+		s.seed, s.database, s.listeners, s.wall = m.seed, int32(n), &m.listeners, m.wall
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}
@@ -336,7 +338,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	if e = r.entry(v.now); e.Kind != store.None {
+	if e = s.entry(r, v.now); e.Kind != store.None {
 		fields = s.fields(r, v.now)
 	}
 	return e, fields, nil
@@ -352,7 +354,7 @@ func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now) // so that the time to live, counted from here, never exceeds the one that was set
 	r, _ := s.findLive(h, key, v.now)
-	return r.entry(v.now), nil
+	return s.entry(r, v.now), nil
 }
 
 // keysPerStep bounds the number of keys of one step, so that it holds its locks for well under a

@@ -308,7 +308,7 @@ func (w *twin) check() {
 
 // kindOf returns the kind that most calls use a key with; the others find a wrong kind, or follow
 // it.
-func kindOf(key string) store.Kind { return store.Throttle + store.Kind(len(key))%5 }
+func kindOf(key string) store.Kind { return store.Throttle + store.Kind(len(key))%6 }
 
 // operations draws steps on few keys, so that they interact, or on many, so that the table grows.
 func operations(keys int) *rapid.Generator[operation] {

@@ -132,7 +132,7 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	switch {
 	case r == nil:
 		return true
-	case r.expires() <= now:
+	case s.isExpired(r.expires(), now):
 		if t.Rule.Kind == store.SlidingLog && inlineCapacity(t.Key, t.Rule.Kind) < entryBytes {
 			return true // with a long key, the entries are in a slab
 		}

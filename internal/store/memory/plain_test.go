@@ -2,7 +2,9 @@ package memory
 
 import (
 	"slices"
+	"time"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -19,6 +21,7 @@ type plain struct {
 	sliding window.Sliding
 	log     window.Log
 	entries plainEntries
+	quota   window.Calendar
 	leases  *lease.Leases
 }
 
@@ -71,6 +74,16 @@ func (p plain) take(now int64, rule *store.Rule, quantity int64,
 			next.entries, next.expires, changed = p.entries.after(edit), next.log.End, true
 		}
 	}
+	if rule.Kind == store.Quota {
+		state := p.quota
+		if p.kind == store.None {
+			state.End = rule.Cycle.End(now)
+		}
+		d, next.quota, err = rule.Window.StepCalendar(now, state, quantity, mode)
+		if changed = next.quota.Used != state.Used; next.quota.Used > 0 {
+			next.expires = next.quota.End
+		}
+	}
 	if !changed || err != nil {
 		return d, p, err
 	}
@@ -79,7 +92,7 @@ func (p plain) take(now int64, rule *store.Rule, quantity int64,
 
 func plainSize(rule *store.Rule) int64 {
 	return map[store.Kind]int64{store.Throttle: rule.Throttle.Size(), store.Fixed: rule.Window.Size(),
-		store.Sliding:    rule.Window.Size(),
+		store.Sliding: rule.Window.Size(), store.Quota: rule.Window.Size(),
 		store.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
@@ -123,16 +136,17 @@ func (p plain) holders(now int64) []lease.Lease {
 
 func (p plain) equal(o plain) bool {
 	return p.kind == o.kind && p.expires == o.expires && p.fixed == o.fixed && p.sliding == o.sliding && p.log == o.log &&
-		slices.Equal(p.entries, o.entries) && slices.Equal(p.holders(0), o.holders(0))
+		p.quota == o.quota && slices.Equal(p.entries, o.entries) && slices.Equal(p.holders(0), o.holders(0))
 }
 
 // takers lists the kinds that Take supports.
-var takers = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog}
+var takers = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog, store.Quota}
 
 // plainRule returns a rule for a limit of size at once and per period, in seconds. The arguments
-// must be valid.
+// must be valid. The windows of a quota are of 3 seconds, whatever the period is, because those of
+// a key cannot change.
 func plainRule(kind store.Kind, size, period int64) *store.Rule {
-	r, err := &store.Rule{Kind: kind}, error(nil)
+	r, err := &store.Rule{Kind: kind, Cycle: calendar.Every(3 * time.Second)}, error(nil)
 	if kind == store.Throttle {
 		r.Throttle, err = gcra.NewLimit(size-1, max(size, 1), quota.Seconds(period))
 	} else if r.Window, err = window.NewLimit(size, quota.Seconds(period)); err == nil {

@@ -3,6 +3,7 @@ package memory
 import (
 	"encoding/binary"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -10,7 +11,8 @@ import (
 // A record is one key with its state, encoded as bytes, so that ten million records cost the
 // garbage collector nothing:
 //
-//	 0  expires  8 bytes  instant in nanoseconds; for a Throttle key its TAT, and thus its whole state
+//	 0  expires  8 bytes  instant in nanoseconds; for a Throttle key its TAT, and thus its whole state;
+//	                      for a Quota key negative, see expires
 //	 8  kind     1 byte   0 marks a free slot of a page
 //	 9  used     3 bytes  the low bit marks a change (changes.go); above it, when the key was last used (idle.go)
 //	12  length   1 byte   of the key; 255 means that the length is in the next 4 bytes
@@ -34,8 +36,8 @@ const (
 // valueBytes is the length of the value by kind. For logs and leases the value ends with the number
 // of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
 // it is the length of the bytes that follow.
-var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Lease: 4, store.Integer: 8,
-	store.Bytes: 4}
+var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Quota: 16, store.Lease: 4,
+	store.Integer: 8, store.Bytes: 4}
 
 // recordSize returns the number of bytes that a record takes.
 func recordSize(key int, kind store.Kind) int {
@@ -46,6 +48,10 @@ func recordSize(key int, kind store.Kind) int {
 	return size
 }
 
+// expires returns the expiry. That of a Quota is Unix time, because its window ends by the wall
+// clock. It is negated, so that it is below all instants: code that compares it with one to find
+// out whether a record is live, as for all other kinds, takes the path of expired records, and asks
+// shard.isExpired there.
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
 
@@ -168,10 +174,17 @@ func (r record) setStateWord(n uint32) {
 	binary.LittleEndian.PutUint32(v[len(v)-4:], n)
 }
 
-// entry returns the record's entry at an instant. An expired record counts as absent.
-func (r record) entry(now int64) store.Entry {
-	if r == nil || r.expires() <= now {
-		return store.Entry{}
-	}
-	return store.Entry{Kind: r.kind(), Expires: r.expires()}
+// calendar returns the state of a record of kind Quota.
+func (r record) calendar() window.Calendar {
+	return window.Calendar{Used: r.field(0), End: -r.expires()}
 }
+
+// setCalendar is setFixed for a calendar quota.
+func (r record) setCalendar(used int64, c calendar.Cycle) {
+	v := r.value()
+	setInteger(v, used)
+	setInteger(v[8:], int64(c))
+}
+
+// cycle returns the windows of a record of kind Quota.
+func (r record) cycle() calendar.Cycle { return calendar.Cycle(r.field(1)) }

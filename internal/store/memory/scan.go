@@ -65,7 +65,7 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 				continue
 			}
 			r := s.pages.at(b.ref(slot))
-			e := r.entry(now)
+			e := s.entry(r, now)
 			if e.Kind == store.None && len(gone) < len(expired) {
 				gone = append(gone, b.ref(slot))
 			}

@@ -42,15 +42,16 @@ type shard struct {
 	scratchLeases  lease.Few
 
 	seed         maphash.Seed
-	noExpiry     uint32 // number of values that do not expire
-	noGrowth     bool   // the step must not allocate, see View.WithoutGrowth
-	lockedAt     int64  // result of lockTime.Start
-	expiredCount int64  // number of records removed because they had expired
-	copiedBytes  int64  // bytes of values that were copied under the lock
+	wall         *wallClock // of the store
+	noExpiry     uint32     // number of values that do not expire
+	noGrowth     bool       // the step must not allocate, see View.WithoutGrowth
+	lockedAt     int64      // result of lockTime.Start
+	expiredCount int64      // number of records removed because they had expired
+	copiedBytes  int64      // bytes of values that were copied under the lock
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.
-	_ [32]byte
+	_ [24]byte
 }
 
 // advance returns the instant of a call that read the clock at now: not before any instant that the
@@ -92,7 +93,7 @@ func (s *shard) find(h keyHash, key []byte) (record, indexPosition) {
 // that listeners are notified as soon as any caller could notice.
 func (s *shard) findLive(h keyHash, key []byte, now int64) (record, indexPosition) {
 	r, p := s.find(h, key)
-	if r != nil && r.expires() <= now {
+	if r != nil && s.isExpired(r.expires(), now) {
 		s.removeExpired(h, key, p)
 		return nil, indexPosition{}
 	}
@@ -200,6 +201,8 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 		}
 		tat = r.expires()
 		r.touch(now)
+	} else if r != nil && !s.isExpired(r.expires(), now) {
+		return gcra.Outcome{}, store.ErrWrongKind // a calendar quota
 	}
 	o, next, err := limit.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
@@ -266,7 +269,7 @@ func (s *shard) delete(h keyHash, key []byte, now int64) bool {
 	if r == nil {
 		return false
 	}
-	if r.expires() <= now {
+	if s.isExpired(r.expires(), now) {
 		s.expire(h, key, p)
 		return false
 	}

@@ -28,6 +28,7 @@ func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 		"a record that outlives its leases": func(_ *shard, _, _, leases record) { leases.setExpires(leases.expires() + 1) },
 		"a log without its entries":         func(s *shard, log, _, _ record) { *s.logs.at(log.stateWord()) = entryLog{} },
 		"a log that ends too soon":          func(_ *shard, log, _, _ record) { log.setExpires(1e18) },
+		"a record that expires as a quota":  func(_ *shard, log, _, _ record) { log.setExpires(-log.expires()) },
 		"a base too high":                   func(_ *shard, log, _, _ record) { log.setField(0, 999) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,7 +74,7 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 // are marked, so that the next pass writes their whole state, or that the key is gone: the snapshot
 // may replace the passes that contain the baseline, but not later deltas that are based on it.
 func (w *snapshotWriter) append(s *shard, generation uint64, at ref, r record) {
-	if r.expires() <= s.lastInstant {
+	if s.isExpired(r.expires(), s.lastInstant) {
 		if s.hasBaseline(r) {
 			s.changes.mark(s, r, at)
 		}

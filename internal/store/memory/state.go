@@ -45,7 +45,7 @@ func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) stor
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	e := r.entry(v.now)
+	e := s.entry(r, v.now)
 	if e.Kind != store.None {
 		v.touchRead(r)
 	}
@@ -70,7 +70,7 @@ func (s *shard) writeState(h keyHash, key []byte, now int64, state *form.State, 
 	now = s.advance(now)
 	at := keySlot{hash: h, key: key}
 	at.record, at.position = s.findLive(h, key, now)
-	if state.Expires() <= now {
+	if s.isExpired(expiryOf(state), now) {
 		s.writeExpired(&at)
 		return nil
 	}
@@ -92,6 +92,8 @@ func (s *shard) state(r record, now int64, into *form.State) {
 	case store.SlidingLog:
 		into.Kind, into.Log = form.SlidingLog, r.logState()
 		into.Entries = s.appendEntries(into.Entries, r)
+	case store.Quota:
+		into.Kind, into.Quota, into.Cycle = form.Quota, r.calendar(), r.cycle()
 	case store.Lease:
 		into.Kind = form.Lease
 		table := s.leaseTable(&keySlot{record: r, live: true})
@@ -165,7 +167,7 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 	if large != nil && bytes == 0 {
 		s.attachLarge(at.record, large)
 	}
-	s.commit(at, state.Expires())
+	s.commit(at, expiryOf(state))
 	return nil
 }
 
@@ -186,6 +188,8 @@ func (s *shard) setState(r record, state *form.State, bytes int) {
 				ring.set(i, e)
 			}
 		}
+	case form.Quota:
+		r.setCalendar(state.Quota.Used, state.Cycle)
 	case form.Lease:
 		if bytes > 0 {
 			r.setStateWord(inlineBit | uint32(bytes))

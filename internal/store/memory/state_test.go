@@ -5,9 +5,11 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
 	"cellserver/internal/store"
@@ -30,6 +32,9 @@ func stateOf(kind form.Kind, n int, now int64) *form.State {
 		for i := range n {
 			s.Entries = append(s.Entries, window.Entry{At: now + int64(i), Total: uint64(i + 1)})
 		}
+	case form.Quota:
+		s.Cycle = calendar.Every(time.Second)
+		s.Quota = window.Calendar{Used: int64(n), End: s.Cycle.End(end)}
 	case form.Lease:
 		for i := range n {
 			s.Leases = append(s.Leases, lease.Lease{Holder: fmt.Sprintf("h%05d", i), Quantity: 2, End: end + int64(i)})
@@ -38,7 +43,7 @@ func stateOf(kind form.Kind, n int, now int64) *form.State {
 	return s
 }
 
-var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Lease}
+var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease}
 
 // States and values replace each other in a few keys, of all sizes, with and without memory. What a
 // key holds is always what was written last without an error, and the store stays consistent.
@@ -113,7 +118,7 @@ func TestStatesWhenPagesAreShort(t *testing.T) {
 func TestStatesAllocateNothing(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, buffer := m.View(), make([]byte, 0, 4096)
-	for _, kind := range formKinds[:4] {
+	for _, kind := range formKinds[:5] {
 		key, state := []byte("a key"), stateOf(kind, 3, v.Now())
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			require.NoError(t, v.WriteForm(background, key, state))

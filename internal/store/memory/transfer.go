@@ -58,7 +58,7 @@ func (v *view) locate(p store.KeyRef) shardSlot {
 	at := shardSlot{keySlot{hash: h, key: p.Key}, s}
 	at.record, at.position = s.find(h, p.Key)
 	now := s.advance(v.now)
-	at.live = at.record != nil && at.record.expires() > now
+	at.live = at.record != nil && !s.isExpired(at.record.expires(), now)
 	return at
 }
 

@@ -20,7 +20,7 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.En
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	e := r.entry(v.now)
+	e := s.entry(r, v.now)
 	if e.Kind != store.None {
 		v.touchRead(r)
 		before := len(dst)
@@ -41,7 +41,7 @@ func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start,
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	if e = r.entry(v.now); e.Kind == store.None {
+	if e = s.entry(r, v.now); e.Kind == store.None {
 		return dst, 0, e, nil
 	}
 	r.touch(v.now)
@@ -259,7 +259,7 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 	now = s.advance(now)
 	at := keySlot{hash: h, key: key}
 	at.record, at.position = s.findLive(h, key, now)
-	e := at.record.entry(now)
+	e := s.entry(at.record, now)
 	if e.Kind != store.None {
 		at.record.touch(now)
 	}

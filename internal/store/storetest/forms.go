@@ -36,7 +36,7 @@ func (c *caller) readForm(key string) (bytes string, state *form.State) {
 	if bytes = string(read[len(before):]); bytes != "" {
 		require.NoError(c, state.Read([]byte(bytes), 0))
 		require.Equal(c, e.Kind, store.KindOf(state.Kind))
-		require.Equal(c, e.Expires, state.Expires())
+		require.Equal(c, e.Expires, state.Expires(), "the wall clock is that of the store")
 	}
 	return bytes, state
 }
@@ -129,6 +129,9 @@ func (r *rig) fillNow(kind store.Kind, key string, n int) {
 		for i := range n {
 			state.Entries = append(state.Entries, window.Entry{At: now + int64(i), Total: uint64(i + 1)})
 		}
+	case store.Quota:
+		state.Kind, state.Cycle = form.Quota, quotaMinute
+		state.Quota = window.Calendar{Used: int64(n), End: quotaMinute.End(end)}
 	case store.Lease:
 		state.Kind = form.Lease
 		for i := range n {

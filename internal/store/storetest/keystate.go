@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
@@ -16,8 +17,18 @@ type keyState struct {
 	sliding window.Sliding
 	log     window.Log
 	entries entries
+	quota   window.Calendar
+	cycle   calendar.Cycle
+	wall    wallTime
 	leases  *lease.Leases
 	value   string // for Integer and Bytes
+}
+
+// wallTime is the wall clock as a step on a calendar quota sees it. The zero value is for a wall
+// clock that has never been set.
+type wallTime struct {
+	offset int64 // to be added to an instant of the store
+	latest int64 // the latest Unix time that it has shown, if it has been set back
 }
 
 // entries is the list of a log's entries, oldest first.
@@ -65,6 +76,8 @@ func (h keyState) take(now int64, rule store.Rule, quantity int64,
 		var edit window.Edit
 		d, next.log, edit, err = rule.Log.StepLog(now, h.log, h.entries, quantity, mode)
 		next.entries, next.expires, changed = h.entries.after(edit), next.log.End, edit != window.Edit{}
+	case store.Quota:
+		return h.takeQuota(now, rule, quantity, mode)
 	}
 	return d, next.at(now), changed, err
 }
@@ -79,6 +92,24 @@ func (h keyState) leave(now int64, rule store.Rule, quantity int64,
 		changed = changed && mode != quota.Peek
 		return d, err
 	})
+	return d, next, changed, err
+}
+
+func (h keyState) takeQuota(now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
+	unix, state := now+h.wall.offset, h.quota
+	switch {
+	case h.kind == store.None:
+		state = window.Calendar{End: rule.Cycle.End(max(unix, h.wall.latest))}
+	case h.cycle != rule.Cycle:
+		return d, h, false, &store.CycleError{Cycle: h.cycle}
+	}
+	next = keyState{kind: store.Quota, cycle: rule.Cycle}
+	d, next.quota, err = rule.Window.StepCalendar(unix, state, quantity, mode)
+	if changed = next.quota.Used != state.Used; next.quota.Used == 0 {
+		return d, keyState{}, changed, err
+	}
+	next.expires = next.quota.End - h.wall.offset
 	return d, next, changed, err
 }
 

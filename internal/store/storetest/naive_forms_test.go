@@ -17,8 +17,9 @@ func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte,
 	if h.kind == store.None || h.kind.IsValue() && !v.has(formsOfValues) {
 		return dst, h.entry(), nil
 	}
-	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries}
-	for _, k := range []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Lease} {
+	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries,
+		Quota: h.quota, Cycle: h.cycle}
+	for _, k := range []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease} {
 		if store.KindOf(k) == h.kind {
 			state.Kind = k
 		}
@@ -37,7 +38,10 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 	name, now := v.name(key), v.advance(v.now)
 	next := keyState{
 		kind: store.KindOf(state.Kind), expires: state.Expires(), fixed: state.Fixed, sliding: state.Sliding,
-		log: state.Log, entries: slices.Clone(state.Entries),
+		log: state.Log, entries: slices.Clone(state.Entries), quota: state.Quota, cycle: state.Cycle,
+	}
+	if next.kind == store.Quota {
+		next.expires = v.quotaExpiry(next.quota, now)
 	}
 	if v.has(formsKept) {
 		next.entries = state.Entries

@@ -66,6 +66,12 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	if rule.Size() == 0 && quantity > 0 && mode != quota.Force && !v.has(looksAtBlocked) {
 		return quota.Blocked(), nil
 	}
+	return v.takeBy(name, now, rule, quantity, mode)
+}
+
+// takeBy is take for a limiter other than GCRA that does not block its key.
+func (v *naiveView) takeBy(name string, now int64, rule store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
 	v.touch(name, now)
 	was, err := v.ofKind(name, now, rule.Kind)
 	if err != nil {
@@ -74,6 +80,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 	if v.has(unlockedWindows) && mode == quota.Take {
 		v.yield()
 	}
+	was = v.misread(was, rule, now)
 	d, next, changed, err := was.take(now, rule, quantity, mode)
 	if mode == quota.Peek && v.has(peekTakes) {
 		_, next, changed, _ = was.take(now, rule, quantity, quota.Take)
@@ -302,6 +309,9 @@ func (h keyState) fields(now int64) []store.Field {
 			{Name: "entries", Value: int64(n)}, {Name: "used", Value: int64(h.entries[n-1].Total - h.log.Base)},
 			{Name: "oldest", Value: h.entries[0].At, Instant: true}, {Name: "newest", Value: h.entries[n-1].At, Instant: true},
 		}
+	case store.Quota:
+		return []store.Field{{Name: "unit", Text: h.cycle.Word()}, {Name: "used", Value: h.quota.Used},
+			{Name: "end", Value: h.quota.End}}
 	case store.Lease:
 		holders, permits := int64(0), int64(0)
 		for l := range h.leases.Holders(now) {

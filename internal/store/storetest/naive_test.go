@@ -24,6 +24,7 @@ type naive struct {
 	mu        sync.Mutex
 	clock     store.Clock
 	last      int64
+	wall      wallTime
 	acquired  int   // how many steps have taken the lock
 	caller    int64 // for whom the lock is held
 	listeners []*store.Listener
@@ -113,6 +114,7 @@ func (n *naive) Sweep() (removed int) {
 		n.caller = 0
 	}
 	now := n.advance(n.clock.Now())
+	n.readWallClock()
 	for i := range n.databases {
 		for _, bucket := range n.databases[i] {
 			for key, h := range bucket {
@@ -249,7 +251,9 @@ func (v *naiveView) live(key string, now int64) keyState {
 		}
 		v.database().remove(key)
 	}
-	return h.at(now)
+	h = h.at(now)
+	h.wall = v.wall
+	return h
 }
 
 // keepsExpired reports whether the fault concerns expired records, which must then be kept.

@@ -17,6 +17,7 @@ func (v *naiveView) lock() (unlock func()) {
 	}
 	v.mu.Lock()
 	v.acquired++
+	v.readWallClock()
 	if v.naive.caller = v.caller; v.has(namesFirstCaller) {
 		v.naive.caller = min(v.caller, 1)
 	}

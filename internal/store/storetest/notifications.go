@@ -293,7 +293,7 @@ func waysToAsk(key []byte) map[string]func(v store.View) error {
 			return err
 		},
 	}
-	for _, kind := range []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog} {
+	for _, kind := range limiters {
 		peek := rule(kind, 9, 60)
 		ways["peek "+kind.String()] = func(v store.View) error {
 			_,

@@ -95,7 +95,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, leaseCases, allCases, noGrowthCases, formCases, valueCases, idleCases, contextCases,
+		kindCases, windowCases, quotaCases, leaseCases, allCases, noGrowthCases, formCases, valueCases, idleCases,
+		contextCases,
 	} {
 		all = append(all, part...)
 	}
@@ -113,6 +114,8 @@ var needs = map[string]store.Abilities{
 
 // notExternal lists the cases whose rule does not apply to a store.External, with the reason.
 var notExternal = map[string]string{
+	"wall clock set":       "the wall clock is that of the other program",
+	"wall clock set back":  "the wall clock is that of the other program",
 	"one reading":          "a call is decided at the time of the other program",
 	"no growth":            "keys take no memory of this process",
 	"no growth of a key":   "keys take no memory of this process",

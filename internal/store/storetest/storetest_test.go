@@ -133,6 +133,11 @@ const (
 	formsExpired
 	quietForms
 	noGrowthForms
+	windowsFromNow
+	mixesCycles
+	quotasByElapsedTime
+	windowsComeBack
+	looksForWindows
 	claimsToBlock
 	obeysContext
 	leavesTooLittle
@@ -253,6 +258,12 @@ var detectedBy = map[fault]string{
 	formsExpired:     "forms expired",
 	quietForms:       "notices of forms",
 	noGrowthForms:    "no growth of forms",
+
+	windowsFromNow:      "calendar quotas",
+	mixesCycles:         "other windows",
+	quotasByElapsedTime: "wall clock set",
+	windowsComeBack:     "wall clock set back",
+	looksForWindows:     "window ahead",
 
 	claimsToBlock: "context",
 	obeysContext:  "context",

@@ -1,0 +1,53 @@
+package storetest
+
+import (
+	"time"
+
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// readWallClock is called before each step. If the wall clock has been set, all calendar quotas get
+// new expiries.
+func (n *naive) readWallClock() {
+	now, offset := n.clock.Now(), n.clock.Offset()
+	if offset == n.wall.offset || n.has(quotasByElapsedTime) {
+		return
+	}
+	if before := now + n.wall.offset; offset < n.wall.offset && !n.has(windowsComeBack) {
+		n.wall.latest = max(n.wall.latest, before)
+	}
+	n.wall.offset = offset
+	for i := range n.databases {
+		for _, bucket := range n.databases[i] {
+			for key, h := range bucket {
+				if h.kind == store.Quota {
+					h.expires = n.quotaExpiry(h.quota, now)
+					bucket[key] = h
+				}
+			}
+		}
+	}
+}
+
+// quotaExpiry returns the instant at which a calendar quota expires, or now if it has expired.
+func (n *naive) quotaExpiry(q window.Calendar, now int64) int64 {
+	if max(now+n.wall.offset, n.wall.latest) >= q.End {
+		return now
+	}
+	return q.End - n.wall.offset
+}
+
+// misread returns the state that a step on a calendar quota is made on.
+func (v *naiveView) misread(was keyState, rule store.Rule, now int64) keyState {
+	switch {
+	case rule.Kind != store.Quota:
+	case v.has(mixesCycles):
+		was.cycle = rule.Cycle
+	case was.kind == store.None && v.has(windowsFromNow):
+		was = keyState{kind: store.Quota, cycle: rule.Cycle, quota: window.Calendar{End: now + int64(24*time.Hour)}}
+	case was.kind == store.Quota && was.quota.End > now+int64(900*time.Hour) && v.has(looksForWindows):
+		was = keyState{}
+	}
+	return was
+}
