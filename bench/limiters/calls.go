@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/bench/report"
+	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/window"
@@ -58,6 +59,7 @@ func contenders() []contender {
 		{"fixed", "CL.FIXED" + words, windowed(window.Limit.StepFixed)},
 		{"sliding", "CL.SLIDING" + words, windowed(window.Limit.StepSliding)},
 		{"slidinglog", "CL.SLIDINGLOG" + words, logged()},
+		{"quota", fmt.Sprintf("CL.QUOTA user %d %ds", limit, period), calendared()},
 	}
 }
 
@@ -102,6 +104,20 @@ func logged() func(now int64) bool {
 				stored = append(stored, edit.Entry)
 			}
 		}
+		return !d.Limited
+	}
+}
+
+// calendared is a calendar quota with a window of each minute.
+func calendared() func(now int64) bool {
+	l, windows := must(window.NewCalendarLimit(limit)), calendar.Every(period*time.Second)
+	var state window.Calendar
+	return func(now int64) bool {
+		if now >= state.End {
+			state = window.Calendar{End: windows.End(now)}
+		}
+		d, next, err := l.StepCalendar(now, state, 1, quota.Take)
+		state = must(next, err)
 		return !d.Limited
 	}
 }

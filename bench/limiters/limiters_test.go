@@ -52,7 +52,7 @@ func TestPicturesAreXMLOnWhite(t *testing.T) {
 	files, err := made(string(text))
 	require.NoError(t, err)
 	delete(files, page)
-	require.Len(t, files, 5)
+	require.Len(t, files, 6)
 	for name, picture := range files {
 		decoder := xml.NewDecoder(bytes.NewReader(picture))
 		for err == nil {

@@ -21,6 +21,7 @@ func BenchmarkLimiters(b *testing.B) {
 		{"FIXED", "CL.FIXED k:%015d 15 60"},
 		{"SLIDING", "CL.SLIDING k:%015d 15 60"},
 		{"SLIDINGLOG", "CL.SLIDINGLOG k:%015d 15 60"},
+		{"QUOTA", "CL.QUOTA k:%015d 15 HOUR@Europe/Berlin"},
 		{"ACQUIRE", "CL.ACQUIRE k:%015d 15 60 worker-%d"},
 		{"ACQUIRE1", "CL.ACQUIRE k:%015d 15 60 worker"},
 		{"ALL1", "CL.ALL 1 THROTTLE k:%015d 14 15 60 1"},

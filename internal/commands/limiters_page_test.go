@@ -63,6 +63,7 @@ func TestLimitersPageHasEveryLimiter(t *testing.T) {
 	require.NoError(t, err)
 	for name, picture := range map[string]string{
 		"CL.THROTTLE": "throttle", "CL.FIXED": "fixed", "CL.SLIDING": "sliding", "CL.SLIDINGLOG": "slidinglog",
+		"CL.QUOTA":   "quota",
 		"CL.ACQUIRE": "lease",
 	} {
 		_, section, found := strings.Cut(string(text), "\n### "+name)

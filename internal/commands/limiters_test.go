@@ -124,7 +124,7 @@ var limiterCases = []struct{ name, lines string }{
 		-15      -> allowed, 0 used`},
 	{"a debt ends with time", `
 		25 FORCE -> limited, 25 used, waits for 1
-		advance 250s
+		advance 300s
 		0        -> allowed, 0 used
 		10       -> allowed, 10 used`},
 	{"a debt that cannot be represented", `
@@ -240,6 +240,11 @@ var quantityLimiters = []quantityLimiter{
 	},
 	{
 		name: "SLIDINGLOG", words: inPeriod,
+		reset: func(int64) time.Duration { return limitPeriod },
+		wait:  func(_, _, _ int64) time.Duration { return limitPeriod },
+	},
+	{
+		name: "QUOTA", words: inPeriod, // one of its periods begins with each case, and after 300 s
 		reset: func(int64) time.Duration { return limitPeriod },
 		wait:  func(_, _, _ int64) time.Duration { return limitPeriod },
 	},

@@ -361,6 +361,7 @@ func TestWatchStepsFindsSeveralSteps(t *testing.T) {
 var randomCalls = []string{
 	"CL.THROTTLE % 3 1 60", "CL.THROTTLE % 3 1 60 # UPTO", "CL.THROTTLE % # 1 60 1 PEEK MS",
 	"CL.THROTTLE % 3 1", "CL.FIXED % 5 60", "CL.SLIDING % 5 60 # FORCE", "CL.SLIDINGLOG % 5 60 #",
+	"CL.QUOTA % 5 DAY@Asia/Tokyo #", "CL.QUOTA % 5 90s # UPTO",
 	"CL.INSPECT %", "GCRA % 3 1 60", "CL.ALL 2 LIMITER THROTTLE % 3 1 60 1 LIMITER FIXED % 4 60 #",
 	"CL.ACQUIRE % h# 3 60", "CL.RELEASE % h#", "CL.HOLDERS %", "SET % #", "SET % word", "SET % v NX GET",
 	"SET % v EX #", "GET %", "GET %", "GETDEL %", "GETEX % PERSIST", "INCR %", "INCRBY % #",

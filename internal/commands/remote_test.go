@@ -156,6 +156,7 @@ var watchedChanges = []struct {
 	{"CL.THROTTLE k 5 1 60", "CL.THROTTLE k 5 1 60", true},
 	{"CL.THROTTLE k 5 1 60", "CL.THROTTLE k 5 1 60 1 PEEK", false},
 	{"CL.SLIDINGLOG k 5 60", "CL.SLIDINGLOG k 5 60", true},
+	{"CL.QUOTA k 5 DAY", "CL.QUOTA k 5 DAY", true},
 	{"CL.ACQUIRE k 5 60 a", "CL.ACQUIRE k 5 60 b", true},
 	{"CL.ACQUIRE k 5 60 a", "CL.HOLDERS k", false},
 	{"CL.FIXED k 5 60", "SET k v", true},

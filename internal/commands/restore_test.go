@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/rdb"
 	"cellserver/internal/store"
@@ -29,6 +30,15 @@ func formOfLog(n int) string {
 		state.Entries = append(state.Entries, window.Entry{At: clockStart + int64(i), Total: uint64(i + 1)})
 	}
 	return string(form.Append(nil, &state))
+}
+
+// formOfQuota returns the state of a calendar quota of a day of which some was used.
+func formOfQuota(used int64) string {
+	day, _ := calendar.In(calendar.Day, []byte("UTC"))
+	end := day.End(clockStart)
+	return string(form.Append(nil, &form.State{
+		Kind: form.Quota, Quota: window.Calendar{Used: used, End: end}, Cycle: day,
+	}))
 }
 
 func payloadOf(value string) string { return string(rdb.AppendDump(nil, []byte(value))) }
@@ -82,7 +92,7 @@ func TestRestoredWithAnotherClock(t *testing.T) {
 	from, to := one.dial(), other.dial()
 	for _, call := range []string{
 		"CL.THROTTLE k 9 1 60 5", "CL.FIXED k 9 60 5", "CL.SLIDING k 9 60 5", "CL.SLIDINGLOG k 9 60 5",
-		"CL.ACQUIRE k 9 60 me 5",
+		"CL.QUOTA k 9 WEEK@America/Havana 5", "CL.QUOTA k 9 90s 5", "CL.ACQUIRE k 9 60 me 5",
 	} {
 		words := strings.Fields(call)
 		from.call(t, words...)
@@ -130,6 +140,7 @@ func TestRestoreChecksTheRightsOfTheLimiter(t *testing.T) {
 			Fixed: window.Fixed{Used: 1, End: 2 * clockStart}})),
 		"cl.sliding": string(form.Append(nil, &form.State{Kind: form.Sliding,
 			Sliding: window.Sliding{Previous: 1, End: 2 * clockStart}})),
+		"cl.quota":      formOfQuota(1),
 		"cl.slidinglog": formOfLog(1), "cl.acquire": formOfLeases(1),
 	} {
 		restore := []string{"RESTORE", "mine:" + name, "0", payloadOf(value), "REPLACE"}
@@ -168,11 +179,37 @@ func TestRestoreOfARemovedLimiter(t *testing.T) {
 		c.call(t, "RESTORE", "c", "0", payloadOf(formOfLog(3))))
 }
 
+// The end of a calendar quota is Unix time, whatever the clocks of the servers are. A quota of a
+// zone that this server does not know is kept as it is.
+func TestRestoredQuotas(t *testing.T) {
+	for _, offset := range []time.Duration{0, 1000 * time.Hour, -1000 * time.Hour} {
+		s := newServer(t)
+		s.clock.Advance(-offset)
+		s.clock.SetOffset(offset)
+		c := s.dial()
+		require.Equal(t, "+OK", c.call(t, "RESTORE", "k", "0", payloadOf(formOfQuota(3))))
+		require.Equal(t, "[0, 9, 6, -1, 86400]", c.call(t, "CL.QUOTA", "k", "9", "DAY", "0"), offset)
+		s.clock.Advance(24 * time.Hour)
+		require.Equal(t, "0", c.call(t, "EXISTS", "k"), offset)
+		require.Equal(t, "+OK", c.call(t, "RESTORE", "k", "0", payloadOf(formOfQuota(3))), "it has ended")
+		require.Equal(t, "0", c.call(t, "EXISTS", "k"), offset)
+	}
+	mars, ok := calendar.Restore(calendar.Day, []byte("Mars/Olympus"))
+	require.True(t, ok)
+	unknown := form.State{Kind: form.Quota, Quota: window.Calendar{Used: 1, End: 2 * clockStart}, Cycle: mars}
+	c := newServer(t).dial()
+	payload := payloadOf(string(form.Append(nil, &unknown)))
+	require.Equal(t, "+OK", c.call(t, "RESTORE", "k", "0", payload))
+	require.Equal(t, payload, readBulk(t, c, "DUMP", "k"))
+	require.Contains(t, c.call(t, "CL.INSPECT", "k"), "DAY@Mars/Olympus")
+	require.Equal(t, "-ERR key counts by DAY in Mars/Olympus", c.call(t, "CL.QUOTA", "k", "9", "DAY"))
+}
+
 // Any payload is refused or restored. Then it can be dumped, and that payload restored is the same.
 // Limiters can be used whatever their state is.
 func FuzzRestore(f *testing.F) {
 	for _, value := range []string{"", "v", "123", "-5", formOfLeases(2), formOfLeases(60), formOfLog(2), formOfLog(100),
-		string(form.Append(nil, &form.State{Kind: form.Throttle, TAT: clockStart + 5})),
+		string(form.Append(nil, &form.State{Kind: form.Throttle, TAT: clockStart + 5})), formOfQuota(3),
 		string(form.Append(nil, &form.State{Kind: form.Fixed, Fixed: window.Fixed{Used: 3, End: clockStart + 1e12}})),
 		string(form.Append(nil, &form.State{Kind: form.Sliding, Sliding: window.Sliding{Current: 3, End: 2 * clockStart}})),
 	} {
@@ -196,7 +233,8 @@ func FuzzRestore(f *testing.F) {
 		require.Equal(t, "+OK", c.call(t, "RESTORE", "other", "0", payload, "REPLACE"))
 		require.Equal(t, payload, readBulk(t, c, "DUMP", "other"))
 		for _, call := range []string{"CL.THROTTLE k 9 1 60 5", "CL.FIXED k 9 60 5", "CL.SLIDING k 9 60 5 UPTO",
-			"CL.SLIDINGLOG k 9 60 5", "CL.ACQUIRE k 9 60 me 5", "CL.INSPECT k", "GET k", "CL.HOLDERS k", "TTL k"} {
+			"CL.SLIDINGLOG k 9 60 5", "CL.QUOTA k 9 DAY 5", "CL.ACQUIRE k 9 60 me 5", "CL.INSPECT k", "GET k",
+			"CL.HOLDERS k", "TTL k"} {
 			c.call(t, strings.Fields(call)...)
 		}
 	})

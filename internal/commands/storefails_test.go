@@ -168,6 +168,8 @@ var policyReplies = []struct{ call, allow, deny string }{
 	{"CL.FIXED k 0 60", integers(1, 0, 0, -1, 0), integers(1, 0, 0, -1, 0)},
 	{"CL.SLIDING k 7 60 2 UPTO", integers(0, 7, 0, -1, 0, 2), integers(1, 7, 0, 1, 1, 0)},
 	{"CL.SLIDINGLOG k 7 60", integers(0, 7, 0, -1, 0), integers(1, 7, 0, 1, 1)},
+	{"CL.QUOTA k 7 DAY", integers(0, 7, 0, -1, 0), integers(1, 7, 0, 1, 1)},
+	{"CL.QUOTA k 0 90s", integers(1, 0, 0, -1, 0), integers(1, 0, 0, -1, 0)},
 	{"GCRA k 4 1 60 TOKENS 2", integers(0, 5, 0, -1, 0), integers(1, 5, 0, 1, 1)},
 	{"CL.ALL 2 THROTTLE k 4 1 60 1 FIXED l 7 60 1", "*4\r\n:0\r\n:-1\r\n" + integers(0, 5, 0, -1, 0) + integers(0, 7, 0, -1, 0),
 		"*4\r\n:1\r\n:1\r\n" + integers(1, 5, 0, 1, 1) + integers(1, 7, 0, 1, 1)},

@@ -100,6 +100,7 @@ var worstCalls = append([]worst{
 	{row: "cl.fixed", call: "CL.FIXED {64K} 9 9 9 UPTO MS", where: onLoop},
 	{row: "cl.sliding", call: "CL.SLIDING {64K} 9 9 9 UPTO MS", where: onLoop},
 	{row: "cl.slidinglog", stage: "log", call: "CL.SLIDINGLOG log 100000 1000000 1 PEEK MS", where: onLoop},
+	{row: "cl.quota", call: "CL.QUOTA {64K} 9 YEAR@America/Argentina/ComodRivadavia 9 UPTO MS", where: onLoop},
 	{row: "cl.acquire", stage: "leases", call: "CL.ACQUIRE leases 10000 99999 holder1 1", where: onLoop},
 	{row: "cl.renew", stage: "leases", call: "CL.RENEW leases 999999 holder1", where: onLoop},
 	{row: "cl.release", stage: "leases", call: "CL.RELEASE leases holder1", where: onLoop},

@@ -11,7 +11,7 @@ import (
 // commandOf names the command that makes keys of a kind.
 var commandOf = map[form.Kind]string{
 	form.Throttle: "cl.throttle", form.Fixed: "cl.fixed", form.Sliding: "cl.sliding",
-	form.SlidingLog: "cl.slidinglog", form.Lease: "cl.acquire",
+	form.SlidingLog: "cl.slidinglog", form.Quota: "cl.quota", form.Lease: "cl.acquire",
 }
 
 // authorize returns an error if the caller may not use a key as a limiter of a kind. Otherwise a

@@ -123,7 +123,8 @@ func (k *Family) restore() *command.Command {
 		},
 		Reply: `OK. The key expires after ttl milliseconds, with ABSTTL at that Unix time; 0 is for no expiry. A limiter has
 the expiry of its state, whatever the ttl is. Restoring a limiter needs the permission to make its calls on the key:
-CL.THROTTLE, CL.FIXED, CL.SLIDING, CL.SLIDINGLOG or CL.ACQUIRE. IDLETIME and FREQ are accepted, and have no effect.`,
+CL.THROTTLE, CL.FIXED, CL.SLIDING, CL.SLIDINGLOG, CL.QUOTA or CL.ACQUIRE. IDLETIME and FREQ are accepted, and have no
+effect.`,
 		Run: func(c *command.Call) error {
 			if offload(c, workToRestore(c.Words)) {
 				return nil
@@ -276,8 +277,13 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 		return command.Refusal(fmt.Sprintf("ERR the limiter has more than %d entries or holders (%s)", most, option))
 	case err != nil:
 		return errForm(err)
-	case !state.Shift(-c.Server.Clock.Offset()):
+	}
+	offset := c.Server.Clock.Offset()
+	if !state.Shift(-offset) {
 		return errInstants
+	}
+	if state.Kind != form.Quota {
+		offset = 0 // the expiry of a quota is still Unix time
 	}
 	at := inSelected(c, r.key)
 	return c.View.Atomically(c.Context, []store.KeyRef{at}, false, func() error {
@@ -285,7 +291,7 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 		if err == nil {
 			err = r.checkAbsent(e)
 		}
-		if err != nil || e.Kind == store.None && state.Expires() <= c.View.Now() {
+		if err != nil || e.Kind == store.None && state.Expires() <= c.View.Now()+offset {
 			return err
 		}
 		return c.View.WriteForm(c.Context, r.key, &state)

@@ -22,9 +22,9 @@ func (l *Family) all() *command.Command {
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
-		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity, or FIXED, SLIDING or SLIDINGLOG key limit
-period quantity; count is the number of limiters, 1 to 64. The reply: limited, which is 0 if all limiters allowed their
-quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did
+		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG key limit
+period quantity; or QUOTA key limit unit quantity. count is the number of limiters, 1 to 64. The reply: limited, which
+is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did
 or one will never allow it; then the five integers of each limiter. When limited, remaining and reset_after of each
 are its present state.`,
 		Run: func(c *command.Call) error {
@@ -106,6 +106,8 @@ func limiterAt(words [][]byte) (kind store.Kind, n int) {
 		kind, n = store.Sliding, 5
 	case command.FoldEqual(name, "SLIDINGLOG"):
 		kind, n = store.SlidingLog, 5
+	case command.FoldEqual(name, "QUOTA"):
+		kind, n = store.Quota, 5
 	}
 	if len(words) < n {
 		return store.None, 0
@@ -164,6 +166,9 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 	t.Key, t.Rule.Kind = words[0], kind
 	if err := c.CheckKey(t.Key); err != nil {
 		return err
+	}
+	if kind == store.Quota {
+		return quotaRequest(t, words)
 	}
 	var numbers [4]int64
 	for i, word := range words[1:] {

@@ -29,9 +29,8 @@ type Family struct {
 // Commands returns the rows of the family, in reading order.
 func (l *Family) Commands() []*command.Command {
 	rows := []*command.Command{
-		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.acquire(), l.renew(), l.release(), l.holders(), l.all(),
-		l.gcra(),
-		l.inspect(), l.topKeys(),
+		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.quota(), l.acquire(), l.renew(), l.release(), l.holders(),
+		l.all(), l.gcra(), l.inspect(), l.topKeys(),
 	}
 	for _, row := range rows {
 		if row.Traits&command.Decides != 0 && l.Fallback.Log != nil {

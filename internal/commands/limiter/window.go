@@ -10,7 +10,7 @@ func (l *Family) fixed() *command.Command {
 	return l.windowed(command.Command{
 		Name: "cl.fixed", Complexity: "O(1)",
 		Summary: "Counts against a limit in a window that the first call opens (fixed window).",
-	}, limitArg, func(c *command.Call) (err error) {
+	}, limitArg, periodArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Fixed
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
@@ -21,7 +21,7 @@ func (l *Family) sliding() *command.Command {
 	return l.windowed(command.Command{
 		Name: "cl.sliding", Complexity: "O(1)",
 		Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
-	}, limitArg, func(c *command.Call) (err error) {
+	}, limitArg, periodArg, func(c *command.Call) (err error) {
 		c.Rule.Kind = store.Sliding
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
@@ -33,7 +33,7 @@ func (l *Family) slidingLog() *command.Command {
 		Name:       "cl.slidinglog",
 		Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
 		Summary:    "Counts against a limit in a sliding window, exactly (sliding window log).",
-	}, command.Int("limit"),
+	}, command.Int("limit"), periodArg,
 		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
 		func(c *command.Call) (err error) {
 			c.Rule.Kind = store.SlidingLog
@@ -42,13 +42,13 @@ func (l *Family) slidingLog() *command.Command {
 		})
 }
 
-// windowed completes the row of CL.FIXED, CL.SLIDING or CL.SLIDINGLOG, which have one grammar and one
-// reply. rule reads the limit and the period into c.Rule.
-func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*command.Call) error) *command.Command {
+// windowed completes the row of CL.FIXED, CL.SLIDING, CL.SLIDINGLOG or CL.QUOTA, which have one
+// grammar and one reply. rule reads the limit, and the period or unit, into c.Rule.
+func (l *Family) windowed(row command.Command, limit, span command.Arg,
+	rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
-	row.Args = []command.Arg{command.Key("key"), limit, command.Period("period").Max(maxPeriod), quantityArg, modeArg,
-		msArg, leaveArg, waitArg}
+	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, waitArg}
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
@@ -70,7 +70,10 @@ func (l *Family) windowed(row command.Command, limit command.Arg, rule func(*com
 	return &row
 }
 
-var limitArg = command.Int("limit").Min(0)
+var (
+	limitArg  = command.Int("limit").Min(0)
+	periodArg = command.Period("period").Max(maxPeriod)
+)
 
 // maxPeriod bounds the period of a window and the time of a lease, in seconds. It is 31 years.
 const maxPeriod = 1_000_000_000
