@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"go/format"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -13,7 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -22,18 +20,26 @@ import (
 	"cellserver/test/peer"
 )
 
-// build compiles a program as if it were a package of this module, without writing it here: the
-// option -overlay tells the compiler to read it from elsewhere.
+// build compiles a program, and returns the name of the binary.
 func build(t *testing.T, text string) string {
+	return buildFiles(t, map[string]string{"program/main.go": text})
+}
+
+// buildFiles compiles the program in the folder program as if the files were in this folder, without
+// writing them here: the option -overlay tells the compiler to read them from elsewhere.
+func buildFiles(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
-	source, binary, overlay := filepath.Join(dir, "main.go"), filepath.Join(dir, "program"),
-		filepath.Join(dir, "overlay.json")
-	require.NoError(t, os.WriteFile(source, []byte(text), 0o644))
-	path, err := filepath.Abs("program/main.go")
+	binary, overlay := filepath.Join(dir, "binary"), filepath.Join(dir, "overlay.json")
+	replace := map[string]string{}
+	for name, text := range files {
+		path, err := filepath.Abs(name)
+		require.NoError(t, err)
+		replace[path] = filepath.Join(dir, filepath.Base(name))
+		require.NoError(t, os.WriteFile(replace[path], []byte(text), 0o644))
+	}
+	text, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
-	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{path: source}})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(overlay, replace, 0o644))
+	require.NoError(t, os.WriteFile(overlay, text, 0o644))
 	output, err := exec.Command("go", "build", "-buildvcs=false", "-overlay", overlay, "-o", binary,
 		"./program").CombinedOutput()
 	require.NoError(t, err, string(output))
@@ -92,21 +98,20 @@ func TestRepeatedCallsTakeAgain(t *testing.T) {
 		assert.Equal(t, taken, lossy.calls.Load())
 
 		direct := redis.NewClient(&redis.Options{Addr: server.Addr})
-		var reply []int64
-		assert.Eventually(t, func() bool { // the last call may not have been executed yet
-			reply, _ = direct.Do(t.Context(), "CL.THROTTLE", "k", 99, 1, 100000, 0).Int64Slice()
-			return len(reply) == 5 && reply[2] == 100-taken
-		}, patience, 10*time.Millisecond)
+		reply, err := direct.Do(t.Context(), "CL.THROTTLE", "k", 99, 1, 100000, 0).Int64Slice()
+		require.NoError(t, err)
+		assert.Equal(t, 100-taken, reply[2])
 		direct.Close()
 	}
 }
 
 // proxy forwards everything to a server. On request, it closes the connection instead of forwarding
-// replies to CL.THROTTLE.
+// the reply to a CL.THROTTLE.
 type proxy struct {
 	net.Listener
-	calls atomic.Int64 // of CL.THROTTLE, seen so far
-	loses atomic.Bool
+	calls     atomic.Int64 // of CL.THROTTLE, seen so far
+	loses     atomic.Bool  // every reply
+	losesOnce atomic.Bool  // the next reply
 }
 
 func (l *proxy) port() string {
@@ -132,6 +137,8 @@ func startProxy(t *testing.T, server string) *proxy {
 	return l
 }
 
+// serve forwards calls. A client has one call under way on a connection, so what the server sends
+// after a call is the reply to it.
 func (l *proxy) serve(client net.Conn, address string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)
@@ -139,21 +146,29 @@ func (l *proxy) serve(client net.Conn, address string) {
 		return
 	}
 	defer server.Close()
-	go io.Copy(client, server)
+	var lost atomic.Bool
+	go forwardReplies(client, server, &lost)
 	for buf := make([]byte, 64<<10); ; {
 		n, err := client.Read(buf)
 		if err != nil {
 			return
 		}
-		isThrottle := bytes.Contains(buf[:n], []byte("CL.THROTTLE"))
-		if isThrottle {
+		if bytes.Contains(buf[:n], []byte("CL.THROTTLE")) {
 			l.calls.Add(1)
-		}
-		if isThrottle && l.loses.Load() {
-			client.Close()
-			server.Write(buf[:n])
-			return
+			lost.Store(l.loses.Load() || l.losesOnce.CompareAndSwap(true, false))
 		}
 		server.Write(buf[:n])
+	}
+}
+
+// forwardReplies forwards replies, up to one that is lost. By then, the server has executed the call.
+func forwardReplies(client, server net.Conn, lost *atomic.Bool) {
+	defer client.Close()
+	for buf := make([]byte, 64<<10); ; {
+		n, err := server.Read(buf)
+		if err != nil || lost.Load() {
+			return
+		}
+		client.Write(buf[:n])
 	}
 }

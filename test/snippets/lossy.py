@@ -1,9 +1,11 @@
-"""A proxy that loses replies: lossy.py drop|hang|refuse server-port count-file. Prints its own port.
+"""A proxy that loses replies: lossy.py drop|once|hang|refuse server-port count-file. Prints its own port.
 
 It forwards everything between clients and the server, up to the first CL.THROTTLE of a connection. It forwards this call to
 the server, but not the reply: it closes the connection (drop), or sends nothing more (hang). For each such call, it writes a
-line to the count file. With refuse, it reserves a port on which no process listens."""
+line to the count file. With once, it does so while the count file is empty, and forwards all later calls and their replies.
+With refuse, it reserves a port on which no process listens."""
 
+import os
 import socket
 import sys
 import threading
@@ -22,9 +24,10 @@ def forward(source, target, lost):
 def serve(client):
     with client, socket.create_connection(("127.0.0.1", upstream)) as server:
         lost = threading.Event()
-        threading.Thread(target=forward, args=(server, client, lost), daemon=True).start()
+        replies = threading.Thread(target=forward, args=(server, client, lost), daemon=True)
+        replies.start()
         while got := client.recv(65536):
-            if b"CL.THROTTLE" not in got:
+            if b"CL.THROTTLE" not in got or (mode == "once" and os.path.getsize(count) > 0):
                 server.sendall(got)
                 continue
             with open(count, "a") as f:
@@ -33,6 +36,7 @@ def serve(client):
             server.sendall(got)
             while mode == "hang" and client.recv(65536):
                 pass
+            replies.join()  # the server has executed the call
             return
 
 

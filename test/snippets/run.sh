@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the programs of docs/clients.md with a real server: test/snippets/run.sh path/to/cellserver
-# `go test` tests the Go program; this script tests the others, and prints "ok" or "not run" and the reason for each of them.
+# Tests the programs of docs/clients.md and docs/recipes.md with a real server: test/snippets/run.sh path/to/cellserver
+# `go test` tests the Go programs; this script tests the others, and prints "ok" or "not run" and the reason for each of them.
 # test/clients/installed.sh installs the clients. Python and Node.js have to run; those for PHP (php-cli with php-redis and
 # php-predis) are used where they are installed. The script itself needs python3.
 set -eu
@@ -9,6 +9,7 @@ binary=$(realpath "${1:?usage: $0 path/to/cellserver}")
 here=$(dirname "$(realpath "$0")")
 . "$here/../clients/installed.sh"
 page=$here/../../docs/clients.md
+recipes=$here/../../docs/recipes.md
 dir=$(mktemp -d)
 started=()
 finish() {
@@ -36,11 +37,15 @@ ask() {
     exec 3<&- 3>&-
 }
 
+# block prints the block of a document with this name.
+block() { # document, name
+    awk -v name="$2" '/^```/ { if (inside) exit; inside = $2 == name; next } inside' "$1"
+}
+
 # snippet writes the block of docs/clients.md with this name to a file. It replaces the port 6379, and timeouts of 100, 200 or
 # 500 ms by 3 seconds, so that the test does not fail on a busy machine.
 snippet() { # file, port
-    awk -v name="$1" '/^```/ { if (inside) exit; inside = $2 == name; next } inside' "$page" |
-        sed -E "s/\\b[125]00\\b/3000/g; s/ 0\\.1([],)])/ 3\\1/g; s/=0\\.1,/=3,/; s/6379/$2/" >"$dir/$1"
+    block "$page" "$1" | sed -E "s/\\b[125]00\\b/3000/g; s/ 0\\.1([],)])/ 3\\1/g; s/=0\\.1,/=3,/; s/6379/$2/" >"$dir/$1"
     grep -q "$2" "$dir/$1" || fail "docs/clients.md has no block named $1, or the block has no port"
 }
 
@@ -75,6 +80,37 @@ check() { # name, file, command...
     echo "ok $name"
 }
 
+# recipe compares what a program of docs/recipes.md prints on an empty server with the block .txt of the same name. Only a
+# number of seconds may differ. The program retries.* does not get the reply to its first call, and must send it twice.
+recipe() { # file, command...
+    local file=$1 at=$port hour expected printed
+    shift
+    expected=$(block "$recipes" "${file%.*}.txt" | without_seconds)
+    [[ $file != retries.* ]] || at=$(cat "$dir/once.port")
+    block "$recipes" "$file" | sed -E "s/\\b500\\b/20000/; s/=0\\.5,/=20,/; s/6379/$at/" >"$dir/$file"
+    [ -n "$expected" ] && grep -q "$at" "$dir/$file" || fail "docs/recipes.md has no block named $file or ${file%.*}.txt"
+    until [ "${hour:-}" = "$(date +%H)" ]; do # a day may end while a program with a calendar quota runs
+        hour=$(date +%H)
+        : >"$dir/once.count"
+        ask FLUSHALL
+        printed=$(cd "$dir" && timeout 120 "$@" "$file" 2>"$dir/program.stderr") ||
+            fail "$file: exit status $?: $(cat "$dir/program.stderr")"
+    done
+    [ "$(without_seconds <<<"$printed")" = "$expected" ] || fail "$file printed $printed $(cat "$dir/program.stderr")"
+    [[ $file != retries.* || -s $dir/once.count ]] || fail "$file: no reply was lost"
+    echo "ok $file"
+}
+without_seconds() { sed -E 's/[0-9]+ s\b/N s/'; }
+
+# recipes_in runs all programs of docs/recipes.md in a language: as many as there are recipes.
+recipes_in() { # extension, command...
+    local extension=$1 names name
+    shift
+    names=$(sed -nE "s/^\`\`\`[a-z]+ ([a-z]+)\.$extension\$/\1/p" "$recipes")
+    [ "$(wc -w <<<"$names")" = "$(grep -cE '^```text [a-z]+\.txt$' "$recipes")" ] || fail "docs/recipes.md: not all have .$extension"
+    for name in $names; do recipe "$name.$extension" "$@"; done
+}
+
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 await() { # file, pattern
@@ -89,7 +125,8 @@ port=$(free_port)
 "$binary" --port "$port" >"$dir/stdout" 2>&1 &
 started+=($!)
 await "$dir/stdout" 'Ready to accept connections'
-for mode in drop hang refuse; do
+for mode in drop once hang refuse; do
+    : >"$dir/$mode.count"
     python3 "$here/lossy.py" "$mode" "$port" "$dir/$mode.count" >"$dir/$mode.port" &
     started+=($!)
     await "$dir/$mode.port" '[0-9]'
@@ -98,6 +135,7 @@ done
 python_clients() {
     installed python || fail "cannot install redis-py: $(tail -1 "$clients/python.log")"
     check "python redis-py $("$clients/python/bin/python" -c 'import redis; print(redis.__version__)')" limit.py "$clients/python/bin/python"
+    recipes_in py "$clients/python/bin/python"
 }
 
 node_clients() {
@@ -106,6 +144,7 @@ node_clients() {
     version() { node -p "JSON.parse(require('fs').readFileSync('$clients/node/node_modules/$1/package.json')).version"; }
     check "node node-redis $(version redis)" node-redis.mjs node
     check "node ioredis $(version ioredis)" ioredis.mjs node
+    recipes_in mjs node
 }
 
 php_clients() {

@@ -102,7 +102,8 @@ func TestReadmeShowsWhatIsRun(t *testing.T) {
 	assert.Equal(t, 2, shown)
 }
 
-// Every block with a program has a name, and a test or a script runs it.
+// Every block with a program has a name, and a test or a script runs it. (TestRecipesInGo and run.sh
+// run all programs of docs/recipes.md.)
 func TestEveryProgramIsRun(t *testing.T) {
 	script := read(t, "test/snippets/run.sh")
 	for _, document := range []string{"README.md", "docs/clients.md", "docs/http.md"} {

@@ -1,0 +1,138 @@
+package snippets
+
+import (
+	"context"
+	"fmt"
+	"go/format"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+const recipesPage = "docs/recipes.md"
+
+// recipe is a task of docs/recipes.md: its programs by extension, and what each of them prints.
+type recipe struct {
+	programs map[string]string
+	prints   string
+}
+
+// recipes returns those of the page by name, such as warmup, which is in the blocks warmup.go,
+// warmup.py, warmup.mjs and warmup.txt.
+func recipes(t *testing.T) map[string]*recipe {
+	all := map[string]*recipe{}
+	for _, b := range blocks(t, recipesPage) {
+		if b.name == "" {
+			continue
+		}
+		extension := filepath.Ext(b.name)
+		name := strings.TrimSuffix(b.name, extension)
+		if all[name] == nil {
+			all[name] = &recipe{programs: map[string]string{}}
+		}
+		if extension == ".txt" {
+			all[name].prints = b.text
+		} else {
+			all[name].programs[extension] = b.text
+		}
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// Each recipe has a program in each language, which is short. Those in Go are formatted.
+func TestRecipesAreComplete(t *testing.T) {
+	for name, r := range recipes(t) {
+		assert.NotEmpty(t, r.prints, name)
+		assert.Len(t, r.programs, 3, name)
+		for _, extension := range []string{".go", ".py", ".mjs"} {
+			text := r.programs[extension]
+			assert.NotEmpty(t, text, name+extension)
+			assert.LessOrEqual(t, strings.Count(text, "\n"), 40, name+extension)
+			assert.Equal(t, 1, strings.Count(text, "6379"), name+extension)
+		}
+		formatted, err := format.Source([]byte(r.programs[".go"]))
+		require.NoError(t, err, name)
+		assert.Equal(t, string(formatted), r.programs[".go"], name)
+	}
+}
+
+var seconds = regexp.MustCompile(`\d+ s\b`)
+
+// withoutSeconds removes what depends on how fast a program runs.
+func withoutSeconds(printed string) string { return seconds.ReplaceAllString(printed, "N s") }
+
+// runner is a server, and a proxy through which the programs reach it.
+type runner struct {
+	t      *testing.T
+	server *redis.Client
+	proxy  *proxy
+}
+
+func newRunner(t *testing.T) *runner {
+	server := peer.Start(t)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { client.Close() })
+	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr)}
+}
+
+// inTest replaces the port in a program by that of the proxy, and a timeout of half a second by a long
+// one, because a test machine may be busy.
+func (r *runner) inTest(text string) string {
+	return strings.NewReplacer("6379", r.proxy.port(), "500 * time", "20000 * time").Replace(text)
+}
+
+// build compiles all recipes into one binary, whose argument is the name of a recipe: to link one for
+// each would take many times as long.
+func (r *runner) build(all map[string]*recipe) string {
+	files := map[string]string{}
+	var imports, cases strings.Builder
+	for name, recipe := range all {
+		asPackage := strings.NewReplacer("package main\n", "package "+name+"\n", "func main()", "func Main()")
+		files[name+"/"+name+".go"] = asPackage.Replace(r.inTest(recipe.programs[".go"]))
+		fmt.Fprintf(&imports, "import \"cellserver/test/snippets/%s\"\n", name)
+		fmt.Fprintf(&cases, "case %q:\n%s.Main()\n", name, name)
+	}
+	files["program/main.go"] = "package main\nimport \"os\"\n" + imports.String() +
+		"func main() {\nswitch os.Args[1] {\n" + cases.String() + "default:\npanic(os.Args[1])\n}\n}\n"
+	return buildFiles(r.t, files)
+}
+
+// run returns what a program prints on an empty server, where the reply to its first CL.THROTTLE may be
+// lost. Programs with calendar quotas expect that no day ends while they run; days of the time zones
+// on the page end at full hours.
+func (r *runner) run(loses bool, command ...string) string {
+	for {
+		require.NoError(r.t, r.server.FlushAll(r.t.Context()).Err())
+		r.proxy.losesOnce.Store(loses)
+		ctx, cancel := context.WithTimeout(r.t.Context(), patience)
+		hour := time.Now().Truncate(time.Hour)
+		output, err := exec.CommandContext(ctx, command[0], command[1:]...).Output()
+		cancel()
+		require.NoError(r.t, err, command)
+		require.False(r.t, r.proxy.losesOnce.Load(), "no reply was lost")
+		if time.Now().Truncate(time.Hour).Equal(hour) {
+			return withoutSeconds(string(output))
+		}
+	}
+}
+
+// The programs in Go print what the page says. That of the recipe retries does not get the reply to
+// its first call.
+func TestRecipesInGo(t *testing.T) {
+	runner, all := newRunner(t), recipes(t)
+	binary := runner.build(all)
+	for name, r := range all {
+		printed := runner.run(name == "retries", binary, name)
+		assert.Equal(t, withoutSeconds(r.prints), printed, name)
+	}
+}
