@@ -111,6 +111,20 @@ func (c Cycle) End(now int64) int64 {
 	return w.end * int64(time.Second)
 }
 
+// Length returns the length of the window that contains an instant, in Unix nanoseconds, from 0 on.
+// The zone must be in the database.
+func (c Cycle) Length(now int64) time.Duration {
+	if period := c.Period(); period > 0 {
+		return period
+	}
+	second := now / int64(time.Second)
+	w := windowOf()[^c].Load()
+	if w == nil || second < w.start || w.end <= second {
+		w = c.window(second)
+	}
+	return time.Duration(w.end-w.start) * time.Second
+}
+
 func (c Cycle) window(second int64) *window {
 	z, err := zones().load(int(^c) / units)
 	if err != nil {

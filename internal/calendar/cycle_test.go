@@ -116,3 +116,15 @@ func TestUnknownZones(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, "Zone5", known.name(n))
 }
+
+func TestLengths(t *testing.T) {
+	berlin, ok := In(Day, []byte("Europe/Berlin"))
+	require.True(t, ok)
+	for at, want := range map[string]time.Duration{
+		"2026-10-24T12:00:00Z": 24 * time.Hour, "2026-10-25T12:00:00Z": 25 * time.Hour,
+		"2026-03-29T12:00:00Z": 23 * time.Hour,
+	} {
+		require.Equal(t, want, berlin.Length(seconds(t, at)*1e9), at)
+	}
+	require.Equal(t, 90*time.Second, Every(90*time.Second).Length(0))
+}

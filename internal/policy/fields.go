@@ -122,20 +122,16 @@ func wholeSeconds(ns int64) int64 {
 // which an exhausted bucket recovers, and of a quota per unit of the calendar the length of the present
 // unit.
 func (l *Limit) windowNanoseconds(now int64) int64 {
-	period := l.Quota.Period
-	switch {
-	case l.Kind == Throttle:
+	switch l.Kind {
+	case Throttle:
 		return int64(l.Throttle.Tolerance())
-	case l.Kind == Fixed || l.Kind == Sliding:
-		return int64(l.Window.Period())
-	case l.Kind == SlidingLog:
+	case SlidingLog:
 		return int64(l.Log.Period())
-	case period == 0:
-		start, end := l.Quota.Zone.Window(l.Quota.Unit, now)
-		return (end - start) * 1e9
+	case Quota:
+		return int64(l.Cycle.Length(now * 1e9))
+	default:
+		return int64(l.Window.Period())
 	}
-	ns, _ := period.Nanoseconds(maxPeriodSeconds)
-	return ns
 }
 
 // more returns the time until more remains of a limit; 0 or Never if there is none, or it is not known.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"cellserver/internal/calendar"
 )
 
 // File is the content of a file. The name appears in errors.
@@ -42,7 +40,7 @@ func Parse(files []File, o Options) (*Set, error) {
 	case size > MaxBytes:
 		return nil, fmt.Errorf("the files with policies have %d bytes, and at most %d are allowed", size, MaxBytes)
 	}
-	p := parser{options: o, zones: map[string]*calendar.Zone{}, policies: map[string]*Policy{}}
+	p := parser{options: o, policies: map[string]*Policy{}}
 	for _, f := range files {
 		if err := p.file(f); err != nil {
 			p.errors = append(p.errors, err)
@@ -64,7 +62,6 @@ func Parse(files []File, o Options) (*Set, error) {
 
 type parser struct {
 	options  Options
-	zones    map[string]*calendar.Zone // those named so far; nil if there is no such zone
 	policies map[string]*Policy
 	errors   []error
 }

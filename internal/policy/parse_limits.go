@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
@@ -66,7 +67,7 @@ func (p *parser) limit(n node) (l Limit, err error) {
 		case Throttle:
 			err = l.readThrottle(numbers)
 		case Quota:
-			err = p.readQuota(&l, numbers)
+			err = l.readQuota(numbers)
 		default:
 			err = l.readWindow(numbers, p.options)
 		}
@@ -141,52 +142,51 @@ func (l *Limit) readWindow(n node, o Options) error {
 }
 
 // readQuota reads {limit: 10000, per: day@Europe/Berlin}.
-func (p *parser) readQuota(l *Limit, n node) error {
+func (l *Limit) readQuota(n node) error {
 	values, err := n.required("quota", "limit", "per")
 	if err != nil {
 		return err
 	}
-	if l.Quota.Size, err = values["limit"].integer("limit", 0, math.MaxInt64); err != nil {
+	limit, err := values["limit"].integer("limit", 0, math.MaxInt64)
+	if err != nil {
 		return err
 	}
-	per, err := values["per"].text("per")
+	if l.Window, err = window.NewCalendarLimit(limit); err != nil {
+		return values["limit"].errorf("%v", err)
+	}
+	l.text = fmt.Sprintf("limit %d", limit)
+	return l.readCycle(values["per"])
+}
+
+// readCycle reads a unit, with or without a time zone, or a period, and adds it to the label.
+func (l *Limit) readCycle(n node) error {
+	per, err := n.text("per")
 	if err != nil {
 		return err
 	}
 	name, zone, inZone := strings.Cut(per, "@")
 	unit, isUnit := calendar.ParseUnit([]byte(name))
 	if !isUnit || name != strings.ToLower(name) {
-		if l.Quota.Period, err = values["per"].period("per"); err != nil {
-			return values["per"].errorf("per must be hour, day, week, month or year, with or without a time zone, such as "+
+		period, err := n.nanoseconds("per")
+		if err != nil {
+			return n.errorf("per must be hour, day, week, month or year, with or without a time zone, such as "+
 				"day@Europe/Berlin, or a period of at most %ds, such as 90s", maxPeriodSeconds)
 		}
-		l.label += "-" + formatPeriod(l.Quota.Period)
-	} else {
-		l.Quota.Unit, l.Quota.Zone = unit, calendar.UTC
-		if inZone {
-			l.Quota.Zone = p.zone(zone)
-		}
-		if l.Quota.Zone == nil {
-			return values["per"].errorf("%q is not an IANA time zone, such as Europe/Berlin", zone)
-		}
-		if l.label += "-" + name; l.Quota.Zone.Name() != calendar.UTC.Name() {
-			l.label += "@" + zone
-		}
+		l.Cycle = calendar.Every(time.Duration(period))
+		l.label += "-" + formatNanoseconds(period)
+		return nil
 	}
-	l.text = fmt.Sprintf("limit %d", l.Quota.Size)
+	if !inZone {
+		zone = "UTC"
+	}
+	var known bool
+	if l.Cycle, known = calendar.In(unit, []byte(zone)); !known {
+		return n.errorf("%q is not an IANA time zone, such as Europe/Berlin", zone)
+	}
+	if l.label += "-" + name; zone != "UTC" {
+		l.label += "@" + zone
+	}
 	return nil
-}
-
-// zone returns the time zone with a name, or nil. Zones are kept, because finding one takes a search.
-func (p *parser) zone(name string) *calendar.Zone {
-	zone, found := p.zones[name]
-	if !found {
-		if loaded, err := calendar.LoadZone(name); err == nil {
-			zone = loaded
-		}
-		p.zones[name] = zone
-	}
-	return zone
 }
 
 // maxPeriodSeconds is the longest period of a window or a ban: 31 years.

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"cellserver/internal/calendar"
 )
 
 var options = Options{MaxLogLimit: 100_000}
@@ -43,8 +41,7 @@ func TestExample(t *testing.T) {
 	require.Equal(t, "api", api.Name)
 	require.Equal(t, int64(20), api.Limits[0].Size())
 	require.Equal(t, 600*time.Millisecond, api.Limits[0].Throttle.EmissionInterval())
-	require.Equal(t, "Europe/Berlin", api.Limits[1].Quota.Zone.Name())
-	require.Equal(t, calendar.Day, api.Limits[1].Quota.Unit)
+	require.Equal(t, "DAY@Europe/Berlin", api.Limits[1].Cycle.Word())
 	require.Equal(t, "partner-*", api.Overrides[0].Pattern)
 	require.Equal(t, int64(200), api.Overrides[0].Limits[0].Size())
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")},

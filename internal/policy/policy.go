@@ -25,7 +25,6 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
-	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
@@ -118,20 +117,12 @@ type Limit struct {
 	Name     string // empty if it has none
 	Kind     Kind
 	Throttle gcra.Limit
-	Window   window.Limit    // of Fixed and Sliding
+	Window   window.Limit    // of Fixed, Sliding and Quota
 	Log      window.LogLimit // of SlidingLog
-	Quota    CalendarLimit
+	Cycle    calendar.Cycle  // of Quota
 
 	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
 	text  string // its numbers, as in the file
-}
-
-// CalendarLimit is the limit of a Quota: a size per unit of a zone's calendar, or per period of Unix time.
-type CalendarLimit struct {
-	Size   int64
-	Unit   calendar.Unit
-	Zone   *calendar.Zone // nil if the quota is per period
-	Period quota.Period   // 0 if it is per unit
 }
 
 // Size returns the largest quantity that the limit can ever allow.
@@ -139,12 +130,10 @@ func (l *Limit) Size() int64 {
 	switch l.Kind {
 	case Throttle:
 		return l.Throttle.Size()
-	case Fixed, Sliding:
-		return l.Window.Size()
 	case SlidingLog:
 		return l.Log.Size()
 	default:
-		return l.Quota.Size
+		return l.Window.Size()
 	}
 }
 
