@@ -89,6 +89,15 @@ func (f *Few) Acquire(now int64, r Request, maxHolders int) (d quota.Decision, c
 	return acquire(f, now, r, maxHolders)
 }
 
+// Peek implements Table.
+func (f *Few) Peek(now int64, r Request, maxHolders int) (d quota.Decision, err error) {
+	d, _, err = peek(f, instant(now), r, maxHolders)
+	return d, err
+}
+
+// Untaken implements Table.
+func (f *Few) Untaken(now int64, r Request) quota.Decision { return untaken(f, now, r) }
+
 // Renew implements Table.
 func (f *Few) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(f, now, ttl, holder)
@@ -226,4 +235,14 @@ func (f *Few) endOfOthers(position int, permits int64) int64 {
 		}
 	}
 	return f.last
+}
+
+func (f *Few) lastOther(position int) (end int64) {
+	if position < 0 || f.next(position) < len(f.leases) {
+		return f.last
+	}
+	for at := 0; at < position; at = f.next(at) {
+		end = f.end(at)
+	}
+	return end
 }

@@ -58,6 +58,9 @@ func NewRequest(limit int64, ttl quota.Period, holder []byte, quantity int64) (R
 // Holder returns the name of the holder, which is borrowed.
 func (r Request) Holder() []byte { return r.holder }
 
+// Limit returns the number of permits that may be held at once.
+func (r Request) Limit() int64 { return r.limit }
+
 // newTTL checks the duration of a lease.
 func newTTL(ttl quota.Period) (time.Duration, error) {
 	ns, ok := ttl.Nanoseconds(maxTTL)
@@ -99,6 +102,13 @@ type Table interface {
 	// already. Such a request changes nothing.
 	Acquire(now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error)
 
+	// Peek returns the decision and the error that Acquire would return, and changes no lease.
+	Peek(now int64, r Request, maxHolders int) (quota.Decision, error)
+
+	// Untaken returns the decision for a request that Peek would grant, if it is not made because
+	// another limiter of the same call refuses: with what remains and resets as it is.
+	Untaken(now int64, r Request) quota.Decision
+
 	// Renew changes the end of a holder's lease to now + ttl, even if that is earlier, and reports
 	// whether the holder has a lease.
 	Renew(now int64, ttl time.Duration, holder []byte) bool
@@ -129,21 +139,32 @@ type leaseSet interface {
 	// endOfOthers returns the instant from which all leases together, without the one at position,
 	// hold at most so many permits. They must hold more now.
 	endOfOthers(position int, permits int64) int64
+	lastOther(position int) int64 // the end of the last lease but the one at position; 0 if there is none
 	Expires() int64
 	Len() int
 }
 
 func acquire(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision, changed bool, err error) {
 	now = instant(now)
+	d, position, err := peek(s, now, r, maxHolders)
+	if changed = d.Taken > 0; changed {
+		s.put(position, r, now+r.ttl)
+	}
+	return d, changed, err
+}
+
+// peek decides a request, and returns the position of the holder's lease. It changes nothing but that
+// leases which have ended are removed.
+func peek(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision, position int, err error) {
 	s.expire(now)
 
-	own, position := int64(0), -1
-	if r.quantity > 0 {
+	own := int64(0)
+	if position = -1; r.quantity > 0 {
 		if position = s.position(r.holder); position >= 0 {
 			own = s.quantity(position)
 		}
 	}
-	held := s.permits()
+	held, last := s.permits(), s.Expires()
 	granted := r.quantity <= r.limit-(held-own) // limit and held-own are not negative, so the difference cannot overflow
 	if r.quantity > 0 && r.quantity <= own {
 		granted = true
@@ -157,17 +178,23 @@ func acquire(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision
 		}
 	case r.quantity > 0:
 		if position < 0 && s.Len() >= maxHolders {
-			return quota.Decision{}, false, ErrHolders
+			return quota.Decision{}, position, ErrHolders
 		}
-		s.put(position, r, now+r.ttl)
 		held += r.quantity - own
-		d.Taken, changed = r.quantity, true
+		last = max(s.lastOther(position), now+r.ttl)
+		d.Taken = r.quantity
 	}
-	d.Remaining = max(0, r.limit-held)
-	if s.Len() > 0 {
-		d.ResetAfter = s.Expires() - now
+	d.Remaining, d.ResetAfter = max(0, r.limit-held), max(0, last-now)
+	return d, position, nil
+}
+
+func untaken(s leaseSet, now int64, r Request) quota.Decision {
+	now = instant(now)
+	s.expire(now)
+	return quota.Decision{
+		Limit: r.limit, Remaining: max(0, r.limit-s.permits()), RetryAfter: quota.Never,
+		ResetAfter: max(0, s.Expires()-now),
 	}
-	return d, changed, nil
 }
 
 func renew(s leaseSet, now int64, ttl time.Duration, holder []byte) bool {

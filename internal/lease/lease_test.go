@@ -21,6 +21,8 @@ const epoch = int64(1_800_000_000_000_000_000)
 // the arrow, its expected result:
 //
 //	t acquire limit ttl holder quantity -> limited remaining reset retry
+//	t peek    limit ttl holder quantity -> the same, and nothing changes
+//	t untaken limit ttl holder quantity -> the same, if another limiter refuses
 //	t renew ttl holder                  -> 1 or 0
 //	t release holder                    -> permits given back
 //	t holders                           -> holder=quantity:ms left ...
@@ -46,6 +48,22 @@ var timelines = []struct{ name, lines string }{
 		4000 acquire 3 20 b 2 -> 0 0 20000 -1
 		4000 acquire 3 10 a 2 -> 1 0 20000 20000
 		4000 holders          -> a=1:10000 b=2:20000`},
+	{"a peek is told what asking would be, and takes nothing", `
+		   0 peek    3 10 a 2 -> 0 1 10000 -1
+		   0 untaken 3 10 a 2 -> 0 3     0 -1
+		   0 holders          ->
+		   0 acquire 3 10 a 2 -> 0 1 10000 -1
+		4000 peek    3  5 a 2 -> 0 1  5000 -1
+		4000 peek    3 50 a 1 -> 0 2 50000 -1
+		4000 peek    3  5 b 1 -> 0 0  6000 -1
+		4000 peek    3  5 b 2 -> 1 1  6000 6000
+		4000 untaken 3  5 b 1 -> 0 1  6000 -1
+		4000 holders          -> a=2:6000
+		4000 acquire 3 20 b 1 -> 0 0 20000 -1
+		5000 peek    3  5 b 1 -> 0 0  5000 -1
+		5000 peek    3  5 a 1 -> 0 1 19000 -1
+		5000 untaken 1  5 a 1 -> 0 0 19000 -1
+		5000 holders          -> a=2:5000 b=1:19000`},
 	{"0 asks, and opens and renews nothing", `
 		   0 acquire 2 10 a 0 -> 0 2     0 -1
 		   0 holders          ->
@@ -164,12 +182,11 @@ func play(t *testing.T, key Table, lines string) string {
 		now, args := epoch+1e6*number(t, words[0]), words[2:]
 		said := ""
 		switch words[1] {
-		case "acquire":
+		case "acquire", "peek", "untaken":
 			ttl := quota.Seconds(number(t, args[1]))
 			request, err := NewRequest(number(t, args[0]), ttl, []byte(args[2]), number(t, args[3]))
 			require.NoError(t, err)
-			d, _, err := key.Acquire(now, request, fewHolders)
-			said = answer(d, err)
+			said = ask(key, words[1], now, request)
 		case "renew":
 			ttl, err := newTTL(quota.Seconds(number(t, args[0])))
 			require.NoError(t, err)
@@ -182,6 +199,17 @@ func play(t *testing.T, key Table, lines string) string {
 		told = append(told, strings.TrimSpace(call+" -> "+said))
 	}
 	return strings.Join(told, "\n")
+}
+
+func ask(key Table, how string, now int64, r Request) string {
+	switch how {
+	case "peek":
+		return answer(key.Peek(now, r, fewHolders))
+	case "untaken":
+		return answer(key.Untaken(now, r), nil)
+	}
+	d, _, err := key.Acquire(now, r, fewHolders)
+	return answer(d, err)
 }
 
 func list(key Table, now int64) string {

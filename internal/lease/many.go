@@ -34,6 +34,15 @@ func (s *Leases) Acquire(now int64, r Request, maxHolders int) (d quota.Decision
 	return acquire(s, now, r, maxHolders)
 }
 
+// Peek implements Table.
+func (s *Leases) Peek(now int64, r Request, maxHolders int) (d quota.Decision, err error) {
+	d, _, err = peek(s, instant(now), r, maxHolders)
+	return d, err
+}
+
+// Untaken implements Table.
+func (s *Leases) Untaken(now int64, r Request) quota.Decision { return untaken(s, now, r) }
+
 // Renew implements Table.
 func (s *Leases) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(s, now, ttl, holder)
@@ -242,6 +251,16 @@ func (s *Leases) endOfOthers(position int, permits int64) int64 {
 		}
 	}
 	return s.Expires()
+}
+
+func (s *Leases) lastOther(position int) int64 {
+	switch {
+	case position < 0 || position < s.live-1:
+		return s.Expires()
+	case position == 0:
+		return 0
+	}
+	return s.slots[s.order[position-1]].End
 }
 
 // Has reports whether a holder has a lease, which may have ended since the last call.

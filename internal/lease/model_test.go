@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"iter"
+	"maps"
 	"math"
 	"math/big"
 	"os"
@@ -132,6 +133,10 @@ func agrees(t *rapid.T, key Table) error {
 			r.quantity = rapid.OneOf(
 				rapid.Int64Range(0, 3), rapid.Int64Range(0, min(limit, math.MaxInt64-1)+1), rapid.Just(int64(math.MaxInt64)),
 			).Draw(t, "quantity")
+			peeked, wanted := peeks(key, model, now, r)
+			if peeked != wanted {
+				return fmt.Errorf("at %d %s sees %s, want %s", now-epoch, holder, peeked, wanted)
+			}
 			said, want = fmt.Sprintln(key.Acquire(now, r, model.maxHolders)), fmt.Sprintln(model.Acquire(now, r, 0))
 		}
 		if said != want {
@@ -154,6 +159,23 @@ func agrees(t *rapid.T, key Table) error {
 		}
 	}
 	return nil
+}
+
+// peeks returns what a table says about a request that is not made, and what it should say.
+func peeks(key Table, model *naive, now int64, r Request) (said, want string) {
+	d, err := key.Peek(now, r, model.maxHolders)
+	said = fmt.Sprint(d, err, key.Untaken(now, r), slices.Collect(key.Holders(now)))
+	made := &naive{leases: maps.Clone(model.leases), maxHolders: model.maxHolders}
+	d, _, err = made.Acquire(now, r, 0)
+	leases := model.sorted(now)
+	is := quota.Decision{Limit: r.limit, RetryAfter: quota.Never}
+	if left := new(big.Int).Sub(big.NewInt(r.limit), model.heldAt(now, "")); left.Sign() > 0 {
+		is.Remaining = left.Int64()
+	}
+	if len(leases) > 0 {
+		is.ResetAfter = leases[len(leases)-1].End - now
+	}
+	return said, fmt.Sprint(d, err, is, leases)
 }
 
 // TestMain runs more than rapid's default of 100 cases; a flag on the command line takes
@@ -198,6 +220,18 @@ func (c *converting) Acquire(now int64, r Request, maxHolders int) (quota.Decisi
 	table, turn := c.now()
 	defer turn()
 	return table.Acquire(now, r, maxHolders)
+}
+
+func (c *converting) Peek(now int64, r Request, maxHolders int) (quota.Decision, error) {
+	table, turn := c.now()
+	defer turn()
+	return table.Peek(now, r, maxHolders)
+}
+
+func (c *converting) Untaken(now int64, r Request) quota.Decision {
+	table, turn := c.now()
+	defer turn()
+	return table.Untaken(now, r)
 }
 
 func (c *converting) Renew(now int64, ttl time.Duration, holder []byte) bool {
@@ -254,6 +288,8 @@ func TestLeasesAreTheModels(t *testing.T) {
 type faultyTable struct {
 	*Leases
 	acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)
+	peek    func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, error)
+	untaken func(s *Leases, now int64, r Request) quota.Decision
 	renew   func(s *Leases, now int64, ttl time.Duration, holder []byte) bool
 	release func(s *Leases, now int64, holder []byte) int64
 	holders func(s *Leases, now int64) iter.Seq[Lease]
@@ -264,6 +300,20 @@ func (f faultyTable) Acquire(now int64, r Request, maxHolders int) (quota.Decisi
 		return f.Leases.Acquire(now, r, maxHolders)
 	}
 	return f.acquire(f.Leases, now, r, maxHolders)
+}
+
+func (f faultyTable) Peek(now int64, r Request, maxHolders int) (quota.Decision, error) {
+	if f.peek == nil {
+		return f.Leases.Peek(now, r, maxHolders)
+	}
+	return f.peek(f.Leases, now, r, maxHolders)
+}
+
+func (f faultyTable) Untaken(now int64, r Request) quota.Decision {
+	if f.untaken == nil {
+		return f.Leases.Untaken(now, r)
+	}
+	return f.untaken(f.Leases, now, r)
 }
 
 func (f faultyTable) Renew(now int64, ttl time.Duration, holder []byte) bool {
@@ -374,6 +424,28 @@ var faults = map[string]func() Table{
 		r Request) {
 		d.Remaining = r.limit - s.held
 	}),
+	"a peek takes": func() Table {
+		return faultyTable{Leases: new(Leases),
+			peek: func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, error) {
+				d, _, err := s.Acquire(now, r, maxHolders)
+				return d, err
+			}}
+	},
+	"a peek takes nothing into account": func() Table {
+		return faultyTable{Leases: new(Leases),
+			peek: func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, error) {
+				d, err := s.Peek(now, r, maxHolders)
+				d.ResetAfter = max(s.Expires()-now, 0)
+				return d, err
+			}}
+	},
+	"untaken is as if it were taken": func() Table {
+		return faultyTable{Leases: new(Leases), untaken: func(s *Leases, now int64, r Request) quota.Decision {
+			d := s.Untaken(now, r)
+			d.Remaining = max(d.Remaining-r.quantity, 0)
+			return d
+		}}
+	},
 	"the wrong holder releases": func() Table {
 		return faultyTable{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {
 			if s.live > 0 && s.position(holder) < 0 {
