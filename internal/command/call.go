@@ -113,11 +113,12 @@ type Call struct {
 
 // limiterState is memory of the limiters, which keep it in the call so that they need not allocate.
 type limiterState struct {
-	Rule      store.Rule           // the rule of the current limiter
-	LastLimit gcra.Memo            // of the latest CL.THROTTLE
-	Requests  []store.LimitRequest // of CL.ALL
-	Limited   int64                // number of limited decisions that are not yet added to the counters
-	Sampling  topk.Sampling        // of decisions, for CL.TOP
+	Rule          store.Rule           // the rule of the current limiter
+	LastLimit     gcra.Memo            // of the latest CL.THROTTLE
+	Requests      []store.LimitRequest // of CL.ALL
+	LeaseRequests []store.LeaseRequest // of its leases
+	Limited       int64                // number of limited decisions that are not yet added to the counters
+	Sampling      topk.Sampling        // of decisions, for CL.TOP
 	// WithoutStore is set if the decision was not made by the store, because it fails.
 	WithoutStore bool
 	Waiting

@@ -10,6 +10,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/window"
 )
@@ -119,7 +120,7 @@ type Transfer struct {
 
 // Rule is the rule of a limiter: its kind, and the limit for that kind.
 type Rule struct {
-	Kind     Kind            // Throttle, Fixed, Sliding, SlidingLog or Quota
+	Kind     Kind            // Throttle, Fixed, Sliding, SlidingLog or Quota; in a LimitRequest also Lease
 	Throttle gcra.Limit      // for Throttle
 	Window   window.Limit    // for Fixed, Sliding and Quota
 	Log      window.LogLimit // for SlidingLog
@@ -147,11 +148,29 @@ func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }
 
-// LimitRequest is one element of a TakeAll.
+// LimitRequest is one element of a TakeAll: a quantity of a limiter, or a lease.
 type LimitRequest struct {
 	Key      []byte
 	Rule     Rule
 	Quantity int64
+	// Mode is Take, or Force for a quantity that is taken even beyond the limit: it is taken if all
+	// others allow theirs, and never limits the request.
+	Mode  quota.Mode
+	Lease *LeaseRequest // if the kind of the rule is Lease; then Quantity and Mode do not matter
+}
+
+// LeaseRequest is a request for a lease of a key that has at most MaxHolders holders.
+type LeaseRequest struct {
+	lease.Request
+	MaxHolders int
+}
+
+// Size returns the largest quantity that can ever be allowed.
+func (t *LimitRequest) Size() int64 {
+	if t.Lease != nil {
+		return t.Lease.Limit()
+	}
+	return t.Rule.Size()
 }
 
 // Entry describes a key at one instant.

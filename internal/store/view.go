@@ -59,11 +59,12 @@ type Limiters interface {
 		ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode,
 	) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, or from none, in one atomic step and at one
-	// instant. It returns the decision for each key, and whether all of them allowed their
-	// quantity. If not, nothing is taken: each decision says whether it would have limited its
-	// quantity alone, and its Remaining and ResetAfter are those without the call. With peek,
-	// nothing is taken either. The decisions are valid until the next TakeAll. If the error is
-	// ErrFull, the decisions that are limited are those whose keys need memory.
+	// instant. It returns the decision for each key, and whether all of them allowed their quantity,
+	// except those that are forced, or granted their lease. If not, nothing is taken: each decision
+	// says whether it would have limited its quantity alone, which a forced one never does, and its
+	// Remaining and ResetAfter are those without the call. With peek, nothing is taken either. An
+	// error of one request is that of the call. The decisions are valid until the next TakeAll. If
+	// the error is ErrFull, the decisions that are limited are those whose keys need memory.
 	TakeAll(
 		ctx context.Context, requests []LimitRequest, peek bool,
 	) (decisions []quota.Decision, allowed bool, err error)

@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/gcra"
+	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -15,21 +16,23 @@ import (
 func (l *Family) all() *command.Command {
 	return &command.Command{
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
-		Complexity: "O(N) in the number of limiters, and a comparison of each two keys",
+		Complexity: "O(N) in the number of limiters, and a comparison of each two keys; O(N) in the holders of each lease",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.OneStep,
-		Summary:   "Takes from several limiters, or from none of them (all or nothing).",
+		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
-			command.Word("LIMITER key args... quantity [LIMITER key args... quantity ...] [PEEK] [MS]").Many()},
+			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS]").Many()},
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG key limit
-period quantity; or QUOTA key limit unit quantity. count is the number of limiters, 1 to 64. The reply: limited, which
-is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was taken; retry_after, the longest of those that limited, -1 if none did
-or one will never allow it; then the five integers of each limiter. When limited, remaining and reset_after of each
-are its present state.`,
+period quantity; QUOTA key limit unit quantity; or ACQUIRE key limit ttl holder quantity. count is the number of
+limiters, 1 to 64. A quantity that FORCE follows, except that of ACQUIRE, is taken if all others are allowed, and limits
+nothing. The reply: limited, which is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was
+taken; retry_after, the longest of those that limited, -1 if none did or one will never allow it; then the five integers
+of each limiter. When limited, remaining and reset_after of each are its present state, and a forced quantity is shown
+as allowed.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
-			defer clear(takes) // takes refers to borrowed keys
+			defer forgetRequests(c, takes)
 			peek, ms, ok := allOptions(rest)
 			if !ok {
 				return command.ErrSyntax // before errors of single numbers
@@ -40,9 +43,9 @@ are its present state.`,
 			if repeatsKey(takes) {
 				return command.Refusal("ERR CL.ALL takes a key once")
 			}
-			decisions, _, err := c.View.TakeAll(c.Context, takes, peek)
+			decisions, allowed, err := c.View.TakeAll(c.Context, takes, peek)
 			if err != nil {
-				decisions, err = l.decideAllOnError(c, err, decisions, takes, peek)
+				decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, peek)
 			}
 			if err != nil {
 				return err
@@ -50,7 +53,7 @@ are its present state.`,
 			for i := range takes {
 				l.countKey(c, takes[i].Key, decisions[i].Limited)
 			}
-			writeAllDecisions(c, decisions, ms)
+			writeAllDecisions(c, decisions, allowed, ms)
 			return nil
 		},
 	}
@@ -59,30 +62,30 @@ are its present state.`,
 // decideAllOnError is decideOnError for the limiters of CL.ALL. The decisions are those that the store
 // has returned with the error.
 func (l *Family) decideAllOnError(c *command.Call, err error, decisions []quota.Decision, takes []store.LimitRequest,
-	peek bool) ([]quota.Decision, error) {
+	peek bool) (_ []quota.Decision, allowed bool, _ error) {
 	if !errors.Is(err, store.ErrFull) {
-		decisions, err = l.Fallback.decideAll(c, err, takes, peek)
+		decisions, allowed, err = l.Fallback.decideAll(c, err, takes, peek)
 	}
 	if !l.limitsFull(err) || decisions == nil {
-		return decisions, err
+		return decisions, allowed, err
 	}
 	for i := range decisions {
 		if d := &decisions[i]; d.Limited {
-			*d = limitedForMemory(takes[i].Rule.Size())
+			*d = limitedForMemory(takes[i].Size())
 		}
 	}
-	return decisions, nil
+	return decisions, false, nil
 }
 
 // allPeeks reports whether PEEK follows the limiters.
 func allPeeks(c *command.Call) bool {
 	words := c.Words[2:]
 	for range c.Int() {
-		_, n := limiterAt(words)
-		if n == 0 {
+		e := entryOf(words)
+		if e.form == nil {
 			return false
 		}
-		words = words[n:]
+		words = words[e.words:]
 	}
 	peek, _, ok := allOptions(words)
 	return peek && ok
@@ -91,28 +94,50 @@ func allPeeks(c *command.Call) bool {
 // maxRequests bounds the limiters of one call.
 const maxRequests = 64
 
-// limiterAt returns the kind of the limiter that the words begin with, and the number of its words, with
-// its name and key; 0 if they do not begin with a whole limiter.
-func limiterAt(words [][]byte) (kind store.Kind, n int) {
+// entryForm is the form of an entry: one of the limiters of a call.
+type entryForm struct {
+	name  string
+	kind  store.Kind
+	words int // with the name, the key and the quantity
+}
+
+var entryForms = [...]entryForm{
+	{"THROTTLE", store.Throttle, 6},
+	{"FIXED", store.Fixed, 5},
+	{"SLIDING", store.Sliding, 5},
+	{"SLIDINGLOG", store.SlidingLog, 5},
+	{"QUOTA", store.Quota, 5},
+	{"ACQUIRE", store.Lease, 6},
+}
+
+// entry is one of the limiters of a call.
+type entry struct {
+	form   *entryForm
+	words  int // with FORCE
+	forced bool
+}
+
+// entryOf returns the entry that the words begin with. Its form is nil if they do not begin with a whole
+// one.
+func entryOf(words [][]byte) (e entry) {
 	if len(words) == 0 {
-		return store.None, 0
+		return e
 	}
-	switch name := words[0]; {
-	case command.FoldEqual(name, "THROTTLE"):
-		kind, n = store.Throttle, 6
-	case command.FoldEqual(name, "FIXED"):
-		kind, n = store.Fixed, 5
-	case command.FoldEqual(name, "SLIDING"):
-		kind, n = store.Sliding, 5
-	case command.FoldEqual(name, "SLIDINGLOG"):
-		kind, n = store.SlidingLog, 5
-	case command.FoldEqual(name, "QUOTA"):
-		kind, n = store.Quota, 5
+	for i := range entryForms {
+		f := &entryForms[i]
+		if !command.FoldEqual(words[0], f.name) {
+			continue
+		}
+		if len(words) < f.words {
+			return e
+		}
+		e.form, e.words = f, f.words
+		if len(words) > f.words && command.FoldEqual(words[f.words], "FORCE") && f.kind != store.Lease {
+			e.words, e.forced = f.words+1, true
+		}
+		return e
 	}
-	if len(words) < n {
-		return store.None, 0
-	}
-	return kind, n
+	return e
 }
 
 // allOptions parses the options after the limiters: PEEK and MS, in any order, each at most once.
@@ -149,44 +174,48 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 		takes = c.Requests[:count]
 	}
 	for i := range takes {
-		kind, n := limiterAt(words)
-		if n == 0 {
+		e := entryOf(words)
+		switch {
+		case e.form == nil:
 			return takes, nil, command.ErrSyntax
+		case err != nil:
+		case e.form.kind == store.Lease:
+			err = l.leaseRequest(c, takes, i, words[1:e.form.words])
+		default:
+			err = l.request(c, &takes[i], e, words[1:e.form.words])
 		}
-		if err == nil {
-			err = l.request(c, &takes[i], kind, words[1:n])
-		}
-		words = words[n:]
+		words = words[e.words:]
 	}
 	return takes, words, err
 }
 
+// forgetRequests clears requests, because they refer to borrowed keys and holders.
+func forgetRequests(c *command.Call, takes []store.LimitRequest) {
+	clear(takes)
+	if c.LeaseRequests != nil {
+		clear(c.LeaseRequests)
+	}
+}
+
 // request reads the key and the numbers of one limiter.
-func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind, words [][]byte) (err error) {
-	t.Key, t.Rule.Kind = words[0], kind
+func (l *Family) request(c *command.Call, t *store.LimitRequest, e entry, words [][]byte) (err error) {
+	t.Key, t.Rule.Kind = words[0], e.form.kind
 	if err := c.CheckKey(t.Key); err != nil {
 		return err
 	}
-	if kind == store.Quota {
+	if e.forced {
+		t.Mode = quota.Force
+	}
+	if e.form.kind == store.Quota {
 		return quotaRequest(t, words)
 	}
-	var numbers [4]int64
-	for i, word := range words[1:] {
-		n, ok := command.ParseInteger(word, true)
-		if i == len(words)-3 {
-			n, ok = periodNumber(word, n, ok)
-		}
-		switch {
-		case !ok && isOption(word):
-			return command.ErrSyntax // a number is missing before the option
-		case !ok:
-			return command.ErrNotAnInteger
-		}
-		numbers[i] = n
+	numbers, err := entryNumbers(words[1:])
+	if err != nil {
+		return err
 	}
 	t.Quantity = numbers[len(words)-2]
 	period := quota.Period(numbers[len(words)-3])
-	switch kind {
+	switch e.form.kind {
 	case store.Throttle:
 		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], period)
 	case store.SlidingLog:
@@ -195,6 +224,49 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, kind store.Kind
 		t.Rule.Window, err = window.NewLimit(numbers[0], period)
 	}
 	return err
+}
+
+// leaseRequest reads the i-th entry of a call, which is ACQUIRE.
+func (l *Family) leaseRequest(c *command.Call, takes []store.LimitRequest, i int, words [][]byte) error {
+	t, holder := &takes[i], words[3]
+	t.Key, t.Rule.Kind = words[0], store.Lease
+	if err := c.CheckKey(t.Key); err != nil {
+		return err
+	}
+	c.Work += leaseChangeWork
+	numbers, err := entryNumbers([][]byte{words[1], words[2], words[4]}) // limit, ttl, quantity
+	if err != nil {
+		return err
+	}
+	if len(takes) > fewRequests {
+		t.Lease = new(store.LeaseRequest)
+	} else {
+		if c.LeaseRequests == nil {
+			c.LeaseRequests = make([]store.LeaseRequest, fewRequests)
+		}
+		t.Lease = &c.LeaseRequests[i]
+	}
+	t.Lease.MaxHolders = l.maxHolders
+	t.Lease.Request, err = lease.NewRequest(numbers[0], quota.Period(numbers[1]), holder, numbers[2])
+	return err
+}
+
+// entryNumbers parses the numbers of an entry, of which the last but one is a period.
+func entryNumbers(words [][]byte) (numbers [4]int64, err error) {
+	for i, word := range words {
+		n, ok := command.ParseInteger(word, true)
+		if i == len(words)-2 {
+			n, ok = periodNumber(word, n, ok)
+		}
+		switch {
+		case !ok && isOption(word):
+			return numbers, command.ErrSyntax // a number is missing before the option
+		case !ok:
+			return numbers, command.ErrNotAnInteger
+		}
+		numbers[i] = n
+	}
+	return numbers, nil
 }
 
 // periodNumber returns the number of a quota.Period for a word, which is the integer n if isInteger is set. It
@@ -250,29 +322,21 @@ func limiterKeys(keys, words [][]byte) (all [][]byte, ok bool) {
 	}
 	words = words[2:]
 	for range count {
-		_, n := limiterAt(words)
-		if n == 0 {
+		e := entryOf(words)
+		if e.form == nil {
 			return keys, false
 		}
-		keys, words = append(keys, words[1]), words[n:]
+		keys, words = append(keys, words[1]), words[e.words:]
 	}
 	return keys, true
 }
 
-// writeAllDecisions writes the reply of CL.ALL.
-func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
+// writeAllDecisions writes the reply of CL.ALL. If it is allowed, only forced quantities are beyond their
+// limits.
+func writeAllDecisions(c *command.Call, decisions []quota.Decision, allowed, ms bool) {
 	limited, retry := int64(0), int64(quota.Never)
-	for _, d := range decisions {
-		if !d.Limited {
-			continue
-		}
-		if limited == 0 || retry != quota.Never {
-			retry = max(retry, d.RetryAfter)
-		}
-		if limited = 1; d.RetryAfter == quota.Never {
-			retry = quota.Never
-			break
-		}
+	if !allowed {
+		limited, retry = 1, longestRetry(decisions)
 	}
 	c.Limited += limited // they count as one decision
 	c.Out.Array(2 + len(decisions))
@@ -281,4 +345,16 @@ func writeAllDecisions(c *command.Call, decisions []quota.Decision, ms bool) {
 	for i := range decisions {
 		writeDecision(c, &decisions[i], quota.Take, ms)
 	}
+}
+
+// longestRetry returns the time until all limited decisions would allow their quantity, or Never.
+func longestRetry(decisions []quota.Decision) (retry int64) {
+	for i := range decisions {
+		if d := &decisions[i]; d.Limited && d.RetryAfter == quota.Never {
+			return quota.Never
+		} else if d.Limited {
+			retry = max(retry, d.RetryAfter)
+		}
+	}
+	return retry
 }

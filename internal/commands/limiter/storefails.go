@@ -147,22 +147,27 @@ func (f *Fallback) decide(c *command.Call, err error, t store.LimitRequest, mode
 	}
 }
 
-// decideAll is decide for the limiters of CL.ALL.
+// decideAll is decide for the limiters of CL.ALL. If one of them is a lease, it returns the error.
 func (f *Fallback) decideAll(c *command.Call, err error, takes []store.LimitRequest,
-	peek bool) (decisions []quota.Decision, _ error) {
+	peek bool) (decisions []quota.Decision, allowed bool, _ error) {
+	if slices.ContainsFunc(takes, func(t store.LimitRequest) bool { return t.Lease != nil }) {
+		return nil, false, err
+	}
 	switch policy := f.policyFor(c, err); policy {
 	case replyError:
-		return nil, err
+		return nil, false, err
 	case decideLocally:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		decisions, _, err := f.localView(c).TakeAll(c.Context, takes, peek)
-		return slices.Clone(decisions), err // they are valid until the next TakeAll
+		decisions, allowed, err := f.localView(c).TakeAll(c.Context, takes, peek)
+		return slices.Clone(decisions), allowed, err // they are valid until the next TakeAll
 	default:
+		allowed = true
 		for i := range takes {
-			decisions = append(decisions, fixedDecision(policy, &takes[i], quota.Take))
+			d := fixedDecision(policy, &takes[i], takes[i].Mode)
+			decisions, allowed = append(decisions, d), allowed && !d.Limited
 		}
-		return decisions, nil
+		return decisions, allowed, nil
 	}
 }
 

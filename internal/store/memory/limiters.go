@@ -117,12 +117,32 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 	}
 }
 
-func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	var state window.Fixed
+// tat, fixed and sliding return the state of a key, which is zero if the key does not exist.
+
+func (at *keySlot) tat() int64 {
+	if !at.live {
+		return 0
+	}
+	return at.record.expires()
+}
+
+func (at *keySlot) fixed() (state window.Fixed) {
 	if at.live {
 		state = at.record.fixed()
 	}
+	return state
+}
+
+func (at *keySlot) sliding() (state window.Sliding) {
+	if at.live {
+		state = at.record.sliding()
+	}
+	return state
+}
+
+func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
+	state := at.fixed()
 	d, next, err := limit.StepFixed(now, state, quantity, mode)
 	switch {
 	case err != nil || next == state:
@@ -141,10 +161,7 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 
 func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
-	var state window.Sliding
-	if at.live {
-		state = at.record.sliding()
-	}
+	state := at.sliding()
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
 	switch {
 	case err != nil || next == state:
@@ -161,16 +178,24 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 	return d, nil
 }
 
-func (s *shard) quota(at *keySlot, now int64, rule *store.Rule, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	var state window.Calendar
+// quotaState returns the state of a calendar quota at the instant now, if it has the windows of the rule.
+func (s *shard) quotaState(at *keySlot, now int64, rule *store.Rule) (state window.Calendar, err error) {
 	switch {
 	case !at.live:
 		state.End = rule.Cycle.End(min(max(s.wall.latest(now), 0), window.MaxInstant))
 	case at.record.cycle() != rule.Cycle:
-		return quota.Decision{}, &store.CycleError{Cycle: at.record.cycle()}
+		return state, &store.CycleError{Cycle: at.record.cycle()}
 	default:
 		state = at.record.calendar()
+	}
+	return state, nil
+}
+
+func (s *shard) quota(at *keySlot, now int64, rule *store.Rule, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
+	state, err := s.quotaState(at, now, rule)
+	if err != nil {
+		return quota.Decision{}, err
 	}
 	d, next, err := rule.Window.StepCalendar(s.wall.unix(now), state, quantity, mode)
 	switch {
@@ -195,13 +220,17 @@ func (r record) logState() window.Log {
 // emptyLog is the list of entries of a key that does not exist.
 var emptyLog window.Entries = &entryLog{}
 
+// logOf returns the state and the entries of a log, which are empty if the key does not exist.
+func (s *shard) logOf(at *keySlot) (state window.Log, entries window.Entries) {
+	if !at.live {
+		return state, emptyLog
+	}
+	return at.record.logState(), s.logEntries(at.record)
+}
+
 func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
-	var state window.Log
-	entries := emptyLog
-	if at.live {
-		state, entries = at.record.logState(), s.logEntries(at.record)
-	}
+	state, entries := s.logOf(at)
 	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
 	switch {
 	case err != nil || edit == window.Edit{}:

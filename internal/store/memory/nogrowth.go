@@ -77,7 +77,7 @@ func (v noGrowthView) TakeAll(
 	return takeAllWithoutGrowth(db, locked, requests, hashes, now, peek, v.decisionSlice(len(requests)))
 }
 
-// takeAllWithoutGrowth peeks at every limiter first, and checks whether what it allows needs
+// takeAllWithoutGrowth peeks at every request first, and checks whether what it allows needs
 // memory.
 func takeAllWithoutGrowth(
 	db *database, locked lockSet, requests []store.LimitRequest, hashes []keyHash, now int64, peek bool,
@@ -85,16 +85,17 @@ func takeAllWithoutGrowth(
 ) ([]quota.Decision, bool, error) {
 	locked.setNoGrowth(db, true)
 	defer locked.setNoGrowth(db, false)
+	defer countLeases(db, requests, hashes)
 	allowed, err := evaluateEach(db, requests, hashes, now, quota.Peek, decisions)
 	switch {
 	case err != nil:
 		return decisions, false, err
 	case !allowed:
-		return decisions, false, reportUntaken(db, requests, hashes, now, decisions)
+		return decisions, false, reportUntaken(db, requests, hashes, now, false, decisions)
 	case peek:
 		return decisions, true, nil
 	case !fitsWithoutGrowth(db, requests, hashes, now, decisions):
-		return decisions, false, errors.Join(reportUntaken(db, requests, hashes, now, decisions), store.ErrFull)
+		return decisions, false, errors.Join(reportUntaken(db, requests, hashes, now, true, decisions), store.ErrFull)
 	}
 	if _, err = evaluateEach(db, requests, hashes, now, quota.Take, decisions); err != nil {
 		return nil, false, err // decisions that were made in part must not be used
@@ -125,14 +126,32 @@ func (set *lockSet) setNoGrowth(db *database, tight bool) {
 	}
 }
 
+// countLeases updates the bytes of the leases of all requests.
+func countLeases(db *database, requests []store.LimitRequest, hashes []keyHash) {
+	for i := range requests {
+		if requests[i].Lease == nil {
+			continue
+		}
+		s := &db.shards[hashes[i].shard]
+		if r, _ := s.find(hashes[i], requests[i].Key); r != nil && r.kind() == store.Lease && !r.isInline() {
+			s.leases.at(r.stateWord()).updateBytes(&s.leases)
+		}
+	}
+}
+
 // needsMemory reports whether taking an allowed quantity allocates memory: for a record, or a
-// larger one for a log that is full. An expired record is reused if it is large enough.
+// larger one for a log that is full, or for leases. An expired record is reused if it is large
+// enough.
 func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	r, p := s.find(h, t.Key)
-	switch {
-	case r == nil:
+	if r == nil {
 		return true
-	case s.isExpired(r.expires(), now):
+	}
+	at := keySlot{hash: h, key: t.Key, record: r, position: p, live: !s.isExpired(r.expires(), now)}
+	switch {
+	case t.Lease != nil:
+		return s.leaseNeedsMemory(&at, t.Lease, now)
+	case !at.live:
 		if t.Rule.Kind == store.SlidingLog && inlineCapacity(t.Key, t.Rule.Kind) < entryBytes {
 			return true // with a long key, the entries are in a slab
 		}
@@ -140,9 +159,27 @@ func (s *shard) needsMemory(h keyHash, t *store.LimitRequest, now int64) bool {
 	case t.Rule.Kind != store.SlidingLog:
 		return false
 	}
-	at := keySlot{hash: h, key: t.Key, record: r, position: p, live: true}
-	_, _, edit, _ := t.Rule.Log.StepLog(now, r.logState(), s.logEntries(r), t.Quantity, quota.Take)
+	_, _, edit, _ := t.Rule.Log.StepLog(now, r.logState(), s.logEntries(r), t.Quantity, t.Mode)
 	return s.logGrows(&at, edit)
+}
+
+// leaseNeedsMemory is needsMemory for a request that is granted. It grants the lease, and then takes it
+// back; inline leases are a copy in any case.
+func (s *shard) leaseNeedsMemory(at *keySlot, l *store.LeaseRequest, now int64) bool {
+	table := s.leaseTable(at)
+	held, many := table.(*keyLeases)
+	if many && held.Has(l.Holder()) {
+		return false
+	}
+	_, _, _ = table.Acquire(now, l.Request, l.MaxHolders)
+	if many {
+		grown := int64(held.Bytes()) > held.counted
+		held.Release(now, l.Holder())
+		return grown
+	}
+	bytes := len(s.scratchLeases.Bytes())
+	return bytes > inlineCapacity(at.key, store.Lease) ||
+		recordSize(len(at.key), store.Lease)+bytes > s.pages.slotSize(at.position.ref())
 }
 
 // sizeAfterFirst returns the size of a key's record after a limiter has taken from it once.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/bits"
 
+	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -39,7 +40,7 @@ func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bo
 	case err != nil:
 		return decisions, false, err
 	case !allowed:
-		return decisions, false, reportUntaken(db, requests, hashes, now, decisions)
+		return decisions, false, reportUntaken(db, requests, hashes, now, false, decisions)
 	case peek:
 		return decisions, true, nil
 	}
@@ -49,20 +50,22 @@ func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bo
 	return decisions, true, nil
 }
 
-// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken.
-func reportUntaken(
-	db *database, requests []store.LimitRequest, hashes []keyHash, now int64, decisions []quota.Decision,
-) error {
+// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A
+// forced quantity limits nothing, except if full is set, and there is no memory for it.
+func reportUntaken(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, full bool,
+	decisions []quota.Decision) error {
 	for i := range requests {
 		t, d := &requests[i], &decisions[i]
-		if d.Limited || t.Quantity == 0 {
+		if d.Limited && (full || t.Mode != quota.Force) {
 			continue
 		}
-		peeked, err := db.shards[hashes[i].shard].take(hashes[i], t.Key, now, &t.Rule, 0, quota.Peek)
+		is, err := db.shards[hashes[i].shard].untaken(hashes[i], t, now)
 		if err != nil {
 			return err
 		}
-		d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
+		*d = quota.Decision{
+			Limit: d.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter,
+		}
 	}
 	return nil
 }
@@ -81,18 +84,104 @@ func (v *view) decisionSlice(n int) []quota.Decision {
 	return v.decisionBuffer[:n]
 }
 
-// evaluateEach makes a step of every limiter, and reports whether all of them allow it.
+// evaluateEach makes a step of every request, or with mode Peek returns the decisions that they would
+// get. It reports whether all of those that are not forced allow it.
 func evaluateEach(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
 	decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
 	for i := range requests {
 		t, h := &requests[i], hashes[i]
-		if decisions[i], err = db.shards[h.shard].take(h, t.Key, now, &t.Rule, t.Quantity, mode); err != nil {
+		s := &db.shards[h.shard]
+		if t.Mode == quota.Take && t.Lease == nil {
+			decisions[i], err = s.take(h, t.Key, now, &t.Rule, t.Quantity, mode)
+		} else {
+			decisions[i], err = s.forceOrAcquire(h, t, now, mode)
+		}
+		if err != nil {
 			return false, err
 		}
-		allowed = allowed && !decisions[i].Limited
+		if decisions[i].Limited && t.Mode != quota.Force {
+			allowed = false
+		}
 	}
 	return allowed, nil
+}
+
+// forceOrAcquire makes a step of a request that is forced, or for a lease.
+func (s *shard) forceOrAcquire(h keyHash, t *store.LimitRequest, now int64, mode quota.Mode) (quota.Decision, error) {
+	switch {
+	case t.Lease != nil && mode == quota.Peek:
+		return s.peekLease(h, t, now)
+	case t.Lease != nil:
+		return s.acquire(h, t.Key, now, t.Lease.Request, t.Lease.MaxHolders)
+	case mode == quota.Peek:
+		return s.peekForced(h, t, now)
+	}
+	return s.take(h, t.Key, now, &t.Rule, t.Quantity, t.Mode)
+}
+
+// peekForced returns the decision that a forced quantity would get, or its error, and changes nothing.
+func (s *shard) peekForced(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
+	now = s.advance(now)
+	at, err := s.lookup(h, t.Key, now, t.Rule.Kind)
+	if err != nil {
+		return d, err
+	}
+	switch t.Rule.Kind {
+	case store.Throttle:
+		d, _, err = t.Rule.Throttle.Step(now, at.tat(), t.Quantity, quota.Force)
+	case store.Fixed:
+		d, _, err = t.Rule.Window.StepFixed(now, at.fixed(), t.Quantity, quota.Force)
+	case store.Sliding:
+		d, _, err = t.Rule.Window.StepSliding(now, at.sliding(), t.Quantity, quota.Force)
+	case store.Quota:
+		state, wrong := s.quotaState(&at, now, &t.Rule)
+		if wrong != nil {
+			return d, wrong
+		}
+		d, _, err = t.Rule.Window.StepCalendar(s.wall.unix(now), state, t.Quantity, quota.Force)
+	default:
+		state, entries := s.logOf(&at)
+		d, _, _, err = t.Rule.Log.StepLog(now, state, entries, t.Quantity, quota.Force)
+	}
+	return d, err
+}
+
+// peekLease returns the decision that a request for a lease would get, or its error.
+func (s *shard) peekLease(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
+	now = s.advance(now)
+	at, err := s.lookup(h, t.Key, now, store.Lease)
+	if err != nil {
+		return d, err
+	}
+	table := s.leaseTable(&at)
+	d, err = table.Peek(now, t.Lease.Request, t.Lease.MaxHolders)
+	s.countEnded(table)
+	return d, err
+}
+
+// untaken returns a decision with what remains of a limit that a request would not exceed.
+func (s *shard) untaken(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
+	if t.Lease == nil {
+		return s.take(h, t.Key, now, &t.Rule, 0, quota.Peek)
+	}
+	now = s.advance(now)
+	at, err := s.lookup(h, t.Key, now, store.Lease)
+	if err != nil {
+		return d, err
+	}
+	table := s.leaseTable(&at)
+	d = table.Untaken(now, t.Lease.Request)
+	s.countEnded(table)
+	return d, nil
+}
+
+// countEnded updates the bytes of leases that a step has looked at, as some may have ended. Without
+// growth, a lease that begins in the same step may use the memory of those: see countLeases.
+func (s *shard) countEnded(table lease.Table) {
+	if held, many := table.(*keyLeases); many && !s.noGrowth {
+		held.updateBytes(&s.leases)
+	}
 }
 
 // canAdd reports whether each of the shards can take so many new keys, because a step that has

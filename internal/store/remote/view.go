@@ -177,7 +177,7 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 		return s.withTATs(throttled, func() error {
 			var d []quota.Decision
 			var err error
-			d, allowed, err = s.view.TakeAll(background, requests, peek)
+			d, allowed, err = s.view.TakeAll(background, s.withMaxHolders(requests), peek)
 			v.decisions = append(v.decisions[:0], d...) // those of the scratch are used again
 			return err
 		})
@@ -193,14 +193,35 @@ const maxLeaseBytes = 64 << 10
 func (v *view) Acquire(ctx context.Context, key []byte, r lease.Request,
 	maxHolders int) (d quota.Decision, err error) {
 	err = v.onKey(ctx, key, false, func(s *scratch) (err error) {
-		most := maxHolders
-		if s.view.StateBytes(background, key)+len(r.Holder()) > maxLeaseBytes {
-			most = 1
-		}
-		d, err = s.view.Acquire(background, key, r, most)
+		d, err = s.view.Acquire(background, key, r, s.maxHolders(key, r, maxHolders))
 		return err
 	})
 	return d, err
+}
+
+// maxHolders returns how many holders a key may have if a request is granted: most, or 1 if the leases
+// would be too long.
+func (s *scratch) maxHolders(key []byte, r lease.Request, most int) int {
+	if s.view.StateBytes(background, key)+len(r.Holder()) > maxLeaseBytes {
+		return 1
+	}
+	return most
+}
+
+// withMaxHolders returns requests, of which those for leases have the bound of maxHolders.
+func (s *scratch) withMaxHolders(requests []store.LimitRequest) []store.LimitRequest {
+	isLease := func(t store.LimitRequest) bool { return t.Lease != nil }
+	if !slices.ContainsFunc(requests, isLease) {
+		return requests
+	}
+	requests = slices.Clone(requests)
+	for i := range requests {
+		if t := &requests[i]; t.Lease != nil {
+			most := s.maxHolders(t.Key, t.Lease.Request, t.Lease.MaxHolders)
+			t.Lease = &store.LeaseRequest{Request: t.Lease.Request, MaxHolders: most}
+		}
+	}
+	return requests
 }
 
 // Renew changes the end of a lease.
