@@ -348,7 +348,7 @@ func (c *limiterCase) play(t *testing.T, line string) {
 	}
 	mode := modeOf(options)
 	before := c.inspect()
-	if mode == "" {
+	if mode == "" || mode == "FORCE" && c.form == insideAll {
 		c.compare("PEEK, before", c.expected(e, options), c.ask(append(slices.Clone(options), "PEEK")))
 		c.compare("what PEEK leaves", before, c.inspect())
 	}
@@ -409,25 +409,32 @@ func (c *limiterCase) call(options []string) []string {
 	return append(strings.Fields("CL."+c.name+" key "+c.words(c.limit)), options...)
 }
 
-// ask makes a call. CL.ALL has neither UPTO nor FORCE, so calls with these are made on the
-// limiter's own command.
+// ask makes a call. CL.ALL has no UPTO, so calls with it are made on the limiter's own command.
 func (c *limiterCase) ask(options []string) string {
-	if mode := modeOf(options); c.form == byItself || mode == "UPTO" || mode == "FORCE" {
+	mode := modeOf(options)
+	if c.form == byItself || mode == "UPTO" {
 		return c.send(c.call(options))
 	}
 	quantity := "1"
-	if len(options) > 0 && !slices.Contains([]string{"PEEK", "MS"}, strings.ToUpper(options[0])) {
+	if len(options) > 0 && !slices.Contains([]string{"PEEK", "MS", "FORCE"}, strings.ToUpper(options[0])) {
 		quantity, options = options[0], options[1:]
 	}
 	words := strings.Fields("CL.ALL 1 " + c.name + " key " + c.words(c.limit) + " " + quantity)
-	return innerReply(c.send(append(words, options...)))
+	for i, o := range options {
+		if strings.EqualFold(o, "FORCE") {
+			words, options = append(words, o), slices.Delete(slices.Clone(options), i, i+1)
+			break
+		}
+	}
+	return innerReply(c.send(append(words, options...)), mode == "FORCE")
 }
 
-// innerReply returns the reply of the only limiter in a reply of CL.ALL, if the two agree.
-func innerReply(all string) string {
+// innerReply returns the reply of the only limiter in a reply of CL.ALL, if the two agree. A forced
+// quantity never limits.
+func innerReply(all string, forced bool) string {
 	around, inside, found := strings.Cut(all, ", [")
 	five := strings.Split(inside, ", ")
-	if !found || len(five) != 5 || around != "["+five[0]+", "+five[3] {
+	if !found || len(five) != 5 || !forced && around != "["+five[0]+", "+five[3] || forced && around != "[0, -1" {
 		return "of CL.ALL: " + all
 	}
 	return "[" + strings.TrimSuffix(inside, "]")
@@ -533,7 +540,11 @@ var (
 		"PEEK takes":           replaceWord("PEEK", ""),
 		"MS is in seconds":     replaceWord("MS", ""),
 		"0 takes 1":            replaceWord("0", "1"),
+		"FORCE is refused":     replaceWord("FORCE", ""),
 		"a refused call takes": callIf("[1", "FORCE"),
+		"what is forced limits": func(words []string, say sendFunc) string {
+			return strings.Replace(say(words), "[0, -1, [1", "[1, -1, [1", 1)
+		},
 		"what is allowed is taken twice": func(words []string, say sendFunc) string {
 			reply := say(words)
 			if words[0] == "CL.ALL" && strings.HasPrefix(reply, "[0") {

@@ -82,12 +82,7 @@ func randomCallOfAnyKind(v store.View, random *rand.Rand, all [][]byte) {
 		rule := plainRule(takers[random.IntN(len(takers))], 5, 1)
 		v.Take(background, key, rule, random.Int64N(6)-1, quota.Mode(random.IntN(4)))
 	case n < 22:
-		var requests []store.LimitRequest
-		for _, key := range keys {
-			rule := plainRule(takers[len(key)%len(takers)], 50, 1)
-			requests = append(requests, store.LimitRequest{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1})
-		}
-		v.TakeAll(background, requests, n == 20)
+		v.TakeAll(background, randomRequests(random, keys, holder), n == 20)
 	case n < 28:
 		v.Acquire(background, key, plainRequest(9, 1, holder, 1), 4)
 	case n < 30:
@@ -113,4 +108,21 @@ func randomCallOfAnyKind(v store.View, random *rand.Rand, all [][]byte) {
 	default:
 		v.Size(background)
 	}
+}
+
+// randomRequests returns requests of all kinds, some of them forced.
+func randomRequests(random *rand.Rand, keys [][]byte, holder string) (requests []store.LimitRequest) {
+	for _, key := range keys {
+		rule := plainRule(takers[len(key)%len(takers)], 50, 1)
+		t := store.LimitRequest{Key: key, Rule: *rule, Quantity: random.Int64N(4) - 1}
+		switch random.IntN(6) {
+		case 0:
+			t.Mode = quota.Force
+		case 1:
+			t = store.LimitRequest{Key: key, Rule: store.Rule{Kind: store.Lease},
+				Lease: &store.LeaseRequest{Request: plainRequest(9, 1, holder, 1), MaxHolders: 4}}
+		}
+		requests = append(requests, t)
+	}
+	return requests
 }

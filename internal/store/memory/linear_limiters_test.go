@@ -27,6 +27,7 @@ type wish struct {
 	keys     []int
 	now      int64 // the caller's instant
 	rules    []*store.Rule
+	requests []store.LimitRequest // for TakeAll, without their keys
 	quantity int64
 	mode     quota.Mode
 	limit    int64 // for leases
@@ -110,19 +111,19 @@ func (t table) step(w wish) (wished, table) {
 func (t table) stepAll(w wish, now int64, before table) (want wished, next table) {
 	next, want.allowed = t, true
 	for i, key := range w.keys {
-		_, next[key].plain, want.err = t[key].take(now, w.rules[i], w.quantity, quota.Take)
+		var d quota.Decision
+		d, next[key].plain, want.err = t[key].request(now, &w.requests[i])
 		if want.err != nil {
 			for _, unasked := range w.keys[i+1:] {
 				t[unasked] = before[unasked]
 			}
 			return wished{err: want.err}, t
 		}
-		d, _, _ := t[key].take(now, w.rules[i], w.quantity, quota.Peek)
-		want.decisions, want.allowed = append(want.decisions, d), want.allowed && !d.Limited
+		want.decisions, want.allowed = append(want.decisions, d), want.allowed && allows(&w.requests[i], d)
 	}
 	for i, key := range w.keys {
 		if !want.allowed {
-			want.decisions[i] = t[key].untaken(now, w.rules[i], want.decisions[i])
+			want.decisions[i] = t[key].untaken(now, &w.requests[i], want.decisions[i])
 		}
 	}
 	if !want.allowed || w.mode == quota.Peek {
@@ -168,6 +169,7 @@ func randomWish(random *rand.Rand, all bool) wish {
 	}
 	for _, key := range w.keys {
 		w.rules = append(w.rules, plainRule(takers[(key+1)%len(takers)], 3, 1))
+		w.requests = append(w.requests, randomRequest(random, &w, key))
 	}
 	if w.what == "take" && (w.keys[0] == 0 && random.IntN(4) > 0 ||
 		random.IntN(5) == 0) { // key 0 usually has leases
@@ -177,6 +179,20 @@ func randomWish(random *rand.Rand, all bool) wish {
 	return w
 }
 
+// randomRequest returns a request of a call on several keys. Key 0 usually has leases.
+func randomRequest(random *rand.Rand, w *wish, key int) store.LimitRequest {
+	if key == 0 && random.IntN(4) > 0 {
+		r := plainRequest(w.limit, 2, w.holder, max(w.quantity, 0))
+		return store.LimitRequest{Rule: store.Rule{Kind: store.Lease},
+			Lease: &store.LeaseRequest{Request: r, MaxHolders: 10}}
+	}
+	t := store.LimitRequest{Rule: *w.rules[len(w.rules)-1], Quantity: w.quantity}
+	if random.IntN(4) == 0 {
+		t.Mode = quota.Force
+	}
+	return t
+}
+
 func (w wish) on(v store.View, keys [][]byte) (got wished) {
 	key := keys[w.keys[0]]
 	switch w.what {
@@ -184,9 +200,9 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 		got.decisions = make([]quota.Decision, 1)
 		got.decisions[0], got.err = v.Take(background, key, w.rules[0], w.quantity, w.mode)
 	case "all":
-		var requests []store.LimitRequest
+		requests := slices.Clone(w.requests)
 		for i, n := range w.keys {
-			requests = append(requests, store.LimitRequest{Key: keys[n], Rule: *w.rules[i], Quantity: w.quantity})
+			requests[i].Key = keys[n]
 		}
 		got.decisions, got.allowed, got.err = v.TakeAll(background, requests, w.mode == quota.Peek)
 		got.decisions = slices.Clone(got.decisions) // the view reuses them
@@ -261,6 +277,7 @@ type halves struct{ store.View }
 
 func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	said, allowed, err := v.View.TakeAll(ctx, requests, true)
+	said = slices.Clone(said)
 	if err != nil || peek || allowed {
 		if allowed && !peek {
 			return v.View.TakeAll(ctx, requests, false)
@@ -268,7 +285,7 @@ func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek
 		return said, allowed, err
 	}
 	for i := range requests {
-		if d, _ := v.Take(ctx, requests[i].Key, &requests[i].Rule, requests[i].Quantity, quota.Take); d.Limited {
+		if _, allowed, _ := v.View.TakeAll(ctx, requests[i:i+1], false); !allowed {
 			break
 		}
 	}
@@ -282,27 +299,42 @@ type noLocks struct{ store.View }
 func (v noLocks) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	peek bool) (said []quota.Decision, allowed bool, err error) {
 	allowed = true
-	for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
-		if mode == quota.Take && (peek || !allowed) {
+	for _, peeks := range []bool{true, false} {
+		if !peeks && (peek || !allowed) {
 			break
 		}
 		said = said[:0]
 		for i := range requests {
-			d, err := v.Take(ctx, requests[i].Key, &requests[i].Rule, requests[i].Quantity, mode)
+			d, each, err := v.View.TakeAll(ctx, requests[i:i+1], peeks)
 			if err != nil {
 				return nil, false, err
 			}
-			said, allowed = append(said, d), allowed && !d.Limited
+			said, allowed = append(said, d[0]), allowed && each
 			runtime.Gosched()
 		}
 	}
+	if allowed {
+		return said, true, nil
+	}
+	d, _, err := v.View.TakeAll(ctx, requests, true) // says what remains, unless all are allowed by now
+	return slices.Clone(d), false, err
+}
+
+// anyway is a view whose TakeAll makes some requests although others are limited.
+type anyway struct {
+	store.View
+	makes func(t *store.LimitRequest) bool
+}
+
+func (v anyway) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
+	said, allowed, err := v.View.TakeAll(ctx, requests, peek)
+	said = slices.Clone(said)
 	for i := range requests {
-		if d := &said[i]; !allowed && !d.Limited {
-			peeked, _ := v.Take(ctx, requests[i].Key, &requests[i].Rule, 0, quota.Peek)
-			d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
+		if err == nil && !allowed && !peek && v.makes(&requests[i]) {
+			v.View.TakeAll(ctx, requests[i:i+1], false)
 		}
 	}
-	return said, allowed, nil
+	return said, allowed, err
 }
 
 // twice is a view that counts a lease twice when its holder acquires again.
@@ -353,6 +385,12 @@ func TestTheCheckerFindsBugsOfAllLimiters(t *testing.T) {
 		"a lease is counted twice":     func(v store.View) store.View { return twice{v} },
 		"a release is lost":            func(v store.View) store.View { return lostRelease{v} },
 		"peeking and taking are apart": func(v store.View) store.View { return apartTake{v} },
+		"what is forced is taken anyway": func(v store.View) store.View {
+			return anyway{v, func(t *store.LimitRequest) bool { return t.Mode == quota.Force }}
+		},
+		"a lease is granted anyway": func(v store.View) store.View {
+			return anyway{v, func(t *store.LimitRequest) bool { return t.Lease != nil }}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.True(t, finds(allLimiters,

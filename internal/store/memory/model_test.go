@@ -193,22 +193,16 @@ func (w *twin) takeAll(o operation) {
 		if _, again := next[key]; again {
 			continue
 		}
-		kind := kindOf(key)
-		if kind == store.Lease || o.count == 7 {
-			kind = takers[i%len(takers)]
-		}
-		rule := plainRule(kind, o.permits, o.ttl)
-		t := store.LimitRequest{Key: []byte(key), Rule: *rule, Quantity: o.quantity / int64(1+i)}
-		d, after, err := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Take)
+		t := o.request(i, key)
+		d, after, err := w.at(key).request(w.clock.Now(), &t)
 		if err != nil && wantErr == nil {
 			wantErr = err
 		}
-		peeked, _, _ := w.at(key).take(w.clock.Now(), rule, t.Quantity, quota.Peek)
-		requests, want, next[key], allowed = append(requests, t), append(want, peeked), after, allowed && !d.Limited
+		requests, want, next[key], allowed = append(requests, t), append(want, d), after, allowed && allows(&t, d)
 	}
 	if !allowed {
 		for i, t := range requests {
-			want[i] = w.at(string(t.Key)).untaken(w.clock.Now(), &t.Rule, want[i])
+			want[i] = w.at(string(t.Key)).untaken(w.clock.Now(), &t, want[i])
 		}
 	}
 	got, all, err := w.view.TakeAll(background, requests, o.mode == quota.Peek)
@@ -223,6 +217,24 @@ func (w *twin) takeAll(o operation) {
 			w.keep(key, after)
 		}
 	}
+}
+
+// request returns the i-th request of an operation on several keys.
+func (o *operation) request(i int, key string) store.LimitRequest {
+	kind := kindOf(key)
+	if kind == store.Lease && o.count != 7 {
+		r := plainRequest(o.permits, o.ttl, o.holder, max(o.quantity, 0))
+		return store.LimitRequest{Key: []byte(key), Rule: store.Rule{Kind: kind},
+			Lease: &store.LeaseRequest{Request: r, MaxHolders: 1 + o.count%5}}
+	}
+	if kind == store.Lease || o.count == 7 {
+		kind = takers[i%len(takers)]
+	}
+	t := store.LimitRequest{Key: []byte(key), Rule: *plainRule(kind, o.permits, o.ttl), Quantity: o.quantity / int64(1+i)}
+	if (o.count+i)%4 == 0 {
+		t.Mode = quota.Force
+	}
+	return t
 }
 
 func (w *twin) lease(o operation) {

@@ -96,15 +96,39 @@ func plainSize(rule *store.Rule) int64 {
 		store.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
+// request makes one request of several.
+func (p plain) request(now int64, t *store.LimitRequest) (d quota.Decision, next plain, err error) {
+	if t.Lease == nil {
+		return p.take(now, &t.Rule, t.Quantity, t.Mode)
+	}
+	var refused error
+	next, err = p.withLeases(func(l *lease.Leases) (changed bool) {
+		d, changed, refused = l.Acquire(now, t.Lease.Request, t.Lease.MaxHolders)
+		return changed
+	})
+	if err == nil {
+		err = refused
+	}
+	return d, next, err
+}
+
+// allows reports whether a decision allows the other requests.
+func allows(t *store.LimitRequest, d quota.Decision) bool { return !d.Limited || t.Mode == quota.Force }
+
 // untaken returns the decision for one key of several if nothing is taken: whether it alone would
 // have been limited, and what remains.
-func (p plain) untaken(now int64, rule *store.Rule, said quota.Decision) quota.Decision {
-	if said.Limited {
+func (p plain) untaken(now int64, t *store.LimitRequest, said quota.Decision) quota.Decision {
+	if !allows(t, said) {
 		return said
 	}
-	is, _, _ := p.take(now, rule, 0, quota.Peek)
-	said.Remaining, said.ResetAfter, said.Taken = is.Remaining, is.ResetAfter, 0
-	return said
+	is := quota.Decision{Remaining: said.Limit}
+	if t.Lease == nil {
+		is, _, _ = p.take(now, &t.Rule, 0, quota.Peek)
+	}
+	for _, l := range p.at(now).holders(now) {
+		is.Remaining, is.ResetAfter = max(is.Remaining-l.Quantity, 0), l.End-now
+	}
+	return quota.Decision{Limit: said.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter}
 }
 
 // withLeases returns the state after change has changed a copy of the leases; p itself if it

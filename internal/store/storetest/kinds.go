@@ -145,6 +145,10 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 			calls = append(calls, func() error {
 				_, err := c.view.Acquire(ctx, name, request(9, 60, "holder", quantity), maxHolders)
 				return err
+			}, func() error {
+				r := leaseRequest(key, request(9, 60, "holder", quantity), maxHolders)
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{r}, quantity == 0)
+				return err
 			})
 		}
 		return append(calls,
@@ -160,6 +164,9 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 		for _, peek := range []bool{false, true} {
 			calls = append(calls, func() error {
 				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{{Key: name, Rule: r, Quantity: quantity}}, peek)
+				return err
+			}, func() error {
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{forced(r, key, quantity)}, peek)
 				return err
 			})
 		}
@@ -313,7 +320,14 @@ func borrowedWords(r *rig) {
 		copy(holder, name)
 		peeked, err := lease.NewRequest(9, 60, holder, 2)
 		require.NoError(r, err)
-		_, err = r.view.Acquire(ctx, key, peeked, maxHolders)
+		if name == "ann." {
+			_, err = r.view.Acquire(ctx, key, peeked, maxHolders)
+		} else {
+			of := &store.LeaseRequest{Request: peeked, MaxHolders: maxHolders}
+			all := []store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Lease}, Lease: of}}
+			_, _, err = r.view.TakeAll(ctx, all, false)
+			*of = store.LeaseRequest{}
+		}
 		require.NoError(r, err)
 		scratch()
 	}

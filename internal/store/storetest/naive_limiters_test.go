@@ -108,73 +108,6 @@ func (v *naiveView) takeBy(name string, now int64, rule store.Rule, quantity int
 	return d, nil
 }
 
-// TakeAll peeks at each key, and then takes from each.
-func (v *naiveView) TakeAll(
-	_ context.Context, requests []store.LimitRequest, peek bool,
-) ([]quota.Decision, bool, error) {
-	defer v.lock()()
-	decisions, now, allowed := make([]quota.Decision, len(requests)), v.advance(v.Now()), true
-	if v.has(halfTakes) || v.has(takesUpToError) {
-		return v.takeInTurn(requests, now, peek)
-	}
-	for i, t := range requests {
-		instant := now
-		if v.has(manyInstantsOfAll) && i < len(requests)-1 {
-			instant = v.now
-		}
-		var err error
-		if decisions[i], err = v.take(v.name(t.Key), instant, t.Rule, t.Quantity, quota.Peek); err != nil {
-			return nil, false, err
-		}
-		allowed = allowed && !decisions[i].Limited
-	}
-	if v.has(mixesAnswers) {
-		slices.Reverse(decisions)
-	}
-	if !allowed && !v.has(reportsUnadjusted) {
-		v.reportUntaken(requests, now, decisions)
-	}
-	if allowed && !peek && v.noGrowth && !v.fitsWithoutGrowth(requests, now, decisions) {
-		v.reportUntaken(requests, now, decisions)
-		return decisions, false, store.ErrFull
-	}
-	for _, t := range requests {
-		if allowed && (!peek || v.has(peekTakesAll)) || t.Quantity < 0 && !peek && v.has(givesBackAnyway) {
-			v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Take)
-		}
-		if v.has(takesInPieces) {
-			v.yield()
-		}
-	}
-	return decisions, allowed, nil
-}
-
-// takeInTurn takes from one key after the other until one refuses, as an implementation on top of
-// Take would.
-func (v *naiveView) takeInTurn(requests []store.LimitRequest, now int64,
-	peek bool) (decisions []quota.Decision, allowed bool, err error) {
-	allowed = true
-	for _, t := range requests {
-		mode := quota.Take
-		d, err := v.take(v.name(t.Key), now, t.Rule, t.Quantity, quota.Peek)
-		if err != nil && v.has(halfTakes) {
-			return nil, false, err
-		}
-		allowed = allowed && !d.Limited && err == nil
-		if !allowed || peek {
-			mode = quota.Peek
-		}
-		if d, err = v.take(v.name(t.Key), now, t.Rule, t.Quantity, mode); err != nil {
-			return nil, false, err
-		}
-		decisions = append(decisions, d)
-	}
-	if !allowed {
-		v.reportUntaken(requests, now, decisions)
-	}
-	return decisions, allowed, nil
-}
-
 // leasesOf returns the leases of a key, as a copy to be changed and stored, and the instant of the
 // step.
 func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Leases, err error) {
@@ -200,6 +133,10 @@ func (v *naiveView) keepLeases(name string, now int64, l *lease.Leases) {
 
 func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
 	defer v.lock()()
+	return v.acquire(key, r, maxHolders)
+}
+
+func (v *naiveView) acquire(key []byte, r lease.Request, maxHolders int) (quota.Decision, error) {
 	name, now, l, err := v.leasesOf(key)
 	if err != nil {
 		return quota.Decision{}, err
@@ -219,8 +156,7 @@ func (v *naiveView) Acquire(_ context.Context, key []byte, r lease.Request, maxH
 			peeked.FieldByName("quantity").Int())
 	}
 	d, changed, err := l.Acquire(now, r, maxHolders)
-	if stood, _ := v.database().get(name); v.noGrowth && changed && !again && !stood.reusable(now, store.Lease) &&
-		!v.has(noGrowthAdds) {
+	if v.noGrowth && changed && !again && !v.hasReusable(name, now) && !v.has(noGrowthAdds) {
 		return quota.Decision{}, store.ErrFull
 	}
 	if d.Limited && v.has(renewsRefused) {

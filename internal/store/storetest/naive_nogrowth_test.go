@@ -86,22 +86,50 @@ func (h keyState) needsMoreThan(was keyState) bool {
 func (v *naiveView) fitsWithoutGrowth(requests []store.LimitRequest, now int64, decisions []quota.Decision) bool {
 	spared := true
 	for i, t := range requests {
-		name := v.name(t.Key)
-		was := v.live(name, now)
-		_, next, changed, _ := was.take(now, t.Rule, t.Quantity, quota.Take)
-		decisions[i].Limited = changed && v.needsMemory(name, was, next)
+		decisions[i].Limited = v.requestNeedsMemory(t, now)
 		spared = spared && !decisions[i].Limited
 	}
 	return spared || v.has(noGrowthTakesHalf)
 }
 
-// reportUntaken changes decisions to what remains if nothing is taken.
-func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, decisions []quota.Decision) {
+func (v *naiveView) requestNeedsMemory(t store.LimitRequest, now int64) bool {
+	name := v.name(t.Key)
+	was := v.live(name, now)
+	if t.Lease == nil {
+		_, next, changed, _ := was.take(now, t.Rule, t.Quantity, t.Mode)
+		return changed && v.needsMemory(name, was, next) && !(v.has(noGrowthForces) && t.Mode == quota.Force)
+	}
+	l := was.ownLeases()
+	again := l.Has(t.Lease.Holder())
+	_, changed, _ := l.Acquire(now, t.Lease.Request, t.Lease.MaxHolders)
+	return changed && !again && !v.hasReusable(name, now) && !v.has(noGrowthAcquires)
+}
+
+// hasReusable reports whether there are leases of a key that have expired.
+func (v *naiveView) hasReusable(name string, now int64) bool {
+	stood, _ := v.database().get(name)
+	return stood.reusable(now, store.Lease)
+}
+
+// reportUntaken changes decisions to what remains if nothing is taken. With full, a forced quantity is
+// limited if there is no memory for it.
+func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, full bool, decisions []quota.Decision) {
 	for i, t := range requests {
-		if d := &decisions[i]; !d.Limited {
-			peeked, _, _, _ := v.live(v.name(t.Key), now).take(now, t.Rule, 0, quota.Peek)
-			d.Remaining, d.ResetAfter, d.Taken = peeked.Remaining, peeked.ResetAfter, 0
+		d := &decisions[i]
+		if d.Limited && (full || t.Mode != quota.Force) {
+			continue
 		}
+		h := v.live(v.name(t.Key), now)
+		var is quota.Decision
+		switch {
+		case t.Lease == nil:
+			is, _, _, _ = h.take(now, t.Rule, 0, quota.Peek)
+		case v.has(reportsGranted):
+			is = *d
+		default:
+			is = untakenLease(h.ownLeases(), now, t.Lease.Request)
+		}
+		*d = quota.Decision{Limit: d.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter}
 	}
 }
 

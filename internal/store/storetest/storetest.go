@@ -95,8 +95,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, quotaCases, leaseCases, allCases, noGrowthCases, formCases, valueCases, idleCases,
-		contextCases,
+		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, formCases, valueCases,
+		idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}
@@ -122,6 +122,9 @@ var notExternal = map[string]string{
 	"no growth and expiry": "keys take no memory of this process",
 	"no growth for all":    "keys take no memory of this process",
 	"no growth of forms":   "keys take no memory of this process",
+
+	"no growth for leases of all": "keys take no memory of this process",
+	"no growth for forced of all": "keys take no memory of this process",
 }
 
 // needsDatabases lists the cases that use several databases. A store over a cluster has one.

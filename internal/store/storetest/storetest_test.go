@@ -141,6 +141,15 @@ const (
 	claimsToBlock
 	obeysContext
 	leavesTooLittle
+	forcedLimits
+	forcesAnyway
+	takesBeforeError
+	acquiresAnyway
+	peekAcquires
+	reportsGranted
+	allIgnoresMaxHolders
+	noGrowthAcquires
+	noGrowthForces
 	faults // the number of faults
 )
 
@@ -264,6 +273,16 @@ var detectedBy = map[fault]string{
 	quotasByElapsedTime: "wall clock set",
 	windowsComeBack:     "wall clock set back",
 	looksForWindows:     "window ahead",
+
+	forcedLimits:         "all forced",
+	forcesAnyway:         "all forced",
+	takesBeforeError:     "all forced too much",
+	acquiresAnyway:       "all with leases",
+	peekAcquires:         "all with leases",
+	reportsGranted:       "all with leases",
+	allIgnoresMaxHolders: "all with too many holders",
+	noGrowthAcquires:     "no growth for leases of all",
+	noGrowthForces:       "no growth for forced of all",
 
 	claimsToBlock: "context",
 	obeysContext:  "context",
