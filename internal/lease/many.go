@@ -24,6 +24,7 @@ type Leases struct {
 	index      map[string]int32 // the slot of each holder
 	held       int64            // sum of all quantities; at most the largest limit so far, so it cannot overflow
 	namesTotal int              // bytes taken by the holders' names
+	blocks     blocks           // sums of the quantities in order
 }
 
 // minSlots is the number of slots below which memory is not given back.
@@ -75,7 +76,7 @@ func (s *Leases) Len() int { return s.live }
 
 // Bytes returns the memory that the leases take, precisely enough for a memory limit.
 func (s *Leases) Bytes() int {
-	const base, perSlot, perOrder, perHolder = 96, 32, 4, 45
+	const base, perSlot, perOrder, perHolder = 120, 32, 4, 45
 	return base + cap(s.slots)*perSlot + cap(s.order)*perOrder + len(s.index)*perHolder + s.namesTotal
 }
 
@@ -114,11 +115,17 @@ func (s *Leases) expire(now int64) {
 		return
 	}
 	slots := slices.Clone(s.order[:ended])
+	if ended < blockLeases {
+		s.removeFromBlocks(ended)
+	}
 	copy(s.order, s.order[ended:s.live])
 	s.live -= ended
 	copy(s.order[s.live:], slots)
 	for _, slot := range slots {
 		s.clearSlot(slot)
+	}
+	if ended >= blockLeases {
+		s.sumBlocks()
 	}
 }
 
@@ -154,6 +161,7 @@ func (s *Leases) rebuild(skip int) {
 	for _, slot := range s.order {
 		s.index[s.slots[slot].Holder] = slot
 	}
+	s.sumBlocks()
 }
 
 // slot returns the slot of a holder's lease, or -1.
@@ -191,6 +199,8 @@ func (s *Leases) drop(position int) {
 	copy(s.order[position:s.live], s.order[position+1:s.live])
 	s.live--
 	s.order[s.live] = slot
+	s.moveInBlocks(position, s.live)
+	s.addToBlock(s.live, -s.slots[slot].Quantity)
 	s.clearSlot(slot)
 	s.shrink()
 }
@@ -203,6 +213,7 @@ func (s *Leases) put(position int, r Request, end int64) {
 	}
 	lease := &s.slots[s.order[position]]
 	s.held += r.quantity - lease.Quantity
+	s.addToBlock(position, r.quantity-lease.Quantity)
 	lease.Quantity = r.quantity
 	s.move(position, end)
 }
@@ -234,23 +245,7 @@ func (s *Leases) move(position int, end int64) {
 	copy(s.order[to+1:s.live], s.order[to:s.live-1]) // insert it
 	s.order[to] = slot
 	s.slots[slot].End = end
-}
-
-// endOfOthers implements leaseSet. It reads only the leases that must end before that instant.
-func (s *Leases) endOfOthers(position int, permits int64) int64 {
-	others := s.held
-	if position >= 0 {
-		others -= s.slots[s.order[position]].Quantity
-	}
-	for i, slot := range s.order[:s.live] {
-		if i == position {
-			continue
-		}
-		if others -= s.slots[slot].Quantity; others <= permits {
-			return s.slots[slot].End
-		}
-	}
-	return s.Expires()
+	s.moveInBlocks(position, to)
 }
 
 func (s *Leases) lastOther(position int) int64 {

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math"
 	"math/big"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"testing"
@@ -524,8 +525,79 @@ func checkInvariants(s *Leases) error {
 			return fmt.Errorf("%s is not found at %d of %v in %v", lease.Holder, i, s.order, s.slots)
 		}
 	}
+	summed := *s
+	summed.blocks = nil
+	if summed.sumBlocks(); !slices.Equal(trimmed(summed.blocks), trimmed(s.blocks)) {
+		return fmt.Errorf("sums %v, want %v", s.blocks, summed.blocks)
+	}
 	if len(s.slots) != len(s.order) || held != s.held || len(s.index) != s.live {
 		return fmt.Errorf("sum %d, index %v of %v in %v", s.held, s.index, s.order, s.slots)
 	}
 	return nil
+}
+
+// trimmed returns sums without the blocks at the end that have no lease.
+func trimmed(b blocks) blocks {
+	for len(b) > 0 && b[len(b)-1] == 0 {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// Sums of blocks are right with thousands of leases too, whatever moves between blocks.
+func TestBlocks(t *testing.T) {
+	random, key := rand.New(rand.NewPCG(9, 10)), new(Leases)
+	now := epoch
+	for i := range 6000 {
+		holder, ttl := fmt.Appendf(nil, "h%d", random.IntN(1000)), 1+random.Int64N(2000)
+		r, err := NewRequest(math.MaxInt64, quota.Seconds(ttl), holder, 1+random.Int64N(3))
+		require.NoError(t, err)
+		switch random.IntN(8) {
+		case 0:
+			key.Release(now, holder)
+		case 1:
+			key.Renew(now, time.Duration(ttl)*time.Second, holder)
+		case 2:
+			now += random.Int64N(3e9)
+			if random.IntN(100) == 0 {
+				now += random.Int64N(500e9)
+			}
+		default:
+			_, _, err = key.Acquire(now, r, 1000)
+			require.NoError(t, err)
+		}
+		if i%10 == 0 {
+			require.NoError(t, checkInvariants(key))
+			require.NoError(t, checkWaits(key, now, holder, random))
+		}
+	}
+	require.Greater(t, len(key.blocks), 3)
+	key.blocks[1]++
+	key.blocks[2]--
+	require.Error(t, checkInvariants(key), "a lease that has not moved to its block must be found")
+}
+
+// checkWaits compares when a request would be granted with the sums of all leases.
+func checkWaits(key *Leases, now int64, holder []byte, random *rand.Rand) error {
+	key.expire(now)
+	others, position := key.held, key.position(holder)
+	if position >= 0 {
+		others -= key.quantity(position)
+	}
+	if others == 0 {
+		return nil
+	}
+	permits, left := random.Int64N(others), others
+	for l := range key.Holders(now) {
+		if l.Holder == string(holder) {
+			continue
+		}
+		if left -= l.Quantity; left <= permits {
+			if end := key.endOfOthers(position, permits); end != l.End {
+				return fmt.Errorf("%d of %d permits are free at %d, want %d", others-permits, others, end, l.End)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%d of %d permits are never free", others-permits, others)
 }
