@@ -21,6 +21,10 @@ var stages = map[string]stage{
 	"log": {"a log of 100,000 entries", func(s *testServer) { s.repeat(100_000, "CL.SLIDINGLOG log 100000 1000000") }},
 	"leases": {"10,000 leases of one key",
 		func(s *testServer) { s.repeat(10_000, "CL.ACQUIRE leases 10000 100000 holder%d") }},
+	"manyleases": {"10,000 leases of each of 64 keys", func(s *testServer) {
+		s.repeat(10_000, "CL.ACQUIRE leases 10000 100000 holder%d")
+		s.repeat(65, "COPY leases leases%d")
+	}},
 	"keys": {"10,000 keys", func(s *testServer) { s.repeat(10_000, "SET key%d x") }},
 	"databases": {"keys in all 16 databases", func(s *testServer) {
 		s.repeat(16, "SELECT %[1]d\r\nSET key x")
@@ -102,10 +106,14 @@ var worstCalls = append([]worst{
 	{row: "cl.slidinglog", stage: "log", call: "CL.SLIDINGLOG log 100000 1000000 1 PEEK MS", where: onLoop},
 	{row: "cl.quota", call: "CL.QUOTA {64K} 9 YEAR@America/Argentina/ComodRivadavia 9 UPTO MS", where: onLoop},
 	{row: "cl.acquire", stage: "leases", call: "CL.ACQUIRE leases 10000 99999 holder1 1", where: onLoop},
+	{row: "cl.acquire", stage: "leases", call: "CL.ACQUIRE leases 10000 99999 other 10000", where: onLoop},
 	{row: "cl.renew", stage: "leases", call: "CL.RENEW leases 999999 holder1", where: onLoop},
 	{row: "cl.release", stage: "leases", call: "CL.RELEASE leases holder1", where: onLoop},
 	{row: "cl.holders", stage: "leases", call: "CL.HOLDERS leases", where: offLoop},
 	{row: "cl.all", call: "CL.ALL 64 (FIXED {64K#} 9 9 1)*64", where: offLoop},
+	{row: "cl.all", stage: "manyleases", call: "CL.ALL 64 (ACQUIRE leases# 10000 99999 holder1 1)*64", where: offLoop},
+	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 holder1 1)*32", where: onLoop},
+	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 other 10000)*32", where: onLoop},
 	{row: "gcra", call: "GCRA {64K} 9 9 9 TOKENS 9", where: onLoop},
 	{row: "cl.inspect", stage: "leases", call: "CL.INSPECT leases", where: onLoop},
 	{row: "cl.top", stage: "keys", call: "CL.TOP SEEN 100", where: offLoop},

@@ -306,8 +306,8 @@ func pipelined(call []byte) int { return max(1, min(512, (15<<20)/len(call))) }
 var wordPattern = regexp.MustCompile(`(\{(\d+)([KM])(#?)\}|\{[^}]*payload[^}]*\}|[^*()\s]+)(?:\*(\d+))?|\(([^)]*)\)\*(\d+)`)
 
 // expandWords returns the words of a call: {all} is *, {64K} is a word of so many bytes, {64K#} is
-// a different one each time; x*3 is x x x, and (a b)*2 is a b a b. Payloads are those of
-// payloadNamed.
+// a different one each time; x# is x1 the first time, then x2; x*3 is x x x, and (a b)*2 is a b a b.
+// Payloads are those of payloadNamed.
 func expandWords(call string) (words []string) {
 	number := 0
 	var one func(text string)
@@ -332,6 +332,9 @@ func expandWords(call string) (words []string) {
 					if number++; m[4] != "" {
 						word = word[8:] + fmt.Sprintf("%08d", number)
 					}
+				} else if name, numbered := strings.CutSuffix(word, "#"); numbered {
+					number++
+					word = fmt.Sprint(name, number)
 				}
 				words = append(words, word)
 			}

@@ -18,6 +18,7 @@ func (l *Family) all() *command.Command {
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys; O(N) in the holders of each lease",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.OneStep,
+		Effort:    &command.Effort{Fixed: leasesWork},
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
@@ -42,6 +43,10 @@ as allowed.`,
 			}
 			if repeatsKey(takes) {
 				return command.Refusal("ERR CL.ALL takes a key once")
+			}
+			if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
+				c.Session.Offload()
+				return nil
 			}
 			decisions, allowed, err := c.View.TakeAll(c.Context, takes, peek)
 			if err != nil {
@@ -89,6 +94,20 @@ func allPeeks(c *command.Call) bool {
 	}
 	peek, _, ok := allOptions(words)
 	return peek && ok
+}
+
+// leasesWork returns the work of the leases of a call in a transaction.
+func leasesWork(words [][]byte) (work int) {
+	for words = words[min(2, len(words)):]; ; {
+		e := entryOf(words)
+		switch {
+		case e.form == nil:
+			return work
+		case e.form.kind == store.Lease:
+			work += leaseChangeWork
+		}
+		words = words[e.words:]
+	}
 }
 
 // maxRequests bounds the limiters of one call.
