@@ -99,7 +99,8 @@ func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
 		require.Equal(t, "-"+"NOPERM No permissions to access a key"+"\r\n", c.output(), at)
 	}
 	for _, call := range []string{"MSET k 1 x 1", "CL.ALL 2 FIXED k 1 1 1 THROTTLE x 1 1 1 1",
-		"CL.ALL 1 FIXED x 1 1 1 PEEK", "COPY k x", "COPY x k", "RENAME k x",
+		"CL.ALL 1 FIXED x 1 1 1 PEEK", "CL.ALL 2 FIXED k 1 1 1 FORCE FIXED x 1 1 1",
+		"CL.ALL 2 FIXED k 1 1 1 FORCE ACQUIRE x 1 1 k 1", "CL.ALL 2 ACQUIRE k 1 1 k 1 FIXED x 1 1 1", "COPY k x", "COPY x k", "RENAME k x",
 		"SUBSCRIBE a b", "GET x\x00"} {
 		assert.Contains(t, c.do(t, call), "-NOPERM", call)
 	}

@@ -383,6 +383,38 @@ func TestThrottleAllocatesNothing(t *testing.T) {
 	}
 }
 
+// Nor does CL.ALL allocate for up to eight limiters whose keys exist, leases and forced quantities
+// included.
+func TestAllAllocatesNothing(t *testing.T) {
+	for _, call := range []string{
+		"CL.ALL 2 THROTTLE user123 15 30 60 1 FIXED user123:day 1000000 86400 1",
+		"CL.ALL 8" + numberedWords(" FIXED k%d 1000000 86400 1", 8),
+		"CL.ALL 3 ACQUIRE jobs 2 60 holder 1 THROTTLE user123 15 30 60 20 FORCE SLIDINGLOG user123:log 10 60 1",
+		"CL.ALL 2 ACQUIRE jobs 2 60 holder 1 FIXED user123:day 0 60 1",
+	} {
+		s := newServer(t)
+		c := s.dial()
+		input := encode(strings.Fields(call))
+		serve := func() {
+			s.clock.Advance(time.Millisecond)
+			c.session.Feed(input)
+			c.session.Sent()
+		}
+		for range 30 {
+			serve()
+		}
+		require.Zero(t, testing.AllocsPerRun(100, serve), call)
+	}
+}
+
+func numberedWords(format string, n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
 func BenchmarkSession(b *testing.B) {
 	for _, depth := range []int{1, 64} {
 		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {

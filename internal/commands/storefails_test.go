@@ -175,6 +175,8 @@ var policyReplies = []struct{ call, allow, deny string }{
 		"*4\r\n:1\r\n:1\r\n" + integers(1, 5, 0, 1, 1) + integers(1, 7, 0, 1, 1)},
 	{"CL.ALL 2 FIXED k 7 60 1 FIXED l 0 60 1", "*4\r\n:1\r\n:-1\r\n" + integers(0, 7, 0, -1, 0) + integers(1, 0, 0, -1, 0),
 		"*4\r\n:1\r\n:-1\r\n" + integers(1, 7, 0, 1, 1) + integers(1, 0, 0, -1, 0)},
+	{"CL.ALL 2 FIXED k 7 60 1 FIXED l 0 60 9 FORCE", "*4\r\n:0\r\n:-1\r\n" + integers(0, 7, 0, -1, 0) + integers(0, 0, 0, -1, 0),
+		"*4\r\n:1\r\n:1\r\n" + integers(1, 7, 0, 1, 1) + integers(1, 0, 0, 1, 1)},
 }
 
 // Decisions are answered by the policy, whether or not the store may have counted the call. A limit of
@@ -228,6 +230,7 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 		c := s.dial()
 		*s.fails = store.ErrDown
 		require.Equal(t, storeDown, c.do(t, "CL.ACQUIRE k 1 1 holder"))
+		require.Equal(t, storeDown, c.do(t, "CL.ALL 2 FIXED k 1 1 1 ACQUIRE l 1 1 holder 1"))
 		require.Equal(t, storeDown, c.do(t, "INCR n"))
 		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
 		*s.fails = insideError{store.ErrDown}
@@ -256,10 +259,12 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	fixed("l", 2)
 	require.Equal(t, "*3\r\n:0\r\n:-1\r\n"+integers(0, 3, 0, -1, 600), c.do(t, "CL.ALL 1 FIXED k 3 600 1"))
 	require.Equal(t, integers(1, 3, 0, 600, 600), c.do(t, "CL.FIXED k 3 600"))
+	require.Equal(t, "*4\r\n:0\r\n:-1\r\n"+integers(0, 3, 2, -1, 600)+integers(1, 3, 0, 600, 600),
+		c.do(t, "CL.ALL 2 FIXED m 3 600 1 FIXED k 3 600 1 FORCE"))
 	c.do(t, "SELECT 1")
 	fixed("k", 2) // another database
 	c.do(t, "SELECT 0")
-	require.Contains(t, c.do(t, "INFO store"), "store_decisions_local:6\r\n")
+	require.Contains(t, c.do(t, "INFO store"), "store_decisions_local:7\r\n")
 
 	*s.fails = nil
 	fixed("k", 1) // the store's own count
