@@ -568,7 +568,7 @@ func TestBlocks(t *testing.T) {
 		}
 		if i%10 == 0 {
 			require.NoError(t, checkInvariants(key))
-			require.NoError(t, checkWaits(key, now, holder, random))
+			require.NoError(t, checkEnd(key, now, holder, random))
 		}
 	}
 	require.Greater(t, len(key.blocks), 3)
@@ -577,8 +577,8 @@ func TestBlocks(t *testing.T) {
 	require.Error(t, checkInvariants(key), "a lease that has not moved to its block must be found")
 }
 
-// checkWaits compares when a request would be granted with the sums of all leases.
-func checkWaits(key *Leases, now int64, holder []byte, random *rand.Rand) error {
+// checkEnd compares when a request would be granted with the sums of all leases.
+func checkEnd(key *Leases, now int64, holder []byte, random *rand.Rand) error {
 	key.expire(now)
 	others, position := key.held, key.position(holder)
 	if position >= 0 {

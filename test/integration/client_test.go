@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -154,4 +155,34 @@ func TestRingFindsTheKey(t *testing.T) {
 	assert.EqualValues(t, 100, ofA+ofB)
 	assert.Positive(t, ofA)
 	assert.Positive(t, ofB)
+}
+
+// CL.ALL is sent to the shard of its count, because the ring takes the first argument for a key. With
+// the position of its first key, the call comes to the shard that other calls on the key go to.
+func TestRingAndCallsOfAll(t *testing.T) {
+	a, b := peer.Start(t), peer.Start(t)
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, TLSConfig: a.TLS})
+	defer ring.Close()
+	sizes := func() []int64 {
+		return []int64{client(t, a, 3).DBSize(inTime(t)).Val(), client(t, b, 3).DBSize(inTime(t)).Val()}
+	}
+	for i := range 20 {
+		key := fmt.Sprintf("{key%d}", i)
+		require.NoError(t, ring.Do(inTime(t), "CL.ALL", 2, "FIXED", key+"a", 9, 1000, 1, "FIXED", key+"b", 9, 1000, 1).Err())
+	}
+	assert.ElementsMatch(t, []int64{0, 40}, sizes())
+	require.NoError(t, ring.ForEachShard(inTime(t), func(ctx context.Context, c *redis.Client) error {
+		return c.FlushAll(ctx).Err()
+	}))
+	for i := range 20 {
+		key := fmt.Sprintf("{key%d}", i)
+		call := redis.NewCmd(inTime(t), "CL.ALL", 2, "FIXED", key+"a", 9, 1000, 1, "FIXED", key+"b", 9, 1000, 1)
+		call.SetFirstKeyPos(3)
+		require.NoError(t, ring.Process(inTime(t), call))
+		assert.EqualValues(t, 1, ring.Exists(inTime(t), key+"b").Val())
+	}
+	for _, size := range sizes() {
+		assert.Positive(t, size)
+		assert.Less(t, size, int64(40))
+	}
 }
