@@ -15,6 +15,7 @@ run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes opti
 
 .PHONY: build
 build: ## build bin/cellserver
+	@[ -x bin/cellserver ] || echo 'building cellserver: the first time takes about a minute' >&2
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
 # The binaries that tests start are built once, before the tests: see test/peer.

@@ -51,7 +51,7 @@ func TestInvalidOptions(t *testing.T) {
 		{[]string{"--nosuch"}, "unknown option --nosuch; --help lists the options"},
 		{[]string{"start"}, `unexpected argument "start": options start with --; see --help`},
 		{[]string{"redis.conf"}, `unexpected argument "redis.conf": a configuration file is given as --config redis.conf`},
-		{[]string{"--daemonize", "no", "--replicaof", "x 1"}, "there is no replication: leave it out"},
+		{[]string{"--daemonize", "no", "--replicaof", "x 1"}, "--replicaof: there is no replication: leave it out"},
 	} {
 		_, err := parseConfig(mistake.args, nil)
 		require.ErrorContains(t, err, mistake.says)

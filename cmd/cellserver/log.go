@@ -28,8 +28,9 @@ const closeTimeout = time.Second
 
 // logOptions holds the options of the log.
 type logOptions struct {
-	level, format, file string
+	level, format, path string
 	current             *slog.LevelVar
+	file                *logging.File // that of path; nil without one
 }
 
 func newLogOptions() logOptions {
@@ -42,8 +43,8 @@ func (o *logOptions) options() []*option.Option {
 		{Name: "loglevel", Group: group, Kind: option.Choice(&o.level, levelNames...), Change: option.Live,
 			Help: "how much is logged"},
 		{Name: "log-format", Group: group, Kind: option.Choice(&o.format, "text", "json"), Help: "the format of a line"},
-		{Name: "logfile", Group: group, Kind: option.Text(&o.file, "path"), Change: option.Immutable,
-			Help: "file to log to, created if missing, appended to; standard error by default"},
+		{Name: "logfile", Group: group, Kind: option.Text(&o.path, "path"), Change: option.Immutable,
+			Help: "file to log to, created if missing, appended to, and opened again on SIGHUP; standard error by default"},
 	}
 }
 
@@ -56,13 +57,12 @@ func (o *logOptions) applyLevel() error {
 // open opens the log, and returns a function that flushes it. The file stays open until the process
 // ends, because the process may log until then.
 func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
-	out := os.Stderr
-	if o.file != "" {
-		file, err := os.OpenFile(o.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err != nil {
+	var out io.Writer = os.Stderr
+	if o.path != "" {
+		if o.file, err = logging.OpenFile(o.path); err != nil {
 			return nil, nil, fmt.Errorf("cannot log: %w; --logfile chooses another file", err)
 		}
-		out = file
+		out = o.file
 	}
 	_ = o.applyLevel() // this never fails
 	format := logging.Text
@@ -78,6 +78,18 @@ func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 func openStdout() (out io.Writer, end func()) {
 	queue := logging.NewQueue(os.Stdout, func(int) []byte { return nil })
 	return queue, func() { queue.Close(closeTimeout) }
+}
+
+// reopen opens the log file again, if there is one.
+func (o *logOptions) reopen(log *slog.Logger) {
+	if o.file == nil {
+		return
+	}
+	if err := o.file.Reopen(); err != nil {
+		log.Warn("SIGHUP: the log file cannot be opened again: the log goes to the file that was open", "error", err)
+		return
+	}
+	log.Info("SIGHUP: the log file was opened again")
 }
 
 // waitAll calls functions concurrently and waits for all of them.

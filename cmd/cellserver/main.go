@@ -26,6 +26,10 @@ func main() {
 func start(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
+		case "help", "-h":
+			return run([]string{"--help"})
+		case "version", "-v", "-V":
+			return run([]string{"--version"})
 		case "cli":
 			os.Exit(cli.Run(args[1:], serverEnvironment()))
 		case "ready":
@@ -40,5 +44,6 @@ func start(args []string) error {
 			return transfer.Import(args[1:], transferEnvironment())
 		}
 	}
+	setMemoryLimit()
 	return run(args)
 }

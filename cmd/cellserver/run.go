@@ -37,7 +37,6 @@ func run(args []string) (err error) {
 	if err := c.readFiles(log); err != nil {
 		return err
 	}
-	setMemoryLimit()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	hangUps := notifyHangUps()
@@ -62,6 +61,7 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	c.warnOpen(instance.NeedsPassword(), listeners, log)
 	c.registerHooks()
 	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
 	if err != nil {
@@ -71,7 +71,7 @@ func run(args []string) (err error) {
 	go c.reload(ctx, hangUps, log)
 	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
 	failed := serve(srv, listeners, c.tls.handshakes(), log)
-	folder.load(instance, log, func() { announce(listeners, stdout) }, func(err error) { failed <- err })
+	folder.load(instance, log, func() { c.announce(listeners, stdout, log) }, func(err error) { failed <- err })
 	return c.wait(ctx, stop, srv, failed, log)
 }
 
@@ -95,6 +95,7 @@ func (c *config) openOutput() (log *slog.Logger, stdout io.Writer, end func(), e
 
 // readFiles reads the certificates and the password, and logs warnings about the configuration.
 func (c *config) readFiles(log *slog.Logger) error {
+	c.describe(log)
 	c.warn(log)
 	if err := c.checkStore(); err != nil {
 		return err
@@ -152,11 +153,18 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 	return failed
 }
 
-// announce prints a line for each listener to standard output when commands are answered. Container
-// tools wait for such a line.
-func announce(listeners []net.Listener, stdout io.Writer) {
+// announce prints a line for each listener when commands are answered: to the log file if there is one,
+// otherwise to standard output, in the format of the log. Container tools wait for such a line.
+func (c *config) announce(listeners []net.Listener, stdout io.Writer, log *slog.Logger) {
 	for _, listener := range listeners {
-		fmt.Fprintf(stdout, "* Ready to accept connections %s\n", listenerKind(listener))
+		switch line := "* Ready to accept connections " + listenerKind(listener); {
+		case c.log.path != "":
+			log.Info(line)
+		case c.log.format == "json":
+			slog.New(logging.JSON(stdout, nil)).Info(line)
+		default:
+			fmt.Fprintln(stdout, line)
+		}
 	}
 }
 

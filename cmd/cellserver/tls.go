@@ -112,8 +112,8 @@ type redisError string
 
 func (r redisError) Error() string { return string(r) }
 
-// reload reads the files again on every SIGHUP. Without TLS, and without files about the store, the
-// signal has no effect, as in Redis.
+// reload opens the log file and reads other files again on every SIGHUP. Without a log file, TLS and files
+// about the store, the signal has no effect, as in Redis.
 func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
 	for {
 		select {
@@ -121,6 +121,7 @@ func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog
 			return
 		case <-hangUps:
 		}
+		c.log.reopen(log)
 		var err error
 		c.options.WithLock(func() { err = c.tls.load() })
 		switch {

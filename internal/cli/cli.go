@@ -14,10 +14,11 @@ import (
 // its --raw.
 type options struct {
 	Server
-	resp3 bool
-	raw   bool
-	human bool
-	words []string // the words of the command; none if commands are read from stdin
+	resp3         bool
+	raw           bool
+	human         bool
+	givenPassword bool     // on the command line, for the user default
+	words         []string // the words of the command; none if commands are read from stdin
 }
 
 // Run runs the subcommand. It returns the exit status: 0 if every command succeeded, 1 if one got
@@ -39,7 +40,12 @@ func Run(args []string, own ServerEnvironment) (status int) {
 	defer l.close()
 	onScreen := term.IsTerminal(int(os.Stdout.Fd()))
 	d := &runner{conn: l, out: os.Stdout, raw: !o.human && (o.raw || !onScreen)}
+	if o.givenPassword {
+		l.warnNoPassword()
+	}
 	switch {
+	case len(o.words) > 0 && isHelp(o.words):
+		err = d.help(o.words[1:])
 	case len(o.words) > 0:
 		err = d.execute(o.words)
 	case onScreen && term.IsTerminal(int(os.Stdin.Fd())):
@@ -79,6 +85,7 @@ func (own ServerEnvironment) parse(args []string) (*options, error) {
 	if err := complete(); err != nil {
 		return nil, err
 	}
+	o.givenPassword = f.Changed("pass") && o.password != "" && o.user == ""
 	switch o.words = f.Args(); {
 	case o.database < 0:
 		return nil, fmt.Errorf("-n %d: must not be negative", o.database)
@@ -96,11 +103,12 @@ Usage: cellserver cli [options] [COMMAND [argument ...]]
 %s      --help            print this
 
 Without COMMAND, it reads commands from the terminal (quit, exit or Ctrl-D to leave), or one from
-each line of stdin. The exit status is 1 if a command got an error reply or the server did not
+each line of stdin. help COMMAND shows what a command does, and its arguments. The exit status is 1 if a command got an error reply or the server did not
 answer, and 0 otherwise.
 
 Examples:
   cellserver cli PING
+  cellserver cli help CL.THROTTLE
   cellserver cli -h limits.internal -p 7000 CL.THROTTLE user123 15 30 60 1
   cellserver cli -3 CL.INSPECT user123
   cellserver cli --tls --cacert ca.crt --cert me.crt --key me.key -p 6380 PING

@@ -176,6 +176,15 @@ func (l *connection) connect() error {
 	return err
 }
 
+// warnNoPassword warns if the server needs no password, so that the given one has no effect. It ignores
+// errors, because the next command has them too.
+func (l *connection) warnNoPassword() {
+	r, err := l.call([]string{"AUTH", l.password})
+	if err == nil && r.kind == kindError && strings.Contains(string(r.text), "without any password configured") {
+		printError(errors.New("warning: the server needs no password: the one that was given has no effect"))
+	}
+}
+
 // dialError returns the error for a failed attempt to connect.
 func (l *connection) dialError(err error) error {
 	if where := (*net.OpError)(nil); errors.As(err, &where) {

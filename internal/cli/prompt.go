@@ -41,6 +41,8 @@ func (d *runner) prompt(in, out *os.File) error {
 		io.Reader
 		io.Writer
 	}{in, out}, "")
+	editor.AutoCompleteCallback = (&completer{conn: d.conn}).complete
+	d.hints = true
 	for {
 		editor.SetPrompt(d.conn.String())
 		line, err := readLine(editor, in, out)
@@ -54,7 +56,11 @@ func (d *runner) prompt(in, out *os.File) error {
 		if isQuit(call) {
 			return nil
 		}
-		if err == nil && len(call) > 0 {
+		switch {
+		case err != nil || len(call) == 0:
+		case isHelp(call):
+			err = d.help(call[1:])
+		default:
 			err = d.execute(call)
 		}
 		if err != nil && !errors.Is(err, errReply) {

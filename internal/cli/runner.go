@@ -3,15 +3,17 @@ package cli
 import (
 	"bufio"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 )
 
 // runner executes commands and prints their replies.
 type runner struct {
-	conn *connection
-	out  io.Writer
-	raw  bool
+	conn  *connection
+	out   io.Writer
+	raw   bool
+	hints bool // print the usage after a call with the wrong number of arguments
 }
 
 // errReply means that the reply, which has been printed, is an error.
@@ -35,10 +37,15 @@ func (d *runner) execute(call []string) error {
 	if _, err := d.out.Write(b); err != nil {
 		return err
 	}
-	if r.kind == kindError {
-		return errReply
+	if r.kind != kindError {
+		return nil
 	}
-	return nil
+	if d.hints {
+		if usage := d.conn.hint(call, r); usage != "" {
+			fmt.Fprintln(d.out, "usage:", usage)
+		}
+	}
+	return errReply
 }
 
 // textReplies are the commands whose replies are texts of several lines. As in redis-cli, they are
@@ -73,6 +80,10 @@ func (d *runner) script(lines io.Reader) (result error) {
 			result = errReply
 		case isQuit(call):
 			return result
+		case isHelp(call):
+			if err := d.help(call[1:]); err != nil {
+				return err
+			}
 		case len(call) > 0:
 			if err := d.execute(call); errors.Is(err, errReply) {
 				result = err

@@ -253,7 +253,10 @@ func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 			return Refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.maxBytes))
 		}
 	case intArg:
-		b.N, err = a.Integer(word, c.Row.Grammar.acceptsDecimals)
+		ours := c.Row.Grammar.acceptsDecimals // else the error is Redis's
+		if b.N, err = a.Integer(word, ours); err == ErrNotAnInteger && ours {
+			err = Refusal(string(ErrNotAnInteger) + ": " + a.Name)
+		}
 	}
 	return err
 }

@@ -21,7 +21,7 @@ import (
 //	3 -> allowed, 3 used                      the words after the limit; the reply, with what is used after it
 //	8 -> limited, 3 used, waits for 8         retry_after is the time until this quantity fits; "never" is -1
 //	8 UPTO -> allowed, 10 used, 7 taken
-//	x -> -ERR value is not an integer or out of range
+//	x -> -ERR value is not an integer or out of range: quantity
 //	wait 1                                    1 is limited until its retry_after is over, and then allowed
 //	advance 250s                              time passes, in which all tokens return
 //
@@ -170,14 +170,14 @@ var limiterCases = []struct{ name, lines string }{
 		1 SOON      -> -ERR syntax error
 		1 PEE       -> -ERR syntax error
 		1 MSS       -> -ERR syntax error
-		SOON        -> -ERR value is not an integer or out of range
-		1.5         -> -ERR value is not an integer or out of range
-		1e3         -> -ERR value is not an integer or out of range
-		0x1         -> -ERR value is not an integer or out of range
-		--1         -> -ERR value is not an integer or out of range
-		+           -> -ERR value is not an integer or out of range
-		9223372036854775808  -> -ERR value is not an integer or out of range
-		-9223372036854775809 -> -ERR value is not an integer or out of range
+		SOON        -> -ERR value is not an integer or out of range: quantity
+		1.5         -> -ERR value is not an integer or out of range: quantity
+		1e3         -> -ERR value is not an integer or out of range: quantity
+		0x1         -> -ERR value is not an integer or out of range: quantity
+		--1         -> -ERR value is not an integer or out of range: quantity
+		+           -> -ERR value is not an integer or out of range: quantity
+		9223372036854775808  -> -ERR value is not an integer or out of range: quantity
+		-9223372036854775809 -> -ERR value is not an integer or out of range: quantity
 		7           -> allowed, 10 used`},
 	{"a limit of 0 blocks everything", `
 		limit 0

@@ -54,7 +54,7 @@ func (s *Settings) Options() []*option.Option {
 		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Tracking.Options(), s.Notifications.Options(),
 		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(),
 		[]*option.Option{
-			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true,
+			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true, Words: true,
 				Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
 		},
 	)
@@ -140,7 +140,7 @@ func (f *families) setMaxMemory(in *Instance, bytes int64) {
 	exceeded := in.Memory.Exceeded()
 	in.Hooks.Set(command.Full, exceeded)
 	if exceeded {
-		f.admin.Log.Info("maxmemory is exceeded: calls that may need memory are refused",
+		f.admin.Log.Warn("maxmemory is exceeded: calls that may need memory are refused",
 			"used", in.Memory.Used(), "maxmemory", bytes)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"time"
 )
 
 // maxValueBytes is the length to which the message and each value of a line are truncated, in
@@ -31,12 +33,16 @@ func New(out io.Writer, format Format, level slog.Leveler) (*slog.Logger, *Queue
 	return slog.New(format(q, &slog.HandlerOptions{Level: level, ReplaceAttr: truncate})), q
 }
 
-// truncate truncates a long value.
+// truncate truncates a long value. Durations and addresses become text.
 func truncate(_ []string, a slog.Attr) slog.Attr {
 	var text string
 	switch v := a.Value.Any().(type) {
 	case string:
 		text = v
+	case time.Duration:
+		text = v.String() // JSON would have a number of nanoseconds
+	case net.Addr:
+		text = v.String() // JSON would have the fields of the structure
 	case error:
 		text = v.Error()
 	case []byte:

@@ -170,7 +170,7 @@ func TestLongAndBinaryValues(t *testing.T) {
 	var entry map[string]any
 	require.NoError(t, json.Unmarshal(out.Bytes(), &entry))
 	require.EqualValues(t, 1, entry["n"])
-	require.EqualValues(t, time.Second, entry["in"])
+	require.Equal(t, "1s", entry["in"])
 }
 
 // TestNoticeFormat checks that the line that reports lost lines has the format of the log.

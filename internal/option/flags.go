@@ -1,6 +1,7 @@
 package option
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -22,6 +23,10 @@ func (l *List) Flags(program string) *pflag.FlagSet {
 // Parse parses a command line. The error for an unknown option suggests a similar name.
 func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	err := f.Parse(args)
+	var conflict *Conflict
+	if errors.As(err, &conflict) {
+		return conflict // without the value, which pflag's error contains, and which may be a password
+	}
 	if unknown, is := err.(*pflag.NotExistError); is {
 		name := unknown.GetSpecifiedName()
 		if meant := l.Nearest(name); meant != "" {

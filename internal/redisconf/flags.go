@@ -1,9 +1,11 @@
 package redisconf
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/spf13/pflag"
+
+	"cellserver/internal/option"
 )
 
 // Flags adds a flag for each directive of Redis that is no option of this server, so that command lines
@@ -33,7 +35,7 @@ type foreign struct {
 
 func (v *foreign) Set(text string) error {
 	if verdict := judge(v.name, []string{text}); verdict.advice != "" {
-		return errors.New(verdict.advice)
+		return &option.Conflict{Name: v.name, Reason: fmt.Sprintf("--%s: %s", v.name, verdict.advice)}
 	}
 	*v.ignored = append(*v.ignored, v.name)
 	return nil

@@ -60,7 +60,7 @@ ok("transaction")
 
 assert refused(r.incr, "pipe").startswith("WRONGTYPE ")
 # redis-py removes ERR.
-assert refused(r.execute_command, "CL.THROTTLE", "k", 15, 30, "x") == "value is not an integer or out of range"
+assert refused(r.execute_command, "CL.THROTTLE", "k", 15, 30, "x") == "value is not an integer or out of range: period"
 ok("errors")
 
 two = open_(2)

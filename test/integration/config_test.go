@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -184,4 +185,27 @@ func devNull(t *testing.T) *os.File {
 	require.NoError(t, err)
 	t.Cleanup(func() { file.Close() })
 	return file
+}
+
+// The client shows the usage of a command as the server describes it, here and in a real redis-server.
+func TestClientHelp(t *testing.T) {
+	own, redis := peer.StartPlain(t), peer.StartRedis(t)
+	for _, c := range []struct {
+		server     *peer.Server
+		args, says string
+	}{
+		{own, "help CL.THROTTLE", "CL.THROTTLE key max_burst count_per_period period [quantity] "},
+		{own, "help config set", "CONFIG SET parameter value [parameter value ...]\nChanges settings"},
+		{own, "help nosuch", "NOSUCH: the server has no such command"},
+		{own, "help", "help COMMAND "},
+		{redis, "help expire", "EXPIRE key seconds [NX | XX | GT | LT]\nSet a key's time to live in seconds\n"},
+		{redis, "help mset", "MSET key value [key value ...]\n"},
+		{own, "-a bad PING", "PONG\n"},
+	} {
+		args := append([]string{"cli", "-p", strconv.Itoa(c.server.Port)}, strings.Fields(c.args)...)
+		client := peer.Launch(t, peer.Command(args...))
+		assert.Zero(t, client.Wait(), client.Stderr())
+		assert.Contains(t, client.Stdout(), c.says)
+		assert.Equal(t, strings.Contains(c.args, "bad"), strings.Contains(client.Stderr(), "the server needs no password"))
+	}
 }

@@ -14,7 +14,7 @@ import (
 // and nothing else.
 func TestShutdown(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
-		server := peer.Start(t, "--transport", transport, "--logfile", t.TempDir()+"/log")
+		server := peer.StartLogging(t, devNull(t), "--transport", transport)
 		conn := dial(t, server)
 		_, err := conn.Write([]byte("PING\r\nSHUTDOWN NOSAVE\r\nPING\r\n"))
 		require.NoError(t, err)

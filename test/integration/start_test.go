@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -20,14 +21,19 @@ import (
 	"cellserver/test/peer"
 )
 
-// refusesToStart starts a server that must fail, and returns the one line that it prints.
+// refusesToStart starts a server that must fail, and returns the one line that it prints after that with
+// which every log begins.
 func refusesToStart(t *testing.T, args ...string) string {
 	t.Helper()
 	server := peer.Launch(t, peer.Command(args...))
 	assert.Equal(t, 1, server.Wait(), args)
 	assert.Empty(t, server.Stdout())
-	assert.Equal(t, 1, strings.Count(server.Stderr(), "\n"), server.Stderr())
-	return server.Stderr()
+	says := server.Stderr()
+	if first, rest, _ := strings.Cut(says, "\n"); strings.Contains(first, `msg="cellserver starts"`) {
+		says = rest
+	}
+	assert.Equal(t, 1, strings.Count(says, "\n"), says)
+	return says
 }
 
 // A socket that an ended server has left behind is replaced. A socket on which a process listens,
@@ -65,23 +71,71 @@ func TestUnixSocketPaths(t *testing.T) {
 		filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
 }
 
-// The log is written to the file, in JSON, with a line for each listener and for the end.
+// The log is written to the file, in JSON, from the line that says what runs to the end. After SIGHUP,
+// it is written to a new file of that name.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
-	server := peer.Start(t, "--logfile", file, "--log-format", "json", "--loglevel", "notice", "--bind", "127.0.0.1")
+	server := peer.Launch(t, peer.Command("--logfile", file, "--log-format", "json", "--port",
+		strconv.Itoa(peer.FreePort(t)), "--bind", "127.0.0.1"))
+	rotated := file + ".1"
+	untilContains(t, file, "* Ready to accept connections tcp")
+	require.NoError(t, os.Rename(file, rotated))
+	server.Signal(syscall.SIGHUP)
+	untilContains(t, file, "the log file was opened again")
 	server.Signal(os.Interrupt)
 	require.Zero(t, server.Wait())
-	assert.Empty(t, server.Stderr())
-	text, err := os.ReadFile(file)
+	assert.Empty(t, server.Stderr()+server.Stdout())
+	assert.Equal(t, []string{"cellserver starts", "listening", "* Ready to accept connections tcp"},
+		jsonMessages(t, rotated))
+	assert.Equal(t, []string{"SIGHUP: the log file was opened again", "shutting down: draining clients", "stopped"},
+		jsonMessages(t, file))
+	text, err := os.ReadFile(rotated)
 	require.NoError(t, err)
-	var printedBy []string
+	assert.Regexp(t, `"version":"`+peer.Version+`","pid":\d+,.*"keys":"memory","auth":"none","tls":"off"}`, string(text))
+	assert.Regexp(t, `"address":"127.0.0.1:\d+"`, string(text))
+}
+
+// untilContains waits until a file contains a text.
+func untilContains(t *testing.T, path, part string) {
+	t.Helper()
+	peer.Until(t, path+" contains "+part, func() bool {
+		text, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(text), part)
+	})
+}
+
+// jsonMessages returns the messages in a log, which must all be for information.
+func jsonMessages(t *testing.T, path string) (messages []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
 	for line := range strings.Lines(string(text)) {
 		var entry struct{ Level, Msg string }
 		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
 		assert.Equal(t, "INFO", entry.Level)
-		printedBy = append(printedBy, entry.Msg)
+		messages = append(messages, entry.Msg)
 	}
-	assert.Equal(t, []string{"listening", "shutting down: draining clients", "stopped"}, printedBy)
+	return messages
+}
+
+// A server that every client can use logs a warning, whatever makes it so open.
+func TestOpenServerIsReported(t *testing.T) {
+	for args, warns := range map[string]bool{
+		"--bind 0.0.0.0 --protected-mode no":                      true,
+		"--bind 0.0.0.0":                                          false,
+		"--bind 127.0.0.1 --protected-mode no":                    false,
+		"--bind 0.0.0.0 --protected-mode no --requirepass secret": false,
+	} {
+		log := filepath.Join(t.TempDir(), "log")
+		words := append(strings.Fields(args), "--port", strconv.Itoa(peer.FreePort(t)), "--logfile", log)
+		server := peer.Launch(t, peer.Command(words...))
+		untilContains(t, log, "Ready to accept connections")
+		server.Signal(syscall.SIGTERM)
+		require.Zero(t, server.Wait())
+		text, err := os.ReadFile(log)
+		require.NoError(t, err)
+		assert.Equal(t, warns, strings.Contains(string(text), "any client that can reach this address"), args)
+	}
 }
 
 // --help prints the options to standard output, with exit status 0.
@@ -164,9 +218,12 @@ func TestReadingClientIsNotIdle(t *testing.T) {
 
 // When the disk is full, log lines are lost, and nothing else happens.
 func TestFullDisk(t *testing.T) {
-	server := peer.Start(t, "--logfile", "/dev/full", "--loglevel", "debug")
+	stderr, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer stderr.Close()
+	server := peer.StartLogging(t, stderr, "--loglevel", "debug")
 	conn := dial(t, server)
-	_, err := conn.Write([]byte("*1\r\n$x\r\n")) // a protocol error, which is logged
+	_, err = conn.Write([]byte("*1\r\n$x\r\n")) // a protocol error, which is logged
 	require.NoError(t, err)
 	all, err := io.ReadAll(conn)
 	require.NoError(t, err)

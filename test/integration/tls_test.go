@@ -297,7 +297,7 @@ func TestTLSOnly(t *testing.T) {
 		"no such file or directory":                {"--tls-cert-file", s.own.Cert, "--tls-key-file", "/nosuch"},
 		"does not match public key": {"--tls-cert-file", s.own.Cert, "--tls-key-file",
 			certs.New(t).Issue(t, "other").Key},
-		"unknown option --tls-key-file-pass": {"--tls-key-file-pass", "x"},
+		"--tls-key-file-pass: a key with a passphrase cannot be read": {"--tls-key-file-pass", "x"},
 	} {
 		assert.Contains(t, refusesToStart(t,
 			append([]string{"--port", "0", "--tls-port", strconv.Itoa(peer.FreePort(t))}, args...)...), says)

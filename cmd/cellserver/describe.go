@@ -1,0 +1,67 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+
+	"cellserver/internal/store/remote/backend"
+)
+
+// describe logs what runs: the version, the process, and the options that an operator asks about first.
+func (c *config) describe(log *slog.Logger) {
+	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
+		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.port != 0)}
+	if c.file != nil {
+		values = append(values, "config", c.file.Path)
+	}
+	log.Info("cellserver starts", values...)
+}
+
+// whereKeysAre describes where the keys are, without a password.
+func (c *config) whereKeysAre() string {
+	if !c.store.isInMemory() {
+		if address, err := backend.ParseAddress(c.store.url); err == nil {
+			return address.String()
+		}
+	}
+	if dir := c.commands.Persistence.Dir; dir != "" {
+		return dir
+	}
+	return "memory"
+}
+
+// authentication describes how clients authenticate.
+func (c *config) authentication() string {
+	switch {
+	case c.access.aclFile != "", len(c.commands.Access.Users) > 0:
+		return "users"
+	case c.commands.Access.Password != "", c.access.passwordFile != "":
+		return "password"
+	}
+	return "none"
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
+}
+
+// warnOpen warns if every client that can reach the server may use it: it listens on other addresses than
+// the loopback interface, protected mode is off, and neither a password nor a certificate is needed.
+func (c *config) warnOpen(needsPassword bool, listeners []net.Listener, log *slog.Logger) {
+	if needsPassword || c.server.ProtectedMode == "yes" {
+		return
+	}
+	for _, l := range listeners {
+		address, isTCP := l.Addr().(*net.TCPAddr)
+		needsCertificate := listenerKind(l) == "tls" && c.tls.files.AuthClients == "yes"
+		if isTCP && !address.IP.IsLoopback() && !needsCertificate {
+			log.Warn("any client that can reach this address may use the server: set a password with "+
+				"--requirepass-file, or turn on protected mode", "address", address)
+		}
+	}
+}
