@@ -69,6 +69,9 @@ const maxLoaded = 64
 
 var zones = sync.OnceValue(openDatabase)
 
+// Prepare opens the database. Otherwise the first call that needs a zone does, which takes 2 ms.
+func Prepare() { zones() }
+
 func openDatabase() *database {
 	all, err := zip.NewReader(bytes.NewReader(zoneinfo), int64(len(zoneinfo)))
 	if err != nil {

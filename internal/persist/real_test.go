@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
@@ -63,6 +64,7 @@ func fill(t *testing.T, data store.Store) {
 		"fixed":    {Kind: store.Fixed, Window: fixed},
 		"sliding":  {Kind: store.Sliding, Window: fixed},
 		"log":      {Kind: store.SlidingLog, Log: log},
+		"quota":    {Kind: store.Quota, Window: fixed, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
 	} {
 		for range 3 {
 			_, err := v.Take(ctx, []byte(name), &rule, 1, quota.Take)
@@ -105,6 +107,9 @@ func dump(t *testing.T, data store.Store) map[string]string {
 			require.NoError(t, err)
 			state, _, err := v.ReadForm(ctx, []byte(key), nil)
 			require.NoError(t, err)
+			if e.Kind == store.Quota { // its end is Unix time, and is in its state
+				e.Expires = 0
+			}
 			all[fmt.Sprint(n, " ", key)] = fmt.Sprintf("%v %d %q %x", e.Kind, e.Expires, value, state)
 		}
 	}
@@ -117,7 +122,7 @@ func TestEveryKind(t *testing.T) {
 	f, data := openReal(t, dir)
 	fill(t, data)
 	want := dump(t, data)
-	require.Len(t, want, 12)
+	require.Len(t, want, 13)
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Flush(), ErrNotRunning)
 

@@ -61,6 +61,7 @@ func subjects(client int) (all []*subject) {
 	add("fixed", []string{"CL.FIXED $ 1000 1000000 0"}, limiter("CL.FIXED $ 1000 1000000 1", 1000))
 	add("sliding", []string{"CL.SLIDING $ 1000 1000000 0"}, limiter("CL.SLIDING $ 1000 1000000 1", 1000))
 	add("log", []string{"CL.SLIDINGLOG $ 3000 1000000 0"}, limiter("CL.SLIDINGLOG $ 3000 1000000 1", 3000))
+	add("quota", []string{"CL.QUOTA $ 1000 1000000000 0"}, limiter("CL.QUOTA $ 1000 1000000000 1", 1000))
 	add("leases", []string{"CL.HOLDERS $"}, leases)
 	add("group", get(4), group)
 	add("mset", get(4), mset)
@@ -82,7 +83,7 @@ func (s *subject) nothing() (state []string) {
 		case "CL.THROTTLE":
 			burst, _ := strconv.Atoi(words[2])
 			state = append(state, strconv.Itoa(burst+1))
-		case "CL.FIXED", "CL.SLIDING", "CL.SLIDINGLOG":
+		case "CL.FIXED", "CL.SLIDING", "CL.SLIDINGLOG", "CL.QUOTA":
 			state = append(state, words[2])
 		default: // PTTL, CL.HOLDERS
 			state = append(state, "")

@@ -33,6 +33,7 @@ var kinds = []struct{ writes, shows string }{
 	{"CL.FIXED fixed 10 1000000 3", "CL.FIXED fixed 10 1000000 1 PEEK"},
 	{"CL.SLIDING sliding 10 1000000 3", "CL.SLIDING sliding 10 1000000 1 PEEK"},
 	{"CL.SLIDINGLOG log 10 1000000 3", "CL.SLIDINGLOG log 10 1000000 1 PEEK"},
+	{"CL.QUOTA quota 10 1000000000 3", "CL.QUOTA quota 10 1000000000 1 PEEK"},
 	{"CL.ACQUIRE lease 10 1000000 someone 3", "CL.ACQUIRE lease 10 1000000 other 8"},
 }
 

@@ -37,7 +37,7 @@ func TestServersOnOneStoreShareLimits(t *testing.T) {
 	const limit, clients, calls = 20, 4, 10
 	for _, call := range []string{
 		"CL.THROTTLE throttle 19 1 1000000", "CL.FIXED fixed 20 1000000", "CL.SLIDING sliding 20 1000000",
-		"CL.SLIDINGLOG log 20 1000000",
+		"CL.SLIDINGLOG log 20 1000000", "CL.QUOTA quota 20 1000000000",
 	} {
 		var allowed atomic.Int64
 		var done sync.WaitGroup
@@ -56,7 +56,7 @@ func TestServersOnOneStoreShareLimits(t *testing.T) {
 	}
 	info := servers[0].Info(inTime(t), "store").Val()
 	require.Regexp(t, `store_steps:[1-9]\d*\r\n`, info)
-	require.Contains(t, info, "store_keys_known:4\r\n")
+	require.Contains(t, info, "store_keys_known:5\r\n")
 	require.Regexp(t, `store_primary_0:round_trip_usec=\d+,clock_jumps=\d+\r\n`, info)
 }
 

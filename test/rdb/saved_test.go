@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
@@ -56,6 +57,7 @@ func fillLimiters(t *testing.T, v store.View, i int) {
 		"fixed":    {Kind: store.Fixed, Window: size},
 		"sliding":  {Kind: store.Sliding, Window: size},
 		"log":      {Kind: store.SlidingLog, Log: log},
+		"quota":    {Kind: store.Quota, Window: size, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
 	} {
 		_, err := v.Take(ctx, fmt.Append(nil, name, " ", i), &rule, 1, quota.Take)
 		require.NoError(t, err)
@@ -94,7 +96,7 @@ func expected(t *testing.T, data *memory.Store, database int) map[string]held {
 			var state form.State
 			require.NoError(t, state.Read(value, 0))
 			require.True(t, state.Shift(offset))
-			want.value = string(form.Append(nil, &state))
+			want.value, want.expires = string(form.Append(nil, &state)), form.Milliseconds(state.Expires())
 		}
 		all[key] = want
 	}
@@ -116,7 +118,7 @@ func TestRedisLoadsWhatWeSave(t *testing.T) {
 	database := start(t, dir)
 	for _, number := range []int{0, 7} {
 		client, keys := database(number), expected(t, data, number)
-		require.Len(t, keys, 7*500)
+		require.Len(t, keys, 8*500)
 		require.Equal(t, int64(len(keys)), client.DBSize(ctx).Val())
 		for key, want := range keys {
 			require.Equal(t, want, ask(t, client, key), "%d %q", number, key)

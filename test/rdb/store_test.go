@@ -15,7 +15,7 @@ import (
 // quantity is n, and a holder h.
 var limitsOfTen = []string{
 	"CL.THROTTLE throttle 9 10 36000 n", "CL.FIXED fixed 10 36000 n", "CL.SLIDING sliding 10 36000 n",
-	"CL.SLIDINGLOG log 10 36000 n", "CL.ACQUIRE leases 10 36000 h n",
+	"CL.SLIDINGLOG log 10 36000 n", "CL.QUOTA quota 10 1000000000 n", "CL.ACQUIRE leases 10 36000 h n",
 }
 
 // limited makes a call of one of them, and reports whether it is limited.
@@ -73,10 +73,11 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 			client := destination.client(1)
 			for _, what := range []string{file, source.url()} {
 				out := requireOutput(t, append([]string{"import", what}, destination.port()...)...)
-				require.Equal(t, "imported 6 keys: 1 strings, 5 limiters\n", out)
+				require.Equal(t, "imported 7 keys: 1 strings, 6 limiters\n", out)
 				requireFourLeft(t, client, "from "+from+" to "+to)
 				require.Equal(t, expires, client.PExpireTime(ctx, "value").Val().Milliseconds())
-				require.Equal(t, int64(6), client.Del(ctx, "throttle", "fixed", "sliding", "log", "leases", "value").Val())
+				keys := []string{"throttle", "fixed", "sliding", "log", "quota", "leases", "value"}
+				require.Equal(t, int64(7), client.Del(ctx, keys...).Val())
 			}
 		}
 	}

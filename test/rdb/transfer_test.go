@@ -201,7 +201,7 @@ func TestCopyOfARunningFolder(t *testing.T) {
 // limiterCalls make one key of each kind of limiter.
 var limiterCalls = []string{
 	"CL.THROTTLE throttle 9 1 3600 5", "CL.FIXED fixed 9 3600 5", "CL.SLIDING sliding 9 3600 5",
-	"CL.SLIDINGLOG log 9 3600 5", "CL.ACQUIRE leases 9 3600 me 5",
+	"CL.SLIDINGLOG log 9 3600 5", "CL.QUOTA quota 9 YEAR@Europe/Berlin 5", "CL.ACQUIRE leases 9 3600 me 5",
 }
 
 // makeLimiters makes these calls, and returns the payload of each key.
@@ -227,7 +227,7 @@ func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
 	out := requireOutput(t, append([]string{"export", path}, ours.port()...)...)
-	require.Contains(t, out, fmt.Sprintf("exported %d keys: %d strings, 5 limiters\n", all.count()+5, all.count()))
+	require.Contains(t, out, fmt.Sprintf("exported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
@@ -246,7 +246,7 @@ func TestExport(t *testing.T) {
 	for _, source := range []string{path, theirs.url(), ours.url()} {
 		to := newOwn(t)
 		out := requireOutput(t, append([]string{"import", source}, to.port()...)...)
-		require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 5 limiters\n", all.count()+5, all.count()))
+		require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
 		requireContents(t, to, all)
 		for key, payload := range limiters {
 			require.Equal(t, payload, to.client(2).Dump(ctx, key).Val(), "%s from %s", key, source)
@@ -299,9 +299,9 @@ func TestFolders(t *testing.T) {
 
 	requireOutput(t, "export", "--dir", folder, path)
 	require.Contains(t, requireOutput(t, "check", path),
-		fmt.Sprintf("import can copy %d keys: %d strings, 5 limiters\n", all.count()+5, all.count()))
+		fmt.Sprintf("import can copy %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
 	out := requireOutput(t, "import", "--dir", copied, path)
-	require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 5 limiters\n", all.count()+5, all.count()))
+	require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
 	require.Contains(t, requireOutput(t, "import", "--dir", copied, path), " keys were there already, with the same content")
 	to := newOwn(t, "--dir", copied)
 	require.Eventually(t, func() bool { return to.client(0).DBSize(ctx).Err() == nil }, patience, 10*time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
@@ -70,7 +71,8 @@ func limitersOf(t *testing.T, size int64) map[string]func(v store.View, caller i
 	require.NoError(t, err)
 	calls := map[string]func(v store.View, caller int) (bool, error){}
 	for _, rule := range []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
-		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log}} {
+		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log},
+		{Kind: store.Quota, Window: windows, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)}} {
 		calls[rule.Kind.String()] = func(v store.View, _ int) (bool, error) {
 			d, err := v.Take(context.Background(), []byte(rule.Kind.String()), &rule, 1, quota.Take)
 			return !d.Limited, err

@@ -12,6 +12,7 @@ import (
 )
 
 func (l *Family) quota() *command.Command {
+	calendar.Prepare()
 	row := l.windowed(command.Command{
 		Name: "cl.quota", Complexity: "O(1)",
 		Summary: "Counts against a limit per hour, day, week, month or year of a time zone (calendar quota).",
