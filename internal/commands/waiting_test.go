@@ -338,3 +338,71 @@ func TestManyClientsWaitAtOnce(t *testing.T) {
 	require.Zero(t, s.instance.Blocked.Count())
 	require.Equal(t, store.Never, s.instance.RunWaiting())
 }
+
+// Calls of CL.ALL that wait for the keys of their tenants hold up no call on the key that all tenants
+// share, with WAIT or without.
+func TestTenantsDoNotHoldUpOthers(t *testing.T) {
+	s := newServer(t)
+	other := s.dial()
+	defer other.session.Close()
+	const all = "CL.ALL 2 FIXED global 1000 60 1 THROTTLE tenant:%d 0 1 1 1"
+	var clients []*testClient
+	for i := range 500 {
+		c := s.dial()
+		t.Cleanup(func() { c.session.Close() })
+		if tenant := i % 100; i < 100 {
+			require.NotEmpty(t, c.ask(t, all, tenant))
+		} else {
+			require.Empty(t, c.ask(t, all+" WAIT 3600000", tenant))
+			clients = append(clients, c)
+		}
+	}
+	require.Equal(t, "[0, 1000, 899, -1, 60]", other.ask(t, "CL.FIXED global 1000 60 1 WAIT 3600000"))
+	for i := range 3 {
+		require.NoError(t, s.Advance(time.Second))
+		require.Equal(t, numbers(i*100, (i+1)*100), admitted(t, clients))
+	}
+	require.Equal(t, "[0, 1000, 598, -1, 57]", other.ask(t, "CL.FIXED global 1000 60"))
+	require.NotEmpty(t, other.ask(t, "CL.FIXED global 1000 60 598"))
+	require.NoError(t, s.Advance(time.Second)) // now the global key limits them, and there is one line
+	require.Empty(t, admitted(t, clients))
+	require.NoError(t, s.Advance(57*time.Second))
+	require.Equal(t, numbers(300, 400), admitted(t, clients))
+}
+
+// A CL.ALL with many leases waits too, although it is not decided on an event loop.
+func TestManyLeasesWait(t *testing.T) {
+	s := newServer(t)
+	c, other := s.dial(), s.dial()
+	all := "CL.ALL 64"
+	for i := range 64 {
+		all += fmt.Sprintf(" ACQUIRE lease:%d 1 60 %%s 1", i)
+	}
+	call := func(holder string) string { return strings.ReplaceAll(all, "%s", holder) }
+	require.True(t, strings.HasPrefix(other.ask(t, "%s", call("a")+" WAIT 1000"), "[0, "))
+	require.True(t, strings.HasPrefix(c.ask(t, "%s", call("b")+" WAIT 59999"), "[1, 60, "))
+	require.Empty(t, c.ask(t, "%s", call("b")+" WAIT 60000"))
+	require.NoError(t, s.Advance(time.Minute))
+	require.True(t, strings.HasPrefix(c.reply(), "[0, "))
+}
+
+// With keys in another program, which announces no changes, a key is asked for every 100 ms, for the first
+// of the calls that wait for it. A pipeline of a client keeps its order.
+func TestWaitOverStore(t *testing.T) {
+	s := remoteStage(t).(*testServer)
+	other := s.dial()
+	other.ask(t, "CL.THROTTLE key 0 1 60")
+	first, second := s.dial(), s.dial()
+	require.Empty(t, first.ask(t, "CL.THROTTLE key 0 1 60 1 WAIT 3600000\r\nPING\r\nCL.FIXED other 5 60"))
+	require.Empty(t, second.ask(t, "CL.THROTTLE key 0 1 60 1 WAIT 3600000"))
+	other.ask(t, "DEL key")
+	require.NoError(t, s.Advance(99*time.Millisecond))
+	require.Empty(t, first.reply()+second.reply())
+	require.NoError(t, s.Advance(time.Millisecond))
+	require.Equal(t, "[0, 1, 0, -1, 60]", first.reply())
+	require.Equal(t, "+PONG", first.reply())
+	require.Equal(t, "[0, 5, 4, -1, 60]", first.reply())
+	require.Empty(t, second.reply())
+	require.NoError(t, s.Advance(time.Minute))
+	require.Equal(t, "[0, 1, 0, -1, 60]", second.reply())
+}

@@ -61,6 +61,12 @@ func (r Request) Holder() []byte { return r.holder }
 // Limit returns the number of permits that may be held at once.
 func (r Request) Limit() int64 { return r.limit }
 
+// WithLimit returns the request with another limit, which is not negative.
+func (r Request) WithLimit(limit int64) Request { r.limit = limit; return r }
+
+// WithQuantity returns the request with another quantity, which is not negative.
+func (r Request) WithQuantity(quantity int64) Request { r.quantity = quantity; return r }
+
 // newTTL checks the duration of a lease.
 func newTTL(ttl quota.Period) (time.Duration, error) {
 	ns, ok := ttl.Nanoseconds(maxTTL)

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"hash/maphash"
 
@@ -22,7 +23,7 @@ func (l *Family) all() *command.Command {
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
-			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS]").Many()},
+			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [WAIT ms]").Many()},
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; QUOTA key limit unit quantity; or ACQUIRE key limit ttl holder quantity. count is the number of
@@ -34,34 +35,56 @@ as allowed.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
 			defer forgetRequests(c, takes)
-			peek, ms, ok := allOptions(rest)
+			o, ok := allOptionsOf(rest)
 			if !ok {
 				return command.ErrSyntax // before errors of single numbers
 			}
-			if err != nil {
+			if err = cmp.Or(err, o.err); err != nil {
 				return err
 			}
 			if repeatsKey(takes) {
 				return command.Refusal("ERR CL.ALL takes a key once")
 			}
 			if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
-				c.Session.Offload()
-				return nil
+				return l.offloadAll(c, takes, o)
 			}
-			decisions, allowed, err := c.View.TakeAll(c.Context, takes, peek)
-			if err != nil {
-				decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, peek)
-			}
-			if err != nil {
-				return err
-			}
-			for i := range takes {
-				l.countKey(c, takes[i].Key, decisions[i].Limited)
-			}
-			writeAllDecisions(c, decisions, allowed, ms)
-			return nil
+			return l.decideAll(c, takes, o)
 		},
 	}
+}
+
+// offloadAll has a call with many leases made outside the event loop. A call with WAIT begins to wait, and
+// is decided when it is its turn.
+func (l *Family) offloadAll(c *command.Call, takes []store.LimitRequest, o allOptions) error {
+	if w := waitFor(c, o.wait); w.left > 0 && !o.peek {
+		return c.Wait(command.Delay{Key: takes[0].Key, Left: w.left})
+	}
+	c.Session.Offload()
+	return nil
+}
+
+// decideAll makes the decision of CL.ALL, and writes the reply.
+func (l *Family) decideAll(c *command.Call, takes []store.LimitRequest, o allOptions) error {
+	var w wait
+	if !o.peek {
+		w = waitFor(c, o.wait)
+	}
+	decisions, allowed, err := w.takeAll(c, takes, o.peek)
+	if err != nil {
+		decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, o.peek)
+	} else if w.left > 0 && (!allowed || w.behind) {
+		if key, d := w.longest(c, takes, decisions); w.continues(&d) {
+			return c.Wait(w.delay(key, &d))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i := range takes {
+		l.countKey(c, takes[i].Key, decisions[i].Limited)
+	}
+	writeAllDecisions(c, decisions, allowed, o.ms)
+	return nil
 }
 
 // decideAllOnError is decideOnError for the limiters of CL.ALL. The decisions are those that the store
@@ -92,8 +115,8 @@ func allPeeks(c *command.Call) bool {
 		}
 		words = words[e.words:]
 	}
-	peek, _, ok := allOptions(words)
-	return peek && ok
+	o, ok := allOptionsOf(words)
+	return o.peek && ok
 }
 
 // leasesWork returns the work of the leases of a call in a transaction.
@@ -159,19 +182,30 @@ func entryOf(words [][]byte) (e entry) {
 	return e
 }
 
-// allOptions parses the options after the limiters: PEEK and MS, in any order, each at most once.
-func allOptions(words [][]byte) (peek, ms, ok bool) {
-	for _, word := range words {
-		switch {
-		case command.FoldEqual(word, "PEEK") && !peek:
-			peek = true
-		case command.FoldEqual(word, "MS") && !ms:
-			ms = true
+// allOptions are the options after the limiters.
+type allOptions struct {
+	peek, ms, hasWait bool
+	wait              int64 // ms
+	err               error // of a number
+}
+
+// allOptionsOf parses the options: PEEK, MS and WAIT, in any order, each at most once.
+func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
+	for i := 0; i < len(words); i++ {
+		switch word := words[i]; {
+		case command.FoldEqual(word, "PEEK") && !o.peek:
+			o.peek = true
+		case command.FoldEqual(word, "MS") && !o.ms:
+			o.ms = true
+		case command.FoldEqual(word, "WAIT") && !o.hasWait && i+1 < len(words):
+			i++
+			o.hasWait = true
+			o.wait, o.err = waitArg.Integer(words[i], true)
 		default:
-			return false, false, false
+			return allOptions{}, false
 		}
 	}
-	return peek, ms, true
+	return o, true
 }
 
 // fewRequests is the number of limiters for which a session keeps memory between calls. It is
@@ -302,7 +336,7 @@ func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) 
 // options.
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
-		command.FoldEqual(word, "FORCE")
+		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT")
 }
 
 // keySeed is the seed of the hashes that repeatsKey compares.

@@ -6,6 +6,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/store"
 )
 
 var (
@@ -25,7 +26,7 @@ func (l *Family) acquire() *command.Command {
 		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),
-			msArg},
+			msArg, waitArg},
 		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that are free after this call;
 retry_after, the seconds until enough other leases have ended (-1 if it was granted, or never will be); reset_after, the
 seconds until the last lease ends.`,
@@ -38,6 +39,9 @@ seconds until the last lease ends.`,
 			}
 			ms := c.Flag()
 			c.Work += leaseChangeWork
+			if c.Extra {
+				return l.acquireExtra(c, key, store.LeaseRequest{Request: r, MaxHolders: l.maxHolders}, quantity, ms)
+			}
 			d, err := c.View.Acquire(c.Context, key, r, l.maxHolders)
 			if err != nil {
 				return l.limitIfFull(c, err, key, limit, quota.Take, ms)
@@ -47,6 +51,24 @@ seconds until the last lease ends.`,
 			return nil
 		},
 	}
+}
+
+// acquireExtra continues CL.ACQUIRE for a call with WAIT.
+func (l *Family) acquireExtra(c *command.Call, key []byte, r store.LeaseRequest, quantity int64, ms bool) error {
+	w := waitFor(c, c.Option("WAIT"))
+	if quantity > 0 {
+		w.arrive(c, key)
+	}
+	d, err := w.acquire(c, key, &r)
+	switch {
+	case err != nil:
+		return l.limitIfFull(c, err, key, r.Limit(), quota.Take, ms)
+	case w.continues(&d):
+		return c.Wait(w.delay(key, &d))
+	}
+	l.countDecision(c, key, d.Limited)
+	writeDecision(c, &d, quota.Take, ms)
+	return nil
 }
 
 func (l *Family) renew() *command.Command {

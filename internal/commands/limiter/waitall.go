@@ -1,0 +1,91 @@
+package limiter
+
+import (
+	"math"
+
+	"cellserver/internal/command"
+	"cellserver/internal/lease"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// acquire is take for CL.ACQUIRE.
+func (w *wait) acquire(c *command.Call, key []byte, r *store.LeaseRequest) (quota.Decision, error) {
+	ask := func(r lease.Request) (d quota.Decision, err error) {
+		request := store.LimitRequest{Key: key, Rule: store.Rule{Kind: store.Lease},
+			Lease: &store.LeaseRequest{Request: r, MaxHolders: math.MaxInt}}
+		decisions, _, err := c.View.TakeAll(c.Context, []store.LimitRequest{request}, true)
+		if err == nil {
+			d = decisions[0]
+		}
+		return d, err
+	}
+	if w.behind {
+		held, err := ask(r.Request.WithLimit(0)) // granted only if the holder holds as much already
+		if err != nil {
+			return held, err
+		}
+		w.behind = held.Limited
+	}
+	if !w.asks() {
+		return c.View.Acquire(c.Context, key, r.Request, r.MaxHolders)
+	}
+	d, err := ask(r.Request)
+	if err == nil && w.last && !d.Limited {
+		d, err = ask(r.Request.WithQuantity(0))
+		refuse(&d)
+	}
+	return d, err
+}
+
+// takeAll is take for CL.ALL. With peek, the call does not wait. If the call waits, key is the one for
+// which it does.
+func (w *wait) takeAll(c *command.Call, takes []store.LimitRequest, peek bool) (
+	decisions []quota.Decision, allowed bool, err error,
+) {
+	for i := range takes {
+		if t := &takes[i]; t.Lease != nil || t.Quantity > 0 {
+			w.arrive(c, t.Key)
+		}
+	}
+	decisions, allowed, err = c.View.TakeAll(c.Context, takes, peek || w.asks())
+	if err != nil || !w.last || !allowed {
+		return decisions, allowed, err
+	}
+	for i := range takes {
+		if t := &takes[i]; t.Lease != nil {
+			t.Lease.Request = t.Lease.WithQuantity(0)
+		} else {
+			t.Quantity = 0
+		}
+	}
+	decisions, _, err = c.View.TakeAll(c.Context, takes, true)
+	if err == nil {
+		refuse(&decisions[0])
+	}
+	return decisions, false, err
+}
+
+// longest returns what limits a CL.ALL longest, or if nothing does, the first key for which calls wait.
+func (w *wait) longest(c *command.Call, takes []store.LimitRequest, decisions []quota.Decision) (
+	key []byte, d quota.Decision,
+) {
+	for i, one := range decisions {
+		switch {
+		case !one.Limited:
+		case one.RetryAfter == quota.Never:
+			return takes[i].Key, one
+		case !d.Limited || one.RetryAfter > d.RetryAfter:
+			key, d = takes[i].Key, one
+		}
+	}
+	for i := 0; key == nil && w.behind && i < len(takes); i++ {
+		if c.Session.IsAwaited(takes[i].Key) {
+			key = takes[i].Key
+		}
+	}
+	if key == nil {
+		key = takes[0].Key // those for which it had to wait have been admitted meanwhile
+	}
+	return key, d
+}
