@@ -2,7 +2,9 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -75,4 +77,33 @@ func unblockAndKill(t *testing.T, server *peer.Server, boss, worker *redis.Clien
 	gone.Close()
 	require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
 		patience, time.Millisecond)
+}
+
+// A call that waits for a limiter is admitted when a token is there. When the server stops, the call is
+// limited, and its client receives the reply before the connection is closed.
+func TestCallsThatWait(t *testing.T) {
+	for _, transport := range []string{"event-loop", "goroutines"} {
+		t.Run(transport, func(t *testing.T) {
+			server := peer.Start(t, "--transport", transport)
+			conn := dial(t, server)
+			_, err := conn.Write([]byte("CL.THROTTLE k 0 1000 1\r\nCL.THROTTLE k 0 1000 1 1 WAIT 60000\r\n"))
+			require.NoError(t, err)
+			const admitted = "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:1\r\n"
+			replies := make([]byte, 2*len(admitted))
+			_, err = io.ReadFull(conn, replies)
+			require.NoError(t, err)
+			require.Equal(t, admitted+admitted, string(replies))
+
+			_, err = conn.Write([]byte("CL.THROTTLE k 0 1 600 4 FORCE\r\nCL.THROTTLE k 0 1 600 1 UPTO WAIT 3600000\r\n"))
+			require.NoError(t, err)
+			boss := client(t, server, 2)
+			require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), " flags=b ") },
+				patience, time.Millisecond)
+			server.Signal(syscall.SIGTERM)
+			rest, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.Regexp(t, `^\*5\r\n:1\r\n(:\d+\r\n){4}\*6\r\n:1\r\n:1\r\n:0\r\n:\d+\r\n:\d+\r\n:0\r\n$`, string(rest))
+			require.Zero(t, server.Wait())
+		})
+	}
 }
