@@ -189,7 +189,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
-		Reserved: b.IsInternal, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
+		Reserved: b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:    func() error { engine.Close(b.Close); return nil },
 		Describe: func(add func(string, any)) { engine.Describe(add); describeServers(b, add) },
 	}
@@ -244,5 +244,5 @@ func (c *config) openStore(ctx context.Context, log *slog.Logger,
 
 // newLocalStore returns the store of --store-fails local.
 func (c *config) newLocalStore() store.Store {
-	return memory.New(memory.Options{Databases: c.databases})
+	return memory.New(memory.Options{Databases: c.databases, MaxIDs: c.commands.Limiter.MaxIDs})
 }

@@ -110,6 +110,7 @@ const (
 type KeyRef struct {
 	Database int
 	Key      []byte
+	Token    []byte // of a call of Once whose first key it is; nil if the step makes none
 }
 
 // Transfer holds the options of View.Transfer.

@@ -17,6 +17,7 @@ import (
 type View interface {
 	Batch
 	Limiters
+	Idempotent
 	Forms
 	Values
 	Keys

@@ -54,7 +54,7 @@ func openStore(t *testing.T, url string, clock *store.StillClock, o remote.Optio
 		Sender: stillBackend{l.Backend}, Monotonic: clock.Now, Self: 1, Known: 1000, KnownBytes: 1 << 20,
 		Connections: 2, Timeout: 5 * time.Second,
 	})
-	o.Executor, o.Keyspace, o.Clock, o.AllowFlush = e, l.Backend, clock, true
+	o.Executor, o.Keyspace, o.Clock, o.AllowFlush, o.OwnKey = e, l.Backend, clock, true, l.OwnKey
 	o.Close = func() error { e.Close(l.Close); return nil }
 	s := remote.New(o)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

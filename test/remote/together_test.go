@@ -35,6 +35,7 @@ func newStore(t *testing.T, url string, losesConflicts bool) *remote.Store {
 	clocks := remote.NewClocks(processClock{}, l.Backend)
 	s := remote.New(remote.Options{
 		Executor: e, Keyspace: l.Backend, Clock: clocks, KeyNow: clocks.OfKey, Prefix: "cl:",
+		Reserved: l.IsInternal, OwnKey: l.OwnKey,
 		Close: func() error { e.Close(l.Close); return nil },
 	})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })

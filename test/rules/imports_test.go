@@ -29,6 +29,9 @@ var mayImport = map[string][]string{
 		"go.yaml.in/yaml/v3",
 	},
 
+	// The decisions of calls that clients may repeat.
+	"internal/idempotency": {"internal/quota"},
+
 	// What reaches a disk.
 	"internal/form":    {"internal/calendar", "internal/window", "internal/lease"},
 	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
@@ -54,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/store/memory": {
 		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
 		"internal/entry",
-		"internal/store", "internal/meter", "golang.org/x/sys/unix",
+		"internal/store", "internal/idempotency", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/remote/combine": {"internal/store"},
 	"internal/store/remote/remotetest": {
@@ -62,7 +65,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/store/remote": {
 		"internal/quota", "internal/gcra", "internal/lease", "internal/form", "internal/store", "internal/store/memory",
-		"internal/store/remote/combine",
+		"internal/idempotency", "internal/store/remote/combine",
 	},
 	"internal/store/remote/backend": {
 		"internal/store/remote/combine",
@@ -97,7 +100,7 @@ var mayImport = map[string][]string{
 	"internal/commands/limiter": {
 		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"internal/resp",
-		"internal/command", "internal/stats", "internal/topk", "internal/option"},
+		"internal/command", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",
@@ -147,7 +150,7 @@ var mayImport = map[string][]string{
 // chain around.
 var layers = [][]string{
 	{"internal/quota"},
-	{"internal/gcra", "internal/window", "internal/lease"},
+	{"internal/gcra", "internal/window", "internal/lease", "internal/idempotency"},
 	{"internal/standing"},
 	{"internal/form"},
 	{"internal/store"},

@@ -53,6 +53,7 @@ func (m *Store) Sweep() (removed int) {
 			}
 		}
 	}
+	m.tokens.sweep(now)
 	m.returnMemory()
 	return removed
 }

@@ -34,6 +34,7 @@ func (v *view) flush() {
 	for i := range db.shards {
 		db.shards[i].detach(&v.memory.flushed)
 	}
+	v.memory.tokens.flushes[v.selected]++
 	db.generation.Store(v.memory.lastGeneration.Add(1))
 	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }

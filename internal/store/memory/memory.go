@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
 	"runtime"
@@ -31,6 +32,7 @@ type Store struct {
 	tracking       atomic.Pointer[tracking] // nil unless changes are tracked
 	listeners      listeners
 	pool           pool
+	tokens         tokens
 	flushed        flushedMemory
 	lockTime       *meter.MaxCPUTime
 	pagesPerShard  int // the largest number of pages in a shard
@@ -68,6 +70,7 @@ type Options struct {
 	SweepEvery time.Duration
 	Holds      *meter.MaxCPUTime // measures how long locks of shards are held; nil measures nothing
 	MaxPages   int               // largest number of 4 KiB pages per shard, for tests; 0 means the maximum
+	MaxIDs     int               // largest number of ID tokens; 0 means DefaultMaxIDs
 }
 
 // New returns an empty store. Close stops its goroutines.
@@ -93,6 +96,7 @@ func New(o Options) *Store {
 		lockTime:      o.Holds,
 		stop:          make(chan struct{}),
 	}
+	m.tokens.max, m.tokens.flushes = cmp.Or(o.MaxIDs, DefaultMaxIDs), make([]uint64, o.Databases)
 	m.pool.mappings, m.pool.wakePrepare = new(mappings), make(chan struct{}, 1)
 	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mappings)
 	if o.SweepEvery > 0 {
@@ -192,7 +196,8 @@ type view struct {
 	transactionSpace transaction
 	step             *step // set while a step on several keys runs during a pass
 	decisionBuffer   *[decisionBufferSize]quota.Decision
-	stateBuffer      *form.State // for ReadForm
+	stateBuffer      *form.State      // for ReadForm
+	once             []quota.Decision // of the last Once
 }
 
 func (v *view) Now() int64 { return v.now }

@@ -37,6 +37,7 @@ type transaction struct {
 	view     *view
 	keys     [][]byte
 	names    []string
+	own      int // how many of the last names are the store's own
 	database int
 	deadline int64
 	now      int64 // when the keys were read
@@ -78,16 +79,26 @@ func (v *view) Atomically(ctx context.Context, refs []store.KeyRef, all bool, st
 
 func (t *transaction) addKeys(refs []store.KeyRef) error {
 	seen := make(map[string]struct{}, len(refs))
+	add := func(key []byte) {
+		name := t.view.name(key)
+		if _, twice := seen[name]; !twice {
+			seen[name] = struct{}{}
+			t.keys, t.names = append(t.keys, key), append(t.names, name)
+		}
+	}
 	for _, ref := range refs {
 		if t.database = ref.Database; t.database != refs[0].Database {
 			return errDatabases
 		}
-		name := t.view.name(ref.Key)
-		if _, twice := seen[name]; !twice {
-			seen[name] = struct{}{}
-			t.keys, t.names = append(t.keys, ref.Key), append(t.names, name)
+		add(ref.Key)
+	}
+	keys := len(t.names)
+	for _, ref := range refs {
+		if ref.Token != nil {
+			add(t.view.tokenName(ref.Key, ref.Token))
 		}
 	}
+	t.own = len(t.names) - keys
 	switch {
 	case !t.view.inOneSlot(t.names):
 		return errCrossSlot
@@ -104,6 +115,7 @@ func (t *transaction) do(ctx context.Context, withExpiry bool, run runFunc) erro
 	}
 	c := new(call)
 	t.view.initCall(c, run)
+	c.own = t.own
 	c.step.Database, c.step.Keys, c.step.Expiry, c.step.Deadline = t.database, t.names, withExpiry, t.deadline
 	if !withExpiry {
 		c.step.Tries = 1

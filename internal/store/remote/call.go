@@ -18,6 +18,7 @@ import (
 type call struct {
 	step combine.Step
 	keys [1]string // for step.Keys, of a call with one key
+	own  int       // how many of the last of step.Keys are the store's own, on purpose
 
 	runner runner // nil if the step is a command
 	view   *view  // its instant becomes that of each run; nil if several calls share a view
@@ -138,7 +139,7 @@ var errReserved = &store.RefusedError{
 
 // isReserved reports whether a call uses such a key.
 func (v *view) isReserved(c *call) bool {
-	return v.store.Reserved != nil && slices.ContainsFunc(c.step.Keys, v.store.Reserved)
+	return v.store.Reserved != nil && slices.ContainsFunc(c.step.Keys[:len(c.step.Keys)-c.own], v.store.Reserved)
 }
 
 // outcome returns the error of a call that has ended, or panics as its runner has.

@@ -49,7 +49,10 @@ type Options struct {
 	Slot func(key string) int
 	// Reserved reports whether a key, as the backend names it, is one of the backend's own, which clients
 	// cannot use. It may be nil.
-	Reserved   func(key string) bool
+	Reserved func(key string) bool
+	// OwnKey returns a key of the store's own, as the backend names it, in the slot of a key. Different
+	// names give different keys. It is needed if there are slots.
+	OwnKey     func(key, name string) string
 	AllowFlush bool         // Flush and FlushAll are not refused
 	Close      func() error // called by Close; may be nil
 	// Describe adds fields to the section Store of INFO; may be nil.
@@ -72,6 +75,9 @@ func New(o Options) *Store {
 		o.Name = "redis"
 	}
 	s := &Store{Options: o}
+	if s.OwnKey == nil {
+		s.OwnKey = s.ownKey
+	}
 	s.scratches.margin = s.margin()
 	return s
 }

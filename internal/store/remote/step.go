@@ -16,6 +16,7 @@ type scratchRun struct {
 	store      *Store
 	database   int
 	keys       [][]byte
+	own        int // how many of the last keys are the store's own
 	withExpiry bool
 	operation  operation
 	deniable   bool  // see combine.Step
@@ -141,7 +142,7 @@ func (v *view) run(ctx context.Context, r *scratchRun) error {
 	r.store, r.database = v.store, v.selected
 	c := new(call)
 	v.initCall(c, r)
-	c.step.Expiry, c.step.Deniable = r.withExpiry, r.deniable
+	c.own, c.step.Expiry, c.step.Deniable = r.own, r.withExpiry, r.deniable
 	c.step.Keys = make([]string, len(r.keys))
 	for i, key := range r.keys {
 		c.step.Keys[i] = v.name(key)

@@ -47,6 +47,11 @@ func (v naiveNoGrowth) Acquire(_ context.Context, key []byte, r lease.Request,
 	return d, err
 }
 
+func (v naiveNoGrowth) Once(_ context.Context, o *store.Once) (d []quota.Decision, repeated bool, err error) {
+	v.within(func() { d, repeated, err = v.once(o, v) })
+	return d, repeated, err
+}
+
 func (v naiveNoGrowth) WriteForm(_ context.Context, key []byte, state *form.State) (err error) {
 	v.within(func() { err = v.naiveView.WriteForm(ctx, key, state) })
 	return err

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -37,6 +38,7 @@ type naive struct {
 	borrowed  map[string]string       // for borrowsHolder
 	shared    map[string]string       // for copiesShare
 	used      map[string]int64        // instant of the last use, by qualified name
+	tokens    map[string]naiveToken
 }
 
 // naiveDatabase is the states of all keys, in buckets by hash so that the number of a bucket can be
@@ -49,6 +51,7 @@ func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
 		left: map[store.Kind]keyState{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
+		tokens: map[string]naiveToken{},
 	}
 }
 
@@ -405,6 +408,9 @@ func (v *naiveView) Delete(_ context.Context, keys [][]byte) (n int, err error) 
 		if !ok {
 			continue
 		}
+		if v.has(onceDeleted) {
+			clear(v.tokens)
+		}
 		v.left[h.kind] = h
 		event := store.Expired
 		if h.expires > now || v.has(deletesExpired) {
@@ -463,6 +469,7 @@ func (v *naiveView) flush(number int) {
 		v.notifyAll(number, nil, store.Flushed)
 	}
 	*db = naiveDatabase{}
+	maps.DeleteFunc(v.tokens, func(_ string, t naiveToken) bool { return t.database == number })
 }
 
 // Scan uses the number of a bucket as the cursor.

@@ -55,7 +55,7 @@ func RunInCluster(t *testing.T, open func(t *testing.T, clock store.Clock, oneSl
 // needsOneSlot lists the cases that make steps on several keys.
 var needsOneSlot = []string{
 	"several at once", "blocked", "all", "all or nothing", "all untaken", "all peek", "all but one of another kind",
-	"all of any quantity", "all at once", "copies apart", "steps as one",
+	"all of any quantity", "all at once", "copies apart", "steps as one", "once of several", "once in a step",
 }
 
 func runCases(t *testing.T, cases []testCase, open func(t *testing.T, clock store.Clock) store.Store) {
@@ -95,8 +95,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, formCases, valueCases,
-		idleCases, contextCases,
+		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, formCases, onceCases,
+		valueCases, idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}
@@ -122,6 +122,7 @@ var notExternal = map[string]string{
 	"no growth and expiry": "keys take no memory of this process",
 	"no growth for all":    "keys take no memory of this process",
 	"no growth of forms":   "keys take no memory of this process",
+	"no growth and once":   "keys take no memory of this process",
 
 	"no growth for leases of all": "keys take no memory of this process",
 	"no growth for forced of all": "keys take no memory of this process",
@@ -130,7 +131,7 @@ var notExternal = map[string]string{
 // needsDatabases lists the cases that use several databases. A store over a cluster has one.
 var needsDatabases = []string{
 	"databases", "size", "flush", "random", "notices signed", "flush notices", "expiry seen", "scan", "inspect",
-	"transfers", "databases swapped",
+	"transfers", "databases swapped", "once by name",
 }
 
 // appliesTo reports whether the rule of a case is one for stores with such abilities, and with a single

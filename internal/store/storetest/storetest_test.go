@@ -138,6 +138,16 @@ const (
 	quotasByElapsedTime
 	windowsComeBack
 	looksForWindows
+	onceTakesAgain
+	onceForEver
+	onceRemembersAll
+	onceAnyWords
+	onceAnyKey
+	onceDeleted
+	onceFirstKey
+	onceUnlocked
+	onceForgetsSteps
+	noGrowthOnce
 	claimsToBlock
 	obeysContext
 	leavesTooLittle
@@ -273,6 +283,16 @@ var detectedBy = map[fault]string{
 	quotasByElapsedTime: "wall clock set",
 	windowsComeBack:     "wall clock set back",
 	looksForWindows:     "window ahead",
+	onceTakesAgain:      "once",
+	onceForEver:         "once expired",
+	onceRemembersAll:    "once taken",
+	onceAnyWords:        "once reused",
+	onceAnyKey:          "once by name",
+	onceDeleted:         "once by name",
+	onceFirstKey:        "once of several",
+	onceUnlocked:        "once at once",
+	onceForgetsSteps:    "once in a step",
+	noGrowthOnce:        "no growth and once",
 
 	forcedLimits:         "all forced",
 	forcesAnyway:         "all forced",

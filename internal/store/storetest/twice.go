@@ -101,6 +101,20 @@ func (v twiceView) TakeAll(
 	return v.fullView.TakeAll(ctx, requests, peek || *v.dryRun)
 }
 
+func (v twiceView) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {
+	twice := *o
+	twice.Decide = func(on store.View) ([]quota.Decision, bool, error) {
+		inner := twiceView{on.(fullView), new(bool)}
+		*inner.dryRun = true
+		if decisions, _, err := o.Decide(inner); *v.dryRun {
+			return decisions, false, err
+		}
+		*inner.dryRun = false
+		return o.Decide(inner)
+	}
+	return v.fullView.Once(ctx, &twice)
+}
+
 func (v twiceView) Acquire(
 	ctx context.Context, key []byte, r lease.Request, maxHolders int,
 ) (quota.Decision, error) {

@@ -63,6 +63,10 @@ func (b *Backend) turnKey(key string) string {
 	return b.internalKey(Slot(key), "turn:"+strings.TrimPrefix(key, b.config.Prefix))
 }
 
+// OwnKey returns a key of the store's own in the slot of a key, with a name that begins with neither of
+// the others. It begins with the prefix, too.
+func (b *Backend) OwnKey(key, name string) string { return b.internalKey(Slot(key), name) }
+
 func (b *Backend) internalKey(slot int, name string) string {
 	return b.config.Prefix + "{" + strconv.FormatUint(uint64(tags()[slot]), 10) + internalMark + name
 }
