@@ -76,7 +76,7 @@ func (c *config) openMemory(ctx context.Context, log *slog.Logger, holds *meter.
 	if err != nil {
 		return nil, err
 	}
-	o := memory.Options{Databases: c.databases, Holds: holds}
+	o := memory.Options{Databases: c.databases, Holds: holds, MaxIDs: c.commands.Limiter.MaxIDs}
 	if f.opened != nil {
 		o.Clock = f.opened.Clock()
 	}

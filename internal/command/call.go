@@ -264,6 +264,17 @@ func (c *Call) Option(token string) int64 {
 	return 0
 }
 
+// OptionAt returns the index, in the words, of the word after the token of an option; 0 if the option was
+// not given.
+func (c *Call) OptionAt(token string) int {
+	for i, a := range c.Row.Args {
+		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
+			return c.Bound[i].At
+		}
+	}
+	return 0
+}
+
 // EventNames returns the names of the keyspace events, in order, for a change of a key by the call.
 func (c *Call) EventNames(why store.Event) []string {
 	row := c.Row

@@ -249,9 +249,7 @@ func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 	case keyArg:
 		return c.CheckKey(word)
 	case wordArg:
-		if a.maxBytes > 0 && len(word) > a.maxBytes {
-			return Refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.maxBytes))
-		}
+		return a.CheckLength(word)
 	case intArg:
 		ours := c.Row.Grammar.acceptsDecimals // else the error is Redis's
 		if b.N, err = a.Integer(word, ours); err == ErrNotAnInteger && ours {
@@ -259,6 +257,14 @@ func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 		}
 	}
 	return err
+}
+
+// CheckLength refuses a word that is too long.
+func (a *Arg) CheckLength(word []byte) error {
+	if a.maxBytes > 0 && len(word) > a.maxBytes {
+		return Refusal(fmt.Sprintf("ERR %s is longer than %d bytes", a.Name, a.maxBytes))
+	}
+	return nil
 }
 
 // Integer parses a word. It returns an error if the word is not an integer, or is out of bounds.

@@ -108,6 +108,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
+	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
 	if c.Store.MayBlock() {
 		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
 	}

@@ -61,6 +61,13 @@ func (v failingView) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	return v.fullView.TakeAll(ctx, requests, peek)
 }
 
+func (v failingView) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {
+	if *v.fails != nil {
+		return nil, false, *v.fails
+	}
+	return v.fullView.Once(ctx, o)
+}
+
 func (v failingView) Acquire(ctx context.Context, key []byte, r lease.Request, most int) (quota.Decision, error) {
 	if *v.fails != nil {
 		return quota.Decision{}, *v.fails

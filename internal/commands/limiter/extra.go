@@ -3,6 +3,7 @@ package limiter
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/quota"
+	"cellserver/internal/store"
 )
 
 // Few calls have the options in this file. The rows of limiters test Call.Extra in place of each of
@@ -17,6 +18,7 @@ type request struct {
 	quantity int64
 	mode     quota.Mode
 	ms       bool
+	token    *store.Once // of a call with an ID, when it could not be made
 }
 
 // decideExtra makes the decision of a call with such options, and writes the reply.
@@ -33,12 +35,32 @@ func (l *Family) decideExtra(c *command.Call, r request) error {
 	if r.quantity > 0 {
 		w.arrive(c, r.key)
 	}
-	d, err := w.take(c, &r)
-	if err != nil {
+	d, repeated, err := l.take(c, &r, &w)
+	switch {
+	case err != nil:
+		return l.decideExtraOnError(c, err, &r)
+	case !repeated && w.continues(&d):
+		return c.Wait(w.delay(r.key, &d))
+	case !repeated:
+		l.countKey(c, r.key, d.Limited)
+	}
+	if d.Limited {
+		c.Limited++
+	}
+	writeDecision(c, &d, r.mode, r.ms)
+	return nil
+}
+
+// decideExtraOnError is decideOnError. A call with an ID that --store-fails decides locally is remembered
+// in the memory of this process only.
+func (l *Family) decideExtraOnError(c *command.Call, err error, r *request) error {
+	if r.token == nil {
 		return l.decideOnError(c, err, r.key, r.quantity, r.mode, r.ms)
 	}
-	if w.continues(&d) {
-		return c.Wait(w.delay(r.key, &d))
+	t := store.LimitRequest{Key: r.key, Rule: c.Rule, Quantity: r.quantity}
+	d, err := l.Fallback.decideOnce(c, err, t, r.mode, r.token)
+	if err != nil {
+		return l.limitIfFull(c, err, r.key, c.Rule.Size(), r.mode, r.ms)
 	}
 	l.countDecision(c, r.key, d.Limited)
 	writeDecision(c, &d, r.mode, r.ms)

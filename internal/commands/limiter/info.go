@@ -10,7 +10,9 @@ import (
 
 // Info returns the parts of INFO about decisions: how often each command has allowed a call, and limited
 // one, and how often the store has failed to decide.
-func (l *Family) Info() []command.InfoPart { return append(l.Fallback.info(), infoDecisions()) }
+func (l *Family) Info() []command.InfoPart {
+	return append(l.Fallback.info(), infoDecisions(), l.infoTokens())
+}
 
 func infoDecisions() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(c *command.Call, out *command.InfoText) {

@@ -20,10 +20,13 @@ import (
 type Family struct {
 	maxLogLimit   int          // the largest limit of CL.SLIDINGLOG
 	maxHolders    int          // maximum number of holders per key
+	idSeconds     int          // for which the ID of a call is remembered
+	repeats       atomic.Int64 // calls that got the decision of an earlier one with the same ID
 	limitWhenFull atomic.Bool  // if memory is full, a call for a new key is limited, not refused (--oom-decision)
 	Top           topk.Counter // for CL.TOP
 	// Fallback answers decisions while the store fails. Its Log is nil if the store cannot fail.
 	Fallback Fallback
+	Tokens   store.TokenCounter // for INFO; nil if the store does not count IDs
 }
 
 // Commands returns the rows of the family, in reading order.

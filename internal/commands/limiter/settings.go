@@ -7,14 +7,17 @@ type Settings struct {
 	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
 	MaxHolders  int    // maximum number of holders per key
 	MaxWaiting  int    // maximum number of calls that wait, with WAIT
+	IDSeconds   int    // for which the ID of a call is remembered
+	MaxIDs      int    // maximum number of IDs that are remembered in memory
 	OOMDecision string // the reply if there is no memory for a new key: error or limit
 	StoreFails  string // the reply if the store does not make a decision: error, allow, deny or local
 }
 
 // NewSettings returns the defaults.
 func NewSettings() Settings {
-	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, MaxWaiting: 10_000, OOMDecision: "error",
-		StoreFails: "error"}
+	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, MaxWaiting: 10_000, IDSeconds: 10, MaxIDs: 1_000_000,
+		OOMDecision: "error",
+		StoreFails:  "error"}
 }
 
 // Options describes the settings.
@@ -26,6 +29,10 @@ func (s *Settings) Options() []*option.Option {
 			Help: "maximum number of holders that have leases of one key"},
 		{Name: "max-waiting", Group: option.Limits, Kind: option.Number(&s.MaxWaiting, 1, 1_000_000), Change: option.Live,
 			Help: "maximum number of calls that wait with the option WAIT, and ten times the maximum for one key"},
+		{Name: "id-ttl", Group: option.Limits, Kind: option.Number(&s.IDSeconds, 1, 86_400),
+			Help: "seconds for which a limiter remembers the decision about a call with the option ID"},
+		{Name: "max-ids", Group: option.Limits, Kind: option.Number(&s.MaxIDs, 1, 10_000_000),
+			Help: "maximum number of IDs that are remembered in memory; beyond it, the oldest are forgotten"},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
 			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},
@@ -37,7 +44,7 @@ func (s *Settings) Options() []*option.Option {
 // Effects applies the settings, and returns the effects of those that may change at run time. setMaxWaiting
 // is the function of the sessions that bounds calls with WAIT.
 func (l *Family) Effects(s *Settings, setMaxWaiting func(calls int)) []option.Effect {
-	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
+	l.maxLogLimit, l.maxHolders, l.idSeconds = s.MaxLogLimit, s.MaxHolders, s.IDSeconds
 	return []option.Effect{
 		option.On(func() { setMaxWaiting(s.MaxWaiting) }, "max-waiting"),
 		option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),

@@ -135,13 +135,26 @@ func (f *Fallback) policyForContended(c *command.Call, policy int) int {
 
 // decide answers a decision that the store has not made because of err, or returns an error.
 func (f *Fallback) decide(c *command.Call, err error, t store.LimitRequest, mode quota.Mode) (quota.Decision, error) {
+	return f.decideOnce(c, err, t, mode, nil)
+}
+
+// decideOnce is decide for a call with an ID. Without one, once is nil.
+func (f *Fallback) decideOnce(c *command.Call, err error, t store.LimitRequest, mode quota.Mode,
+	once *store.Once) (d quota.Decision, _ error) {
 	switch policy := f.policyFor(c, err); policy {
 	case replyError:
 		return quota.Decision{}, err
 	case decideLocally:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		return f.localView(c).Take(c.Context, t.Key, &t.Rule, t.Quantity, mode)
+		if once == nil {
+			return f.localView(c).Take(c.Context, t.Key, &t.Rule, t.Quantity, mode)
+		}
+		decisions, _, err := f.localView(c).Once(c.Context, once)
+		if err == nil {
+			d = decisions[0]
+		}
+		return d, err
 	default:
 		return fixedDecision(policy, &t, mode), nil
 	}

@@ -14,7 +14,7 @@ func (l *Family) throttle() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Period("period"),
-			quantityArg, modeArg, msArg, leaveArg, waitArg},
+			quantityArg, modeArg, msArg, leaveArg, waitArg, idArg},
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek, Takes: quantityTakes}, Run: l.decide,
 	}
 }
@@ -48,5 +48,5 @@ func (l *Family) throttleExtra(c *command.Call, limit *gcra.Limit, err error) er
 	}
 	c.Rule = store.Rule{Kind: store.Throttle, Throttle: *limit}
 	b := &c.Bound
-	return l.decideExtra(c, request{c.Words[b[0].At], b[4].N, modes[b[5].N], b[6].N != 0})
+	return l.decideExtra(c, request{key: c.Words[b[0].At], quantity: b[4].N, mode: modes[b[5].N], ms: b[6].N != 0})
 }

@@ -1,10 +1,12 @@
 package limiter
 
 import (
+	"context"
 	"time"
 
 	"cellserver/internal/command"
 	"cellserver/internal/quota"
+	"cellserver/internal/store"
 )
 
 // A call with WAIT is decided in attempts: see command.Attempt. Only the attempts in which it may be
@@ -51,18 +53,18 @@ func (w *wait) arrive(c *command.Call, key []byte) {
 // asks reports whether this attempt only asks what the decision would be.
 func (w *wait) asks() bool { return w.behind || w.last }
 
-// take makes the decision of an attempt. A call with UPTO waits for the first unit.
-func (w *wait) take(c *command.Call, r *request) (quota.Decision, error) {
+// take makes the decision of an attempt with a view. A call with UPTO waits for the first unit.
+func (w *wait) take(ctx context.Context, v store.View, r *request, rule *store.Rule) (quota.Decision, error) {
 	if !w.asks() {
-		return c.View.Take(c.Context, r.key, &c.Rule, r.quantity, r.mode)
+		return v.Take(ctx, r.key, rule, r.quantity, r.mode)
 	}
 	quantity := r.quantity
 	if r.mode == quota.UpTo {
 		quantity = min(quantity, 1)
 	}
-	d, err := c.View.Take(c.Context, r.key, &c.Rule, quantity, quota.Peek)
+	d, err := v.Take(ctx, r.key, rule, quantity, quota.Peek)
 	if err == nil && w.last && !d.Limited {
-		d, err = c.View.Take(c.Context, r.key, &c.Rule, 0, quota.Peek)
+		d, err = v.Take(ctx, r.key, rule, 0, quota.Peek)
 		refuse(&d)
 	}
 	d.Taken = 0

@@ -48,7 +48,8 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
-	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, waitArg}
+	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, waitArg,
+		idArg}
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()
@@ -57,7 +58,7 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 		}
 		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
 		if c.Extra {
-			return l.decideExtra(c, request{key, quantity, mode, ms})
+			return l.decideExtra(c, request{key: key, quantity: quantity, mode: mode, ms: ms})
 		}
 		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
 		if err != nil {

@@ -102,6 +102,11 @@ func (q *Queue) FindKeys(database, databases int) (all bool) {
 		for _, key := range keys {
 			q.KeyRefs = append(q.KeyRefs, store.KeyRef{Database: database, Key: key})
 		}
+		if len(keys) > 0 {
+			row.EachToken(words, func(token []byte) {
+				q.KeyRefs = append(q.KeyRefs, store.KeyRef{Database: database, Key: keys[0], Token: token})
+			})
+		}
 	})
 	return all
 }
