@@ -68,7 +68,7 @@ func TestGoProgram(t *testing.T) {
 	formatted, err := format.Source([]byte(text))
 	require.NoError(t, err)
 	require.Equal(t, string(formatted), text, "gofmt")
-	server := peer.Start(t)
+	server := peer.Start(t, "--id-ttl", "3600")
 	between := startProxy(t, server.Addr)
 	program := onPort(t, text, between.port())
 	assert.Equal(t, "allowed: 15 left\n", run(t, program))
@@ -77,10 +77,12 @@ func TestGoProgram(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60, 300, "FORCE").Err())
 	assert.Regexp(t, `^limited: try again in 5\d\d s\n$`, run(t, program))
 
+	require.NoError(t, client.Del(t.Context(), "user123").Err()) // a call that is limited is not remembered
 	between.calls.Store(0)
 	between.loses.Store(true)
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
-	assert.EqualValues(t, 1, between.calls.Load())
+	assert.EqualValues(t, 3, between.calls.Load())
+	assert.Contains(t, client.Info(t.Context(), "cell").Val(), "cell_ids_repeated:2\r\n", "the three calls are one")
 	between.Close()
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
 }

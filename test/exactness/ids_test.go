@@ -1,0 +1,117 @@
+package exactness
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+	"cellserver/test/proxy"
+)
+
+// repeaters are clients that repeat each call, with the same ID, at one server after the other, until it
+// is decided.
+type repeaters struct {
+	servers  []*peer.Server
+	newID    bool // a fault: a repeated call has another ID
+	repeated atomic.Int64
+	decided  atomic.Int64
+}
+
+// takeAll makes calls that each take one of limit, and returns what remained after each.
+func (r *repeaters) takeAll(t *testing.T, client, calls, limit int) (remaining []int64) {
+	connections := make([]*redis.Client, len(r.servers))
+	for i, s := range r.servers {
+		connections[i] = connect(s)
+		defer connections[i].Close()
+	}
+	for n := range calls {
+		for try := 0; ; try++ {
+			id := fmt.Sprint(client, "-", n)
+			if r.newID {
+				id += fmt.Sprint("-", try)
+			}
+			c := connections[(client+try)%len(connections)]
+			reply, err := c.Do(context.Background(), "CL.FIXED", "ids", limit, 86400, 1, "ID", id).Int64Slice()
+			if err == nil && assert.Len(t, reply, 5) {
+				remaining = append(remaining, reply[2])
+				r.decided.Add(1)
+				break
+			}
+			r.repeated.Add(1)
+		}
+	}
+	return remaining
+}
+
+// takeAmidFaults lets clients take while connections to the store are cut, and returns what remained after
+// each call, in order.
+func takeAmidFaults(t *testing.T, r *repeaters, clients, calls, limit int) (remaining []int64) {
+	store := peer.StartStore(t)
+	front := proxy.New(t, store.Addr)
+	for range 3 {
+		r.servers = append(r.servers, peer.Start(t, "--store", "redis://"+front.Addr, "--store-timeout", "1000", "--id-ttl",
+			"3600", "--loglevel", "nothing"))
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex
+	var all []int64
+	for client := range clients {
+		group.Go(func() {
+			found := r.takeAll(t, client, calls, limit)
+			mu.Lock()
+			defer mu.Unlock()
+			all = append(all, found...)
+		})
+	}
+	stop := make(chan struct{})
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		for i := 0; ; i++ {
+			fault := []proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest}[i%3]
+			select {
+			case <-front.Arm(fault, "cl1id:", 0): // the requests that set tokens contain it
+			case <-stop:
+				return
+			}
+			before := r.decided.Load()
+			peer.Until(t, "a decision after the fault", func() bool {
+				return r.decided.Load() > before || r.decided.Load() == int64(clients*calls)
+			})
+		}
+	})
+	group.Wait()
+	close(stop)
+	faults.Wait()
+	slices.Sort(all)
+	return all
+}
+
+// Clients that repeat calls with the same ID, whatever server they then reach, take exactly once with each:
+// what remains is counted down by one for each call, although replies of the store are lost.
+func TestCallsWithIDsCountOnce(t *testing.T) {
+	t.Parallel()
+	const clients, calls = 8, 25
+	r := &repeaters{}
+	remaining := takeAmidFaults(t, r, clients, calls, 10*clients*calls)
+	require.NotZero(t, r.repeated.Load())
+	require.Len(t, remaining, clients*calls)
+	for i, n := range remaining {
+		require.Equal(t, int64(9*clients*calls+i), n)
+	}
+}
+
+// Clients that repeat calls with another ID take more than that.
+func TestCallsWithOtherIDsAreFound(t *testing.T) {
+	t.Parallel()
+	const clients, calls = 8, 25
+	remaining := takeAmidFaults(t, &repeaters{newID: true}, clients, calls, 10*clients*calls)
+	require.Less(t, remaining[0], int64(9*clients*calls))
+}
