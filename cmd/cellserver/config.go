@@ -112,13 +112,7 @@ func (c *config) usage() string {
 
 Usage:
   cellserver [options]                start the server
-  cellserver cli [options] [COMMAND]  talk to a server; see cellserver cli --help
-  cellserver ready [options]          tell whether a server is ready for clients
-  cellserver export FILE.rdb          write all keys of a server to a file
-  cellserver import FILE.rdb          copy keys from a file, or from a redis-server, to a server
-  cellserver check [--fix] FOLDER     check the folder of --dir
-  cellserver check-store URL          check a Redis or Valkey server that is to keep the keys
-  cellserver --version                print the version
+%s  cellserver --version                print the version
 
 Each option is also an environment variable, %sTCP_BACKLOG for --tcp-backlog, and a
 directive of the file of --config, which is written like redis.conf. The command line takes
@@ -131,7 +125,7 @@ Examples:
   cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
   cellserver --dir /var/lib/cellserver                    with keys that survive a restart
   cellserver --store redis://10.0.0.1                     with keys in a Redis or Valkey server
-`, prefix, c.options.Usage(width))
+`, usageOfSubcommands(), prefix, c.options.Usage(width))
 }
 
 // meters returns the meter for the option measure-pauses; the other one, or both, are nil.

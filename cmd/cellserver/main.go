@@ -42,6 +42,10 @@ func start(args []string) error {
 			return transfer.Export(args[1:], transferEnvironment())
 		case "import":
 			return transfer.Import(args[1:], transferEnvironment())
+		case "man":
+			return manual(os.Stdout)
+		case "completion":
+			return completion(args[1:], os.Stdout)
 		}
 	}
 	setMemoryLimit()

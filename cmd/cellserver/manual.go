@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"cellserver/internal/option"
+)
+
+// subcommands are those that --help, the manual page and the completions of shells show.
+var subcommands = []option.Subcommand{
+	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
+	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},
+	{Name: "export", Args: "FILE.rdb", Help: "write all keys of a server to a file"},
+	{Name: "import", Args: "FILE.rdb", Help: "copy keys from a file, or from a redis-server, to a server"},
+	{Name: "check", Args: "[--fix] FOLDER", Help: "check the folder of --dir"},
+	{Name: "check-store", Args: "URL", Help: "check a Redis or Valkey server that is to keep the keys"},
+	{Name: "man", Help: "print the manual page, for man -l -"},
+	{Name: "completion", Args: strings.Join(option.Shells, "|"), Help: "print the completion for a shell"},
+}
+
+// usageOfSubcommands returns the lines of --help about the subcommands.
+func usageOfSubcommands() string {
+	var out strings.Builder
+	for _, s := range subcommands {
+		fmt.Fprintf(&out, "  %-34s  %s\n", strings.TrimSpace("cellserver "+s.Name+" "+s.Args), s.Help)
+	}
+	return out.String()
+}
+
+// program describes the command line.
+func program() *option.Program {
+	return &option.Program{Name: "cellserver", About: "rate-limit server that speaks the Redis protocol",
+		Version: version, Subcommands: subcommands, List: &newConfig().options, Prefix: prefix}
+}
+
+// manual runs the subcommand man.
+func manual(out io.Writer) error {
+	_, err := io.WriteString(out, program().ManPage())
+	return err
+}
+
+// completion runs the subcommand completion.
+func completion(args []string, out io.Writer) error {
+	script, ok := "", false
+	if len(args) == 1 {
+		script, ok = program().Completion(args[0])
+	}
+	if !ok {
+		return fmt.Errorf("completion needs the name of a shell: %s", strings.Join(option.Shells, ", "))
+	}
+	_, err := io.WriteString(out, script)
+	return err
+}
