@@ -42,6 +42,48 @@ func TestIDsWhenMemoryIsFull(t *testing.T) {
 	}
 }
 
+// allWithID is a call of CL.ALL, without the token.
+const allWithID = "CL.ALL 2 FIXED k 5 600 1 SLIDINGLOG l 5 600 2 ID "
+
+// A CL.ALL with a new token takes nothing when memory is full. With --oom-decision limit, its first key is
+// limited.
+func TestIDsOfAllWhenMemoryIsFull(t *testing.T) {
+	f := newMemoryServer(t)
+	c := f.dial()
+	first := c.do(t, allWithID+"a")
+	require.Equal(t, "*4\r\n:0\r\n:-1\r\n"+integers(0, 5, 4, -1, 600)+integers(0, 5, 3, -1, 600), first)
+	f.outside = 2000
+	require.True(t, f.isFull())
+	require.Equal(t, first, c.do(t, allWithID+"a"))
+	require.Equal(t, "-OOM command not allowed when used memory > 'maxmemory'.\r\n", c.do(t, allWithID+"b"))
+	require.Contains(t, c.do(t, "CL.ALL 2 FIXED k 5 600 9 FIXED l 5 600 1 ID b"), "-WRONGTYPE")
+	require.Contains(t, c.do(t, "CL.ALL 2 FIXED k 5 600 5 SLIDINGLOG l 5 600 1 ID b"), "*4\r\n:1\r\n:600\r\n")
+	c.do(t, "CONFIG SET oom-decision limit")
+	require.Equal(t, "*4\r\n:1\r\n:1\r\n"+integers(1, 5, 0, 1, 0)+integers(0, 5, 3, -1, 600), c.do(t, allWithID+"b"))
+	f.outside = 0
+	require.False(t, f.isFull())
+	require.Equal(t, "*4\r\n:0\r\n:-1\r\n"+integers(0, 5, 3, -1, 600)+integers(0, 5, 1, -1, 600), c.do(t, allWithID+"b"))
+}
+
+// While the store fails, a CL.ALL with a token is answered as any other.
+func TestIDsOfAllWhileTheStoreFails(t *testing.T) {
+	want := map[string]string{
+		"local": "*4\r\n:0\r\n:-1\r\n" + integers(0, 5, 4, -1, 600) + integers(0, 5, 3, -1, 600),
+		"allow": "*4\r\n:0\r\n:-1\r\n" + integers(0, 5, 0, -1, 0) + integers(0, 5, 0, -1, 0),
+		"deny":  "*4\r\n:1\r\n:1\r\n" + integers(1, 5, 0, 1, 1) + integers(1, 5, 0, 1, 1),
+		"error": storeUnsure,
+	}
+	for policy, reply := range want {
+		s := newFailingServer(t, policy)
+		c := s.dial()
+		*s.fails = store.ErrUnavailable
+		require.Equal(t, reply, c.do(t, allWithID+"a"), policy)
+		require.Equal(t, reply, c.do(t, allWithID+"a"), policy)
+		*s.fails = nil
+		require.Equal(t, want["local"], c.do(t, allWithID+"a"), "the store decides")
+	}
+}
+
 // With --oom-decision limit, such a call is limited.
 func TestIDsWhenMemoryIsFullAndDecisionsAreLimited(t *testing.T) {
 	f := newMemoryServer(t)

@@ -23,7 +23,7 @@ func (l *Family) all() *command.Command {
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
-			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [WAIT ms]").Many()},
+			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [WAIT ms] [ID token]").Many()},
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG key limit
 period quantity; QUOTA key limit unit quantity; or ACQUIRE key limit ttl holder quantity. count is the number of
@@ -39,6 +39,7 @@ as allowed.`,
 			if !ok {
 				return command.ErrSyntax // before errors of single numbers
 			}
+			o.first = len(c.Words) - len(rest)
 			if err = cmp.Or(err, o.err); err != nil {
 				return err
 			}
@@ -69,7 +70,11 @@ func (l *Family) decideAll(c *command.Call, takes []store.LimitRequest, o allOpt
 	if !o.peek {
 		w = waitFor(c, o.wait)
 	}
-	decisions, allowed, err := w.takeAll(c, takes, o.peek)
+	w.arriveAll(c, takes)
+	if o.idAt > 0 {
+		return l.decideAllOnce(c, takes, o, w)
+	}
+	decisions, allowed, err := w.takeAll(c.Context, c.View, takes, o.peek)
 	if err != nil {
 		decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, o.peek)
 	} else if w.left > 0 && (!allowed || w.behind) {
@@ -184,12 +189,14 @@ func entryOf(words [][]byte) (e entry) {
 
 // allOptions are the options after the limiters.
 type allOptions struct {
-	peek, ms, hasWait bool
-	wait              int64 // ms
-	err               error // of a number
+	peek, ms     bool
+	wait         int64 // ms
+	err          error // of a number
+	first        int   // index of the first option in the words of the call
+	waitAt, idAt int   // positions of the words after WAIT and ID among those of the options, from 1; 0 if missing
 }
 
-// allOptionsOf parses the options: PEEK, MS and WAIT, in any order, each at most once.
+// allOptionsOf parses the options: PEEK, MS, WAIT and ID, in any order, each at most once.
 func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 	for i := 0; i < len(words); i++ {
 		switch word := words[i]; {
@@ -197,10 +204,13 @@ func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 			o.peek = true
 		case command.FoldEqual(word, "MS") && !o.ms:
 			o.ms = true
-		case command.FoldEqual(word, "WAIT") && !o.hasWait && i+1 < len(words):
+		case command.FoldEqual(word, "WAIT") && o.waitAt == 0 && i+1 < len(words):
 			i++
-			o.hasWait = true
+			o.waitAt = i + 1
 			o.wait, o.err = waitArg.Integer(words[i], true)
+		case command.FoldEqual(word, command.IDOption) && o.idAt == 0 && i+1 < len(words):
+			i++
+			o.idAt = i + 1
 		default:
 			return allOptions{}, false
 		}
@@ -336,7 +346,7 @@ func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) 
 // options.
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
-		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT")
+		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT") || command.FoldEqual(word, command.IDOption)
 }
 
 // keySeed is the seed of the hashes that repeatsKey compares.

@@ -163,6 +163,12 @@ func (f *Fallback) decideOnce(c *command.Call, err error, t store.LimitRequest, 
 // decideAll is decide for the limiters of CL.ALL. If one of them is a lease, it returns the error.
 func (f *Fallback) decideAll(c *command.Call, err error, takes []store.LimitRequest,
 	peek bool) (decisions []quota.Decision, allowed bool, _ error) {
+	return f.decideAllOnce(c, err, takes, peek, nil)
+}
+
+// decideAllOnce is decideAll for a call with an ID. Without one, once is nil.
+func (f *Fallback) decideAllOnce(c *command.Call, err error, takes []store.LimitRequest, peek bool,
+	once *allOnce) (decisions []quota.Decision, allowed bool, _ error) {
 	if slices.ContainsFunc(takes, func(t store.LimitRequest) bool { return t.Lease != nil }) {
 		return nil, false, err
 	}
@@ -172,7 +178,11 @@ func (f *Fallback) decideAll(c *command.Call, err error, takes []store.LimitRequ
 	case decideLocally:
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		decisions, allowed, err := f.localView(c).TakeAll(c.Context, takes, peek)
+		if once != nil {
+			decisions, allowed, _, err = once.decide(c, f.localView(c))
+		} else {
+			decisions, allowed, err = f.localView(c).TakeAll(c.Context, takes, peek)
+		}
 		return slices.Clone(decisions), allowed, err // they are valid until the next TakeAll
 	default:
 		allowed = true

@@ -1,7 +1,9 @@
 package limiter
 
 import (
+	"context"
 	"math"
+	"slices"
 
 	"cellserver/internal/command"
 	"cellserver/internal/lease"
@@ -38,32 +40,41 @@ func (w *wait) acquire(c *command.Call, key []byte, r *store.LeaseRequest) (quot
 	return d, err
 }
 
-// takeAll is take for CL.ALL. With peek, the call does not wait. If the call waits, key is the one for
-// which it does.
-func (w *wait) takeAll(c *command.Call, takes []store.LimitRequest, peek bool) (
-	decisions []quota.Decision, allowed bool, err error,
-) {
+// arriveAll is arrive for the keys of CL.ALL.
+func (w *wait) arriveAll(c *command.Call, takes []store.LimitRequest) {
 	for i := range takes {
 		if t := &takes[i]; t.Lease != nil || t.Quantity > 0 {
 			w.arrive(c, t.Key)
 		}
 	}
-	decisions, allowed, err = c.View.TakeAll(c.Context, takes, peek || w.asks())
+}
+
+// takeAll is take for CL.ALL. With peek, the call does not wait.
+func (w *wait) takeAll(ctx context.Context, v store.View, takes []store.LimitRequest, peek bool) (
+	decisions []quota.Decision, allowed bool, err error,
+) {
+	decisions, allowed, err = v.TakeAll(ctx, takes, peek || w.asks())
 	if err != nil || !w.last || !allowed {
 		return decisions, allowed, err
 	}
-	for i := range takes {
-		if t := &takes[i]; t.Lease != nil {
-			t.Lease.Request = t.Lease.WithQuantity(0)
-		} else {
-			t.Quantity = 0
-		}
-	}
-	decisions, _, err = c.View.TakeAll(c.Context, takes, true)
+	decisions, _, err = v.TakeAll(ctx, withoutQuantities(takes), true)
 	if err == nil {
 		refuse(&decisions[0])
 	}
 	return decisions, false, err
+}
+
+// withoutQuantities returns requests that ask for nothing on the same keys.
+func withoutQuantities(takes []store.LimitRequest) []store.LimitRequest {
+	asked := slices.Clone(takes)
+	for i := range asked {
+		if t := &asked[i]; t.Lease != nil {
+			t.Lease = &store.LeaseRequest{Request: t.Lease.WithQuantity(0), MaxHolders: t.Lease.MaxHolders}
+		} else {
+			t.Quantity = 0
+		}
+	}
+	return asked
 }
 
 // longest returns what limits a CL.ALL longest, or if nothing does, the first key for which calls wait.
