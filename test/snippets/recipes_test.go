@@ -32,6 +32,7 @@ func recipes(t *testing.T) map[string]*recipe {
 	all := map[string]*recipe{}
 	for _, b := range blocks(t, recipesPage) {
 		if b.name == "" {
+			require.Equal(t, "transcript", b.language, "%s:%d has no name", b.file, b.line)
 			continue
 		}
 		extension := filepath.Ext(b.name)
@@ -79,7 +80,7 @@ type runner struct {
 }
 
 func newRunner(t *testing.T) *runner {
-	server := peer.Start(t)
+	server := peer.Start(t, "--id-ttl", "3600")
 	client := redis.NewClient(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
 	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr)}
@@ -135,4 +136,14 @@ func TestRecipesInGo(t *testing.T) {
 		printed := runner.run(name == "retries", binary, name)
 		assert.Equal(t, withoutSeconds(r.prints), printed, name)
 	}
+}
+
+// Without an ID, a call whose reply is lost takes twice, and the program of the recipe shows it.
+func TestRecipeOfRetriesFindsASecondTake(t *testing.T) {
+	runner := newRunner(t)
+	text := recipes(t)["retries"].programs[".go"]
+	without := strings.Replace(text, `1, "ID", id)`, `1)`, 1)
+	without = strings.Replace(without, "id := rand.Text()", "rand.Text()", 1)
+	binary := build(t, runner.inTest(without))
+	assert.Equal(t, "allowed: 8 left\n", runner.run(true, binary))
 }

@@ -122,7 +122,7 @@ await() { # file, pattern
 }
 
 port=$(free_port)
-"$binary" --port "$port" >"$dir/stdout" 2>&1 &
+"$binary" --port "$port" --id-ttl 3600 >"$dir/stdout" 2>&1 &
 started+=($!)
 await "$dir/stdout" 'Ready to accept connections'
 for mode in drop once hang refuse; do
