@@ -170,21 +170,29 @@ func entryOf(words [][]byte) (e entry) {
 	if len(words) == 0 {
 		return e
 	}
+	name := words[0]
 	for i := range entryForms {
 		f := &entryForms[i]
-		if !command.FoldEqual(words[0], f.name) {
-			continue
+		if len(f.name) != len(name) || string(name) != f.name && !command.FoldEqual(name, f.name) {
+			continue // most clients write names in upper case, which is compared in a third of the time
 		}
-		if len(words) < f.words {
-			return e
-		}
-		e.form, e.words = f, f.words
-		if len(words) > f.words && command.FoldEqual(words[f.words], "FORCE") && f.kind != store.Lease {
-			e.words, e.forced = f.words+1, true
+		if n := f.words; len(words) > n {
+			e = entry{form: f, words: n}
+			if isForce(words[n]) && f.kind != store.Lease {
+				e.words, e.forced = n+1, true
+			}
+		} else if len(words) == n {
+			e = entry{form: f, words: n}
 		}
 		return e
 	}
 	return e
+}
+
+// isForce reports whether a word is FORCE. The second letter is compared first, because the name of
+// another limiter may have five letters too.
+func isForce(word []byte) bool {
+	return len(word) == len("FORCE") && word[1]|0x20 == 'o' && command.FoldEqual(word, "FORCE")
 }
 
 // allOptions are the options after the limiters.
@@ -272,9 +280,19 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, e entry, words 
 	if e.form.kind == store.Quota {
 		return quotaRequest(t, words)
 	}
-	numbers, err := entryNumbers(words[1:])
-	if err != nil {
-		return err
+	var numbers [4]int64
+	for i, word := range words[1:] {
+		n, ok := command.ParseInteger(word, true)
+		if i == len(words)-3 {
+			n, ok = periodNumber(word, n, ok)
+		}
+		switch {
+		case !ok && isOption(word):
+			return command.ErrSyntax // a number is missing before the option
+		case !ok:
+			return command.ErrNotAnInteger
+		}
+		numbers[i] = n
 	}
 	t.Quantity = numbers[len(words)-2]
 	period := quota.Period(numbers[len(words)-3])
@@ -297,7 +315,15 @@ func (l *Family) leaseRequest(c *command.Call, takes []store.LimitRequest, i int
 		return err
 	}
 	c.Work += leaseChangeWork
-	numbers, err := entryNumbers([][]byte{words[1], words[2], words[4]}) // limit, ttl, quantity
+	limit, err := integerBeforeOption(words[1])
+	if err != nil {
+		return err
+	}
+	ttl, err := periodBeforeOption(words[2])
+	if err != nil {
+		return err
+	}
+	quantity, err := integerBeforeOption(words[4])
 	if err != nil {
 		return err
 	}
@@ -310,26 +336,8 @@ func (l *Family) leaseRequest(c *command.Call, takes []store.LimitRequest, i int
 		t.Lease = &c.LeaseRequests[i]
 	}
 	t.Lease.MaxHolders = l.maxHolders
-	t.Lease.Request, err = lease.NewRequest(numbers[0], quota.Period(numbers[1]), holder, numbers[2])
+	t.Lease.Request, err = lease.NewRequest(limit, quota.Period(ttl), holder, quantity)
 	return err
-}
-
-// entryNumbers parses the numbers of an entry, of which the last but one is a period.
-func entryNumbers(words [][]byte) (numbers [4]int64, err error) {
-	for i, word := range words {
-		n, ok := command.ParseInteger(word, true)
-		if i == len(words)-2 {
-			n, ok = periodNumber(word, n, ok)
-		}
-		switch {
-		case !ok && isOption(word):
-			return numbers, command.ErrSyntax // a number is missing before the option
-		case !ok:
-			return numbers, command.ErrNotAnInteger
-		}
-		numbers[i] = n
-	}
-	return numbers, nil
 }
 
 // periodNumber returns the number of a quota.Period for a word, which is the integer n if isInteger is set. It
@@ -340,6 +348,18 @@ func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) 
 	}
 	p, ok := quota.ParsePeriod(word)
 	return int64(p), ok
+}
+
+// periodBeforeOption is integerBeforeOption for a period.
+func periodBeforeOption(word []byte) (period int64, err error) {
+	n, ok := command.ParseInteger(word, true)
+	if period, ok = periodNumber(word, n, ok); ok {
+		return period, nil
+	}
+	if isOption(word) {
+		return 0, command.ErrSyntax
+	}
+	return 0, command.ErrNotAnInteger
 }
 
 // isOption reports whether a word is an option of any limiter. CL.ALL has only some of these

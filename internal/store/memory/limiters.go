@@ -117,32 +117,12 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 	}
 }
 
-// tat, fixed and sliding return the state of a key, which is zero if the key does not exist.
-
-func (at *keySlot) tat() int64 {
-	if !at.live {
-		return 0
-	}
-	return at.record.expires()
-}
-
-func (at *keySlot) fixed() (state window.Fixed) {
+func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
+	mode quota.Mode) (quota.Decision, error) {
+	var state window.Fixed
 	if at.live {
 		state = at.record.fixed()
 	}
-	return state
-}
-
-func (at *keySlot) sliding() (state window.Sliding) {
-	if at.live {
-		state = at.record.sliding()
-	}
-	return state
-}
-
-func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	state := at.fixed()
 	d, next, err := limit.StepFixed(now, state, quantity, mode)
 	switch {
 	case err != nil || next == state:
@@ -161,7 +141,10 @@ func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64
 
 func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
-	state := at.sliding()
+	var state window.Sliding
+	if at.live {
+		state = at.record.sliding()
+	}
 	d, next, err := limit.StepSliding(now, state, quantity, mode)
 	switch {
 	case err != nil || next == state:

@@ -86,7 +86,7 @@ func takeAllWithoutGrowth(
 	locked.setNoGrowth(db, true)
 	defer locked.setNoGrowth(db, false)
 	defer countLeases(db, requests, hashes)
-	allowed, err := evaluateEach(db, requests, hashes, now, quota.Peek, decisions)
+	allowed, err := evaluateMixed(db, requests, hashes, now, quota.Peek, decisions)
 	switch {
 	case err != nil:
 		return decisions, false, err
@@ -97,7 +97,7 @@ func takeAllWithoutGrowth(
 	case !fitsWithoutGrowth(db, requests, hashes, now, decisions):
 		return decisions, false, errors.Join(reportUntaken(db, requests, hashes, now, true, decisions), store.ErrFull)
 	}
-	if _, err = evaluateEach(db, requests, hashes, now, quota.Take, decisions); err != nil {
+	if _, err = evaluateMixed(db, requests, hashes, now, quota.Take, decisions); err != nil {
 		return nil, false, err // decisions that were made in part must not be used
 	}
 	return decisions, true, nil

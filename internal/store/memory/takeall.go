@@ -7,21 +7,27 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
+	"cellserver/internal/window"
 )
 
 // TakeAll takes from several keys or from none. It locks all of their shards, so that peeking at
 // each limiter first, and then taking from each, is one step to all others.
 func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
 	var few [decisionBufferSize]keyHash
-	hashes, locked := few[:0], lockSet{}
+	hashes, locked, mixed := few[:0], lockSet{}, false
 	for i := range requests {
-		h := v.hash(requests[i].Key)
+		t := &requests[i]
+		h := v.hash(t.Key)
 		hashes = append(hashes, h)
 		locked.add(h.shard)
+		mixed = mixed || t.Mode != quota.Take || t.Lease != nil
 	}
 	db, now := v.lockShards(locked)
 	defer v.unlock(db, locked)
 
+	if mixed {
+		return takeMixed(db, locked, requests, hashes, now, peek, v.decisionSlice(len(requests)))
+	}
 	// The last limiter takes at once: when it is asked, no other can refuse any more.
 	decisions, last := v.decisionSlice(len(requests)), max(len(requests)-1, 0)
 	allowed, err := evaluateEach(db, requests[:last], hashes, now, quota.Peek, decisions)
@@ -45,6 +51,27 @@ func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bo
 		return decisions, true, nil
 	}
 	if _, err = evaluateEach(db, requests[:last], hashes, now, quota.Take, decisions); err != nil {
+		return nil, false, err
+	}
+	return decisions, true, nil
+}
+
+// takeMixed is TakeAll for requests of which some are forced or for leases, while their shards are
+// locked.
+func takeMixed(db *database, locked lockSet, requests []store.LimitRequest, hashes []keyHash, now int64, peek bool,
+	decisions []quota.Decision) ([]quota.Decision, bool, error) {
+	allowed, err := evaluateMixed(db, requests, hashes, now, quota.Peek, decisions)
+	switch {
+	case err != nil:
+		return decisions, false, err
+	case !allowed:
+		return decisions, false, reportUntaken(db, requests, hashes, now, false, decisions)
+	case peek:
+		return decisions, true, nil
+	case !locked.canAdd(db, len(requests)):
+		return takeAllWithoutGrowth(db, locked, requests, hashes, now, false, decisions)
+	}
+	if _, err = evaluateMixed(db, requests, hashes, now, quota.Take, decisions); err != nil {
 		return nil, false, err
 	}
 	return decisions, true, nil
@@ -85,39 +112,47 @@ func (v *view) decisionSlice(n int) []quota.Decision {
 }
 
 // evaluateEach makes a step of every request, or with mode Peek returns the decisions that they would
-// get. It reports whether all of those that are not forced allow it.
+// get. It reports whether all of them allow it.
 func evaluateEach(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
 	decisions []quota.Decision) (allowed bool, err error) {
 	allowed = true
 	for i := range requests {
 		t, h := &requests[i], hashes[i]
-		s := &db.shards[h.shard]
-		if t.Mode == quota.Take && t.Lease == nil {
-			decisions[i], err = s.take(h, t.Key, now, &t.Rule, t.Quantity, mode)
-		} else {
-			decisions[i], err = s.forceOrAcquire(h, t, now, mode)
-		}
-		if err != nil {
+		if decisions[i], err = db.shards[h.shard].take(h, t.Key, now, &t.Rule, t.Quantity, mode); err != nil {
 			return false, err
 		}
-		if decisions[i].Limited && t.Mode != quota.Force {
-			allowed = false
-		}
+		allowed = allowed && !decisions[i].Limited
 	}
 	return allowed, nil
 }
 
-// forceOrAcquire makes a step of a request that is forced, or for a lease.
-func (s *shard) forceOrAcquire(h keyHash, t *store.LimitRequest, now int64, mode quota.Mode) (quota.Decision, error) {
+// evaluateMixed is evaluateEach for requests of which some are forced, which always allow it, or are
+// for leases. Most calls have none of these, and do not pay for them.
+func evaluateMixed(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
+	decisions []quota.Decision) (allowed bool, err error) {
+	allowed = true
+	for i := range requests {
+		t := &requests[i]
+		if decisions[i], err = db.shards[hashes[i].shard].evaluate(hashes[i], t, now, mode); err != nil {
+			return false, err
+		}
+		allowed = allowed && (!decisions[i].Limited || t.Mode == quota.Force)
+	}
+	return allowed, nil
+}
+
+func (s *shard) evaluate(h keyHash, t *store.LimitRequest, now int64, mode quota.Mode) (quota.Decision, error) {
 	switch {
 	case t.Lease != nil && mode == quota.Peek:
 		return s.peekLease(h, t, now)
 	case t.Lease != nil:
 		return s.acquire(h, t.Key, now, t.Lease.Request, t.Lease.MaxHolders)
-	case mode == quota.Peek:
+	case t.Mode == quota.Force && mode == quota.Peek:
 		return s.peekForced(h, t, now)
+	case t.Mode == quota.Force:
+		mode = quota.Force
 	}
-	return s.take(h, t.Key, now, &t.Rule, t.Quantity, t.Mode)
+	return s.take(h, t.Key, now, &t.Rule, t.Quantity, mode)
 }
 
 // peekForced returns the decision that a forced quantity would get, or its error, and changes nothing.
@@ -129,11 +164,23 @@ func (s *shard) peekForced(h keyHash, t *store.LimitRequest, now int64) (d quota
 	}
 	switch t.Rule.Kind {
 	case store.Throttle:
-		d, _, err = t.Rule.Throttle.Step(now, at.tat(), t.Quantity, quota.Force)
+		var tat int64
+		if at.live {
+			tat = at.record.expires()
+		}
+		d, _, err = t.Rule.Throttle.Step(now, tat, t.Quantity, quota.Force)
 	case store.Fixed:
-		d, _, err = t.Rule.Window.StepFixed(now, at.fixed(), t.Quantity, quota.Force)
+		var state window.Fixed
+		if at.live {
+			state = at.record.fixed()
+		}
+		d, _, err = t.Rule.Window.StepFixed(now, state, t.Quantity, quota.Force)
 	case store.Sliding:
-		d, _, err = t.Rule.Window.StepSliding(now, at.sliding(), t.Quantity, quota.Force)
+		var state window.Sliding
+		if at.live {
+			state = at.record.sliding()
+		}
+		d, _, err = t.Rule.Window.StepSliding(now, state, t.Quantity, quota.Force)
 	case store.Quota:
 		state, wrong := s.quotaState(&at, now, &t.Rule)
 		if wrong != nil {
