@@ -66,5 +66,6 @@
 // An expired record counts as absent. The first 8 bytes of a record are its expiry, which for a
 // CL.THROTTLE key is the whole state, the TAT: the sweep (expire.go) reads no more of a live record
 // than that. It goes through the table once in five seconds, at an even pace. (Redis samples
-// expired keys at random, and up to a quarter of its keys may be expired at any time.)
+// expired keys at random, and up to a quarter of its keys may be expired at any time.) Calendar
+// quotas expire by the wall clock (wall.go), all others by elapsed time.
 package memory

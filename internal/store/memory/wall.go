@@ -94,8 +94,13 @@ func expiryOf(state *form.State) int64 {
 // kinds but quotas it is an instant above 0; the expiry of a quota is negative, and thus passes the
 // first test.
 func (s *shard) isExpired(expiry, now int64) bool {
-	return expiry <= now && (expiry >= 0 || s.wall.latest(now) >= -expiry)
+	return expiry <= now && (expiry >= 0 || s.hasEnded(-expiry, now))
 }
+
+// hasEnded reports whether the window of a quota has ended. It is not inlined, so that isExpired is.
+//
+//go:noinline
+func (s *shard) hasEnded(end, now int64) bool { return s.wall.latest(now) >= end }
 
 // expiry returns the instant, on the clock of the store, at which a live record expires.
 func (s *shard) expiry(r record) int64 {

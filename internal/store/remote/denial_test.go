@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
@@ -24,7 +25,8 @@ func rules(t *testing.T) (rules []store.Rule) {
 	log, err := window.NewLogLimit(2, 60, 100)
 	require.NoError(t, err)
 	return []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
-		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log}}
+		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log},
+		{Kind: store.Quota, Window: windows, Cycle: calendar.Every(time.Minute)}}
 }
 
 // Only calls that take something may be denied by a value that was read before, and only those that
