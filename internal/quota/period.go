@@ -2,7 +2,6 @@ package quota
 
 import (
 	"math"
-	"strconv"
 	"time"
 )
 
@@ -35,7 +34,7 @@ func ParsePeriod(word []byte) (p Period, ok bool) {
 		if digits <= 0 || string(word[digits:]) != unit.name {
 			continue
 		}
-		if thousandths, ok := parseThousandths(string(word[:digits])); ok {
+		if thousandths, ok := parseThousandths(word[:digits]); ok {
 			return newPeriod(thousandths, unit.micros)
 		}
 	}
@@ -43,25 +42,29 @@ func ParsePeriod(word []byte) (p Period, ok bool) {
 }
 
 // parseThousandths reads a number with at most three decimals, and returns it in thousandths.
-func parseThousandths(digits string) (n uint64, ok bool) {
-	decimals := 0
-	for i := range len(digits) {
-		if digits[i] == '.' && i > 0 {
-			decimals = len(digits) - i - 1
-			if decimals < 1 || decimals > 3 {
-				return 0, false
-			}
-			digits = digits[:i] + digits[i+1:]
-			break
+func parseThousandths(digits []byte) (n uint64, ok bool) {
+	const most = (math.MaxUint64 - 9) / 10
+	decimals := -1 // no point yet
+	for i, c := range digits {
+		if c == '.' && i > 0 && decimals < 0 {
+			decimals = 0
+			continue
 		}
-	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
+		if c < '0' || c > '9' || n > most || decimals == 3 {
 			return 0, false
 		}
+		n = 10*n + uint64(c-'0')
+		if decimals >= 0 {
+			decimals++
+		}
 	}
-	n, err := strconv.ParseUint(digits+"000"[decimals:], 10, 64)
-	return n, err == nil
+	for range 3 - max(decimals, 0) {
+		if n > most {
+			return 0, false
+		}
+		n *= 10
+	}
+	return n, decimals != 0 && len(digits) > 0
 }
 
 func newPeriod(thousandths, unit uint64) (p Period, ok bool) {
