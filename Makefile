@@ -82,7 +82,7 @@ simulate-scale: ## simulate up to 1000 processes and 100 primaries, in two minut
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race \
-		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients soak' test-plain test-transports
+		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients test-release soak' test-plain test-transports
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -193,34 +193,22 @@ pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) aga
 bench: build ## compare CPU per call with redis-server, 21 alternating rounds (ARGS=--list lists all scenarios; ARGS=--publish writes the results)
 	$(GO) run ./bench $(ARGS)
 
+.PHONY: test-release
+test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
+	test/release/run.sh
+
+.PHONY: snapshot
+snapshot: ## build the last commit as a release into dist/: archives and packages of all platforms, checksums, SBOM
+	test/release/run.sh all
+
+.PHONY: release
+release: ## publish the tag of this commit as a release (the release workflow does so, with a GITHUB_TOKEN)
+	packaging/tools.sh
+	PATH="$(CURDIR)/bin/tools:$$PATH" goreleaser release --clean
+
 DOCKER := docker
 
 .PHONY: docker
 docker: ## build the image cellserver (DOCKER=podman for another engine; ARGS="--platform linux/amd64,linux/arm64" for both)
 	@$(DOCKER) info >/dev/null 2>&1 || { echo 'make docker: no engine answers "$(DOCKER) info"; start one, or name another: DOCKER=podman' >&2; exit 1; }
 	DOCKER_BUILDKIT=1 $(DOCKER) build --build-arg VERSION=$(VERSION) -t cellserver:$(VERSION) -t cellserver:latest $(ARGS) .
-
-PLATFORMS := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
-
-.PHONY: build-all
-build-all: ## build for Linux and macOS, amd64 and arm64, into dist/ (PLATFORMS="linux/arm64" for some)
-	@rm -rf dist
-	@set -e; for platform in $(PLATFORMS); do \
-		dir=dist/cellserver-$(VERSION)-$$(echo $$platform | tr / -); \
-		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} \
-			$(GO) build -trimpath -ldflags '-s -w $(LDFLAGS)' -o $$dir/cellserver ./cmd/cellserver; \
-		echo $$dir/cellserver; \
-	done
-
-# Archives are reproducible: files have the time of the commit and no owner, so packing the same commit again gives the same bytes.
-SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
-PACK := tar --format=ustar --sort=name --mtime=@$(SOURCE_DATE_EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX
-
-.PHONY: release
-release: build-all ## pack the binaries of build-all into dist/*.tar.gz, with SHA256SUMS (needs GNU tar)
-	@set -e; cd dist; for dir in cellserver-*; do \
-		cp $(addprefix ../,README.md CHANGELOG.md LICENSE) $$dir; \
-		$(PACK) -cf $$dir.tar $$dir; \
-		gzip -9n $$dir.tar; \
-	done
-	@cd dist; sha256sum *.tar.gz > SHA256SUMS; sha256sum --check --strict SHA256SUMS
