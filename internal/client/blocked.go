@@ -39,11 +39,11 @@ type Block struct {
 
 // Interrupter is the wait of a client that ends with Answer.
 type Interrupter interface {
-	// Interrupt is called if the wait is to end early, by CLIENT UNBLOCK or because the server stops;
+	// Interrupt is called if the wait of a client is to end early, by CLIENT UNBLOCK or because the server stops;
 	// perhaps several times. It must see to it that Answer is called soon, with refusal, an error reply
 	// in RESP, or if that is empty, with the reply to a call whose time is over. BlockedClients is
 	// locked meanwhile.
-	Interrupt(refusal string)
+	Interrupt(c *Client, refusal string)
 }
 
 // pause is a CLIENT PAUSE.
@@ -69,7 +69,7 @@ func (b *BlockedClients) AddWaiting(c *Client, w Interrupter) {
 	c.Parked.Store(true)
 	c.Blocked.Store(true)
 	if b.waiting[c] = w; b.stopped {
-		w.Interrupt("")
+		w.Interrupt(c, "")
 	}
 }
 
@@ -175,7 +175,7 @@ func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if w := b.waiting[c]; w != nil {
-		w.Interrupt(reply)
+		w.Interrupt(c, reply)
 		return true
 	}
 	w, blocked := b.clients[c]
@@ -206,8 +206,8 @@ func (b *BlockedClients) End() {
 	for c, w := range b.clients {
 		b.release(c, w.Reply)
 	}
-	for _, w := range b.waiting {
-		w.Interrupt("")
+	for c, w := range b.waiting {
+		w.Interrupt(c, "")
 	}
 }
 

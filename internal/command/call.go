@@ -31,6 +31,7 @@ type Server struct {
 // Session has the methods of a session that its calls may use. Calls outside the event loop have
 // none.
 type Session interface {
+	WaitingSession
 	// Offload repeats the call outside the event loop, because it would occupy the loop for too
 	// long. The call must have removed its own output.
 	Offload()
@@ -52,11 +53,6 @@ type Session interface {
 	ReloadUser()
 	// Block blocks the client as w describes. The call's reply is sent when the wait ends.
 	Block(w client.Block)
-	// Wait blocks the client until the call is admitted, or its time is over: see Call.Wait. It returns
-	// an error if too many calls wait.
-	Wait(d Delay) error
-	// IsAwaited reports whether calls wait for a key of the selected database.
-	IsAwaited(key []byte) bool
 	// TakeSlowPath makes hooks that the call has set take effect in this turn, for the calls that
 	// are pipelined after the call.
 	TakeSlowPath()

@@ -29,12 +29,34 @@ type Waiting struct {
 	Delay Delay
 }
 
+// WaitingSession has the methods of a session whose calls may wait for a limiter.
+type WaitingSession interface {
+	// Wait blocks the client until the call is admitted, or its time is over: see Call.Wait. It returns
+	// an error if too many calls wait.
+	Wait(d Delay) error
+	// TakeOver gives the call the place of a call that waits with the same ID, whose client gets an
+	// error; the client is blocked then, as by Wait. If left, in nanoseconds, is 0, the call does not
+	// wait, so the other only ends. The error is store.ErrReused if the other call is not the same.
+	TakeOver(id CallID, left int64) (taken bool, err error)
+	// IDsWait reports whether calls with an ID wait.
+	IDsWait() bool
+	// IsAwaited reports whether calls wait for a key of the selected database.
+	IsAwaited(key []byte) bool
+}
+
 // Delay describes why and how long a call waits.
 type Delay struct {
 	Key []byte // the key that limits the call; borrowed
 	// RetryAfter is the time after which the key may admit it, and Left is how long it may wait, both
 	// in nanoseconds.
 	RetryAfter, Left int64
+	ID               CallID
+}
+
+// CallID is the ID of a call of a limiter, which the client gives to a call that repeats it too.
+type CallID struct {
+	Key, Name []byte   // borrowed; Name is nil if the call has no ID
+	Words     [16]byte // equal for calls that repeat one another
 }
 
 // Wait makes the call wait. The row must return what Wait returns, and must have written nothing. It

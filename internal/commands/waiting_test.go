@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -405,4 +406,41 @@ func TestWaitOverStore(t *testing.T) {
 	require.Empty(t, second.reply())
 	require.NoError(t, s.Advance(time.Minute))
 	require.Equal(t, "[0, 1, 0, -1, 60]", second.reply())
+}
+
+// Clients repeat calls that wait, with the same ID, from other connections, while they are admitted. Each
+// call takes once.
+func TestRepeatedCallsTakeOverPlaces(t *testing.T) {
+	s := newServerOn(t, store.NewClock())
+	var clients sync.WaitGroup
+	var unblocked, replies atomic.Int64
+	for i := range 40 {
+		clients.Go(func() {
+			c := s.dial()
+			defer c.session.Close()
+			for n := range 10 {
+				c.session.Feed(fmt.Appendf(nil, "CL.FIXED key 1000 1000 1 ID %d WAIT 60000\r\n", n))
+				c.session.Feed(fmt.Appendf(nil, "CL.THROTTLE pace 0 500 1 1 ID %d:%d WAIT 60000\r\n", i/4, n))
+				for c.session.HasUnanswered() {
+					<-c.woken
+					c.session.Resume()
+				}
+				for c.read(); ; replies.Add(1) {
+					line := c.reply()
+					if line == "" {
+						break
+					}
+					if strings.HasPrefix(line, "-UNBLOCKED") {
+						unblocked.Add(1)
+					}
+				}
+			}
+		})
+	}
+	clients.Wait()
+	require.EqualValues(t, 800, replies.Load())
+	require.Positive(t, unblocked.Load())
+	require.Equal(t, "[0, 1000, 990, -1, 1000]", s.dial().ask(t, "CL.FIXED key 1000 1000 0"))
+	require.Zero(t, s.instance.Blocked.Count())
+	require.Equal(t, store.Never, s.instance.RunWaiting())
 }

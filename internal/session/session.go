@@ -106,7 +106,7 @@ func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
 	s.instance.turnCalls.Delete(s.ID)
 	if s.waiter != nil {
-		s.instance.waiting.leave(s.waiter)
+		s.instance.waiting.leave(s.waiter, s.Client)
 	}
 	s.cancel()
 	for _, cleanup := range s.instance.Cleanups {

@@ -5,14 +5,12 @@ import (
 	"encoding/binary"
 	"math"
 	"runtime"
-	"runtime/debug"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
-	"cellserver/internal/resp"
 	"cellserver/internal/store"
 	"cellserver/internal/waiting"
 )
@@ -34,6 +32,8 @@ type waitingCalls struct {
 	mu          sync.Mutex
 	queue       *waiting.Queue[*waiter] // nil until the first call waits
 	max         int                     // see waiting.Queue.SetMax
+	ids         map[idPlace]*waiter     // the calls that have an ID
+	withIDs     atomic.Int64            // number of ids
 	workers     int                     // goroutines that run rows
 	idle        sync.Cond               // signalled when a worker ends
 	timer       *time.Timer
@@ -52,12 +52,18 @@ const (
 // waiter is a call that waits.
 type waiter struct {
 	waiting.Call[*waiter]
-	instance   *Instance
+	instance *Instance
+	row      *command.Command
+	packed   []byte // the words: each after its length
+	database int
+	id       *waitingID // nil if the call has none
+	waiterState
+}
+
+// waiterState is the part of a waiter that may change while it is its turn. The lock of waitingCalls guards
+// it.
+type waiterState struct {
 	client     *client.Client
-	row        *command.Command
-	packed     []byte // the words: each after its length
-	words      int
-	database   int
 	middleware func(c *command.Call) error
 	caching    bool
 	refusal    string // the error reply, in RESP, of a call that CLIENT UNBLOCK has ended
@@ -116,13 +122,22 @@ func (s *Session) IsAwaited(key []byte) bool {
 // Wait implements command.Session. The call counts when it ends.
 func (s *Session) Wait(d command.Delay) error {
 	w := &waiter{
-		instance: s.instance, client: s.Client, row: s.call.Row, words: len(s.call.Words), database: s.database,
-		middleware: s.call.Middleware, caching: s.call.Caching,
+		instance: s.instance, row: s.call.Row, database: s.database, waiterState: s.waiterState(),
 	}
-	w.Of, w.packed = w, pack(s.call.Words)
+	w.Of, w.packed, w.id = w, pack(s.call.Words), newWaitingID(s.database, d.ID)
+	return s.parkWith(w, func() error { return s.instance.waiting.add(w, d) })
+}
+
+func (s *Session) waiterState() waiterState {
+	return waiterState{client: s.Client, middleware: s.call.Middleware, caching: s.call.Caching}
+}
+
+// parkWith parks the session until a call that waits is answered. If enter returns an error, the session
+// does not wait for it.
+func (s *Session) parkWith(w *waiter, enter func() error) error {
 	s.parked, s.dropReply = true, s.isMuted()
 	s.instance.Blocked.AddWaiting(s.Client, w)
-	if err := s.instance.waiting.add(w, d); err != nil {
+	if err := enter(); err != nil {
 		s.instance.Blocked.Forget(s.Client)
 		s.parked, s.dropReply = false, false
 		s.Parked.Store(false)
@@ -175,20 +190,42 @@ func (ws *waitingCalls) add(w *waiter, d command.Delay) error {
 	if ws.queue.Add(&w.Call, w.database, d.Key, now+d.Left, now) != nil {
 		return command.ErrManyWait
 	}
+	ws.addID(w)
 	return nil
 }
 
-// leave removes a call whose client has disconnected. If its row is running at this moment, what that
-// takes is taken.
-func (ws *waitingCalls) leave(w *waiter) {
-	ws.change(func(q *waiting.Queue[*waiter]) { q.Leave(&w.Call, ws.instance.Now()) })
+// leave removes a call whose client has disconnected, unless another client has taken its place. If its
+// row is running at this moment, what that takes is taken.
+func (ws *waitingCalls) leave(w *waiter, c *client.Client) {
+	ws.change(func(q *waiting.Queue[*waiter]) {
+		if w.client == c {
+			ws.remove(w)
+		}
+	})
+}
+
+// remove removes a call from the queue. ws.mu must be locked.
+func (ws *waitingCalls) remove(w *waiter) {
+	ws.queue.Leave(&w.Call, ws.instance.Now())
+	ws.forgetID(w)
+}
+
+// end removes a call that has ended, and returns the client that gets the reply.
+func (ws *waitingCalls) end(w *waiter) (c *client.Client) {
+	ws.change(func(*waiting.Queue[*waiter]) {
+		ws.remove(w)
+		c = w.client
+	})
+	return c
 }
 
 // Interrupt implements client.Interrupter.
-func (w *waiter) Interrupt(refusal string) {
+func (w *waiter) Interrupt(c *client.Client, refusal string) {
 	w.instance.waiting.change(func(q *waiting.Queue[*waiter]) {
-		w.refusal = refusal
-		q.End(&w.Call)
+		if w.client == c {
+			w.refusal = refusal
+			q.End(&w.Call)
+		}
 	})
 }
 
@@ -266,18 +303,19 @@ func (ws *waitingCalls) work() {
 	defer slots.Release()
 	r := newRerun(ws.instance)
 	for {
-		w, due := ws.next()
+		w, state, due := ws.next()
 		if due == waiting.Nothing {
 			return
 		}
-		r.run(w, due)
+		r.run(w, state, due)
 		runtime.Gosched()
 		slots.Yield()
 	}
 }
 
-// next returns the next call that is due. If there is none, the worker must end.
-func (ws *waitingCalls) next() (*waiter, waiting.Due) {
+// next returns the next call that is due, and its state at this moment. If there is none, the worker must
+// end.
+func (ws *waitingCalls) next() (*waiter, rerunState, waiting.Due) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	defer ws.schedule()
@@ -285,9 +323,9 @@ func (ws *waitingCalls) next() (*waiter, waiting.Due) {
 	if due == waiting.Nothing {
 		ws.workers--
 		ws.idle.Broadcast()
-		return nil, due
+		return nil, rerunState{}, due
 	}
-	return c.Of, due
+	return c.Of, rerunState{c.Of.waiterState, c.Deadline()}, due
 }
 
 // stay lets a call wait on, and reports whether it does. An error is its reply.
@@ -303,106 +341,4 @@ func (ws *waitingCalls) stay(w *waiter, d command.Delay, began int64) (stays boo
 		return false, command.ErrManyWait
 	}
 	return true, nil
-}
-
-// rerun runs the rows of calls that have waited, one after the other.
-type rerun struct {
-	instance *Instance
-	call     command.Call
-	out      resp.Writer
-	words    [][]byte
-}
-
-func newRerun(in *Instance) *rerun {
-	r := &rerun{instance: in}
-	r.out.UsePieces()
-	r.call = command.Call{Context: context.Background(), View: in.Store.View(), Out: &r.out, Server: &in.Server}
-	if v, suspends := r.call.View.(store.Suspender); suspends {
-		v.SetWait(func(done <-chan struct{}) { in.Background.Await(func() { <-done }) })
-	}
-	return r
-}
-
-// run runs the row of a call, and delivers the reply unless the call waits on.
-func (r *rerun) run(w *waiter, due waiting.Due) {
-	in, c := r.instance, &r.call
-	if due == waiting.Over && w.refusal != "" {
-		in.CountError(w.row, command.Refusal(strings.TrimPrefix(strings.TrimSpace(w.refusal), "-")))
-		r.deliver(w, [][]byte{[]byte(w.refusal)}, 0)
-		return
-	}
-	r.begin(w, due)
-	began := in.Now()
-	c.Left = w.Deadline() - began
-	in.backgroundCalls.Store(w.client.ID, c)
-	misses := c.Misses
-	ns, err := r.try(w)
-	if err == nil && c.Delay.Key != nil {
-		in.backgroundCalls.Delete(w.client.ID)
-		stays, full := in.waiting.stay(w, c.Delay, began)
-		if stays {
-			return
-		}
-		err = full
-	}
-	if in.Hooks.Has(command.Notifying) {
-		in.notify(c, w.row, r.words, misses, err != nil)
-	}
-	in.Tracking.SendPending(true)
-	in.backgroundCalls.Delete(w.client.ID)
-	in.waiting.leave(w)
-	r.finish(w, ns, err)
-}
-
-// begin prepares a run of a row.
-func (r *rerun) begin(w *waiter, due waiting.Due) {
-	c := &r.call
-	r.words = w.unpack(r.words[:0])
-	c.Client, c.Middleware, c.Caching = w.client, w.middleware, w.caching
-	c.Delay, c.Limited, c.Hits, c.Misses, c.Closes = command.Delay{}, 0, 0, 0, false
-	if c.Attempt = command.NextAttempt; due == waiting.Over {
-		c.Attempt = command.LastAttempt
-	}
-	r.out.SetProtocol(w.client.ProtocolVersion())
-	c.View.Select(w.database)
-	c.View.SetCaller(w.client.ID)
-	c.View.Begin()
-	c.Sampling.Begin(c.View.Now())
-}
-
-// try runs a row. If it panics, the client is disconnected: see recoverPanic.
-func (r *rerun) try(w *waiter) (ns int64, err error) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			r.instance.logPanic(w.client, w.row.Name, reason, debug.Stack())
-			w.client.Peer.Cut()
-			err = command.ErrStopped
-		}
-	}()
-	return r.instance.runAndTime(&r.call, w.row, r.words, false)
-}
-
-// finish counts a call that has ended, and delivers its reply. The time for which it has waited is not
-// part of its duration, as in Redis.
-func (r *rerun) finish(w *waiter, ns int64, err error) {
-	in, c := r.instance, &r.call
-	reply := c.Out.Pieces()
-	if err != nil {
-		c.Out.Error(in.CountError(w.row, err))
-		reply = c.Out.Pieces()
-	}
-	if in.Observe(w.row, ns) {
-		in.Stats.SlowLog.Add(c.SlowCall(w.row, r.words), ns/1000)
-	}
-	c.CountReads()
-	r.deliver(w, reply, c.Limited)
-}
-
-// deliver ends the wait of a client with a reply.
-func (r *rerun) deliver(w *waiter, reply [][]byte, limited int64) {
-	calls := r.instance.Stats.Of(w.row.Number)
-	calls.Calls.Add(1)
-	calls.Limited.Add(limited)
-	w.client.ChargeAsync(-w.bytes())
-	r.instance.Blocked.Answer(w.client, client.Delivery{Reply: reply})
 }

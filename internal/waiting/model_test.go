@@ -256,6 +256,13 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 				m.queue.End(m.calls[w])
 			})
 		},
+		"set deadline": func(t *rapid.T) {
+			m.withAny(t, func(w *waiter) {
+				w.deadline = m.now + rapid.Int64Range(0, 9).Draw(t, "ms")
+				require.True(t, m.calls[w].IsWaiting())
+				m.queue.SetDeadline(m.calls[w], w.deadline)
+			})
+		},
 		"pause": func(t *rapid.T) {
 			m.model.paused = rapid.Bool().Draw(t, "on")
 			m.queue.Pause(m.model.paused)

@@ -90,6 +90,16 @@ type Call[T any] struct {
 // Deadline returns the instant at which the time of the call is over.
 func (c *Call[T]) Deadline() int64 { return c.deadline }
 
+// IsWaiting reports whether the call is in the queue.
+func (c *Call[T]) IsWaiting() bool { return c.line != nil }
+
+// SetDeadline changes the deadline of a call.
+func (q *Queue[T]) SetDeadline(c *Call[T], deadline int64) {
+	if c.deadline = deadline; c.index >= 0 && c.line != nil {
+		heap.Fix(&q.deadlines, c.index)
+	}
+}
+
 // Due says what is to be done with a call.
 type Due uint8
 

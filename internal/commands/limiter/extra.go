@@ -39,6 +39,8 @@ func (l *Family) decideExtra(c *command.Call, r request) error {
 	switch {
 	case err != nil:
 		return l.decideExtraOnError(c, err, &r)
+	case w.taken:
+		return nil
 	case !repeated && w.continues(&d):
 		return c.Wait(w.delay(r.key, &d))
 	case !repeated:

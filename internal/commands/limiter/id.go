@@ -60,6 +60,10 @@ func (l *Family) take(c *command.Call, r *request, w *wait) (d quota.Decision, r
 	if err != nil {
 		return d, false, err
 	}
+	w.id = command.CallID{Key: r.key, Name: token.ID, Words: token.Words}
+	if taken, err := w.takeOver(c); taken || err != nil {
+		return d, false, err
+	}
 	o := r.once(c, token, *w)
 	decisions, repeated, err := c.View.Once(c.Context, o)
 	if err != nil {

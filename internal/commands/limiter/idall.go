@@ -55,6 +55,10 @@ func (l *Family) decideAllOnce(c *command.Call, takes []store.LimitRequest, o al
 	if err != nil {
 		return err
 	}
+	w.id = command.CallID{Key: takes[0].Key, Name: token.ID, Words: token.Words}
+	if taken, err := w.takeOver(c); taken || err != nil {
+		return err
+	}
 	a := onceAll(c.Context, takes, o.peek, token, w)
 	decisions, allowed, repeated, err := a.decide(c, c.View)
 	switch {

@@ -24,6 +24,8 @@ type wait struct {
 	left   int64 // ns
 	behind bool  // others wait for the key, and the call has to wait behind them
 	last   bool  // the time of the call is over
+	taken  bool  // the call has taken the place of one that waits
+	id     command.CallID
 }
 
 // waitFor returns the wait of a call for some milliseconds. EXEC makes calls that do not wait, because
@@ -48,6 +50,16 @@ func (w *wait) arrive(c *command.Call, key []byte) {
 	if w.left > 0 && c.Attempt == command.FirstAttempt && c.Session != nil && c.Session.IsAwaited(key) {
 		w.behind = true
 	}
+}
+
+// takeOver takes the place of a call that waits with the same ID, if there is one.
+func (w *wait) takeOver(c *command.Call) (taken bool, err error) {
+	if c.InTransaction || c.Attempt != command.FirstAttempt || c.Session == nil || !c.Session.IDsWait() {
+		return false, nil
+	}
+	w.taken, err = c.Session.TakeOver(w.id, w.left)
+	c.Blocks = w.taken
+	return w.taken, err
 }
 
 // asks reports whether this attempt only asks what the decision would be.
@@ -92,7 +104,7 @@ func (w *wait) continues(d *quota.Decision) bool {
 
 // delay returns how long the call waits for a key.
 func (w *wait) delay(key []byte, d *quota.Decision) command.Delay {
-	return command.Delay{Key: key, RetryAfter: max(d.RetryAfter, 0), Left: w.left}
+	return command.Delay{Key: key, RetryAfter: max(d.RetryAfter, 0), Left: w.left, ID: w.id}
 }
 
 // quantityTakes is the KeyRules.Takes of rows that have a quantityArg.
