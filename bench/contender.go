@@ -81,6 +81,19 @@ func (o *options) limiters(logged int) []contender {
 	return all
 }
 
+// withOptions are cellserver with the options of limiters, and with calendar quotas; CL.FIXED is there for
+// comparison with these. Every call has an ID token of its own.
+func (o *options) withOptions() []contender {
+	return o.calling(
+		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
+		"CL.THROTTLE again", "CL.THROTTLE {key} 100000 1 3600 1",
+		"CL.THROTTLE, LEAVE", "CL.THROTTLE {key} 100000 1 3600 1 LEAVE 1",
+		"CL.THROTTLE, ID", "CL.THROTTLE {key} 100000 1 3600 1 ID __rand_int__",
+		"CL.FIXED", "CL.FIXED {key} 1000000 3600 1",
+		"CL.QUOTA", "CL.QUOTA {key} 1000000 DAY@Europe/Berlin 1",
+	)
+}
+
 // kept are cellserver with each of its limiters, called once per key; the keys stay.
 func (o *options) kept() []contender {
 	return o.calling(

@@ -57,6 +57,8 @@ func scenarios(o *options) []scenario {
 			usual(1, 50, few).cpu(o.limiters(90))},
 		{"limiters-p64", "P=64, 50 connections, 100k keys (1000 where a log is full), every limiter and CL.THROTTLE",
 			usual(64, 50, few).cpu(o.limiters(1000))},
+		{"options-p1", "P=1, 50 connections, 100k keys, options and quotas", usual(1, 50, few).cpu(o.withOptions())},
+		{"options-p64", "P=64, 50 connections, 100k keys, options and quotas", usual(64, 50, few).cpu(o.withOptions())},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
 	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), o.storeScenarios(few))
