@@ -109,11 +109,15 @@ func TestRefusedCallsAreFound(t *testing.T) {
 	defer func() { b.leaveSubjects([]*subject{s}, false) }()
 	require.NoError(t, l.enterCellservers(1, false)(t.Context(), b, s))
 	patiently(t, func() (any, error) { return nil, s.prepare(t.Context()) })
-	patiently(t, func() (any, error) {
-		_, _, err := s.decide(t.Context(), 20*time.Millisecond)
-		return nil, err
-	})
-	assert.ErrorContains(t, s.allAdmitted(), "not all calls were admitted")
+	var refused error
+	for tries := 0; refused == nil && tries < 100; tries++ { // a busy machine makes few calls in that time
+		patiently(t, func() (any, error) {
+			_, _, err := s.decide(t.Context(), 20*time.Millisecond)
+			return nil, err
+		})
+		refused = s.allAdmitted()
+	}
+	assert.ErrorContains(t, refused, "not all calls were admitted")
 
 	l.library(s)
 	_, _, err := s.decide(t.Context(), time.Minute) // the first call that is not admitted ends it
