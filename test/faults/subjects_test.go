@@ -69,7 +69,7 @@ func subjects(client int) (all []*subject) {
 	add("renamed", get(2), renamed)
 	add("moved", get(2), moved)
 	add("all", []string{"CL.THROTTLE $ 9999 1 100000 0", "CL.FIXED $ 10000 1000000 0", "CL.SLIDING $ 10000 1000000 0",
-		"CL.SLIDINGLOG $ 10000 1000000 0"}, allLimiters)
+		"CL.SLIDINGLOG $ 10000 1000000 0", "CL.ACQUIRE $ 10000 1000000 asks 0"}, allLimiters)
 	return all
 }
 
@@ -83,7 +83,7 @@ func (s *subject) nothing() (state []string) {
 		case "CL.THROTTLE":
 			burst, _ := strconv.Atoi(words[2])
 			state = append(state, strconv.Itoa(burst+1))
-		case "CL.FIXED", "CL.SLIDING", "CL.SLIDINGLOG", "CL.QUOTA":
+		case "CL.FIXED", "CL.SLIDING", "CL.SLIDINGLOG", "CL.QUOTA", "CL.ACQUIRE":
 			state = append(state, words[2])
 		default: // PTTL, CL.HOLDERS
 			state = append(state, "")
@@ -254,10 +254,10 @@ func moved(key []string) func(*rand.Rand, int, []string) plan {
 }
 
 func allLimiters(key []string) func(*rand.Rand, int, []string) plan {
-	call := fmt.Sprintf("CL.ALL 4 THROTTLE %s 9999 1 100000 1 FIXED %s 10000 1000000 1 SLIDING %s 10000 1000000 1 "+
-		"SLIDINGLOG %s 10000 1000000 1", key[0], key[1], key[2], key[3])
-	return func(_ *rand.Rand, _ int, state []string) plan {
+	return func(_ *rand.Rand, v int, state []string) plan {
 		n, _ := strconv.Atoi(state[0])
+		call := fmt.Sprintf("CL.ALL 5 THROTTLE %s 9999 1 100000 1 FIXED %s 10000 1000000 1 SLIDING %s 10000 1000000 1 "+
+			"SLIDINGLOG %s 10000 1000000 1 FORCE ACQUIRE %s 10000 1000000 h%d 1", key[0], key[1], key[2], key[3], key[4], v)
 		calls, want := []string{call}, "[0, -1, ["
 		if n--; n < 0 {
 			n, calls, want = 10000, append(append([]string{"MULTI"}, remove(key)...), "EXEC"), "["
