@@ -82,7 +82,7 @@ simulate-scale: ## simulate up to 1000 processes and 100 primaries, in two minut
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
 	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race \
-		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients test-release soak' test-plain test-transports
+		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients test-release test-helm soak' test-plain test-transports
 
 .PHONY: vet
 vet: ## go vet and staticcheck
@@ -196,6 +196,10 @@ bench: build ## compare CPU per call with redis-server, 21 alternating rounds (A
 .PHONY: test-release
 test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
 	test/release/run.sh
+
+.PHONY: test-helm
+test-helm: ## check the chart in deploy/helm with helm, and compare it with the plain manifests
+	test/helm/run.sh
 
 .PHONY: snapshot
 snapshot: ## build the last commit as a release into dist/: archives and packages of all platforms, checksums, SBOM

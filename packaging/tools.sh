@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the tools of a release from their modules into bin/tools, once for each version.
+# Builds tools from their modules into bin/tools, once for each version: those of a release, or those named.
+#     packaging/tools.sh [NAME...]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 top=$PWD
@@ -13,5 +14,12 @@ tool() { # name module version
     fi
     ln -sf "$1-$3" "bin/tools/$1"
 }
-tool goreleaser github.com/goreleaser/goreleaser/v2 v2.12.7
-tool syft github.com/anchore/syft/cmd/syft v1.40.0
+[ "$#" -gt 0 ] || set -- goreleaser syft
+for name; do
+    case $name in
+    goreleaser) tool goreleaser github.com/goreleaser/goreleaser/v2 v2.12.7 ;;
+    syft) tool syft github.com/anchore/syft/cmd/syft v1.40.0 ;;
+    helm) tool helm helm.sh/helm/v3/cmd/helm v3.20.0 ;;
+    *) echo "packaging/tools.sh: what is $name?" >&2 && exit 1 ;;
+    esac
+done

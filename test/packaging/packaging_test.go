@@ -143,10 +143,11 @@ func optionOf(variable string) string {
 // Every variable that a file names is an option.
 func TestVariablesAreOptions(t *testing.T) {
 	known := options(t)
-	files, err := filepath.Glob(top + "/deploy/*")
+	files, err := filepath.Glob(top + "/deploy/*.*")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	for _, file := range append(files, top+"/Dockerfile", top+"/docs/deploy.md") {
+	for _, file := range append(files, top+"/Dockerfile", top+"/docs/deploy.md",
+		top+"/deploy/helm/templates/workload.yaml") {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, variable := range variableName.FindAllString(string(text), -1) {

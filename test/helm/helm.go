@@ -1,0 +1,2 @@
+// Package helm checks the chart in deploy/helm; see run.sh, which builds helm and runs the tests.
+package helm

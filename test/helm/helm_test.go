@@ -1,0 +1,157 @@
+//go:build helm
+
+package helm
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// The tests compare what the chart renders with the plain manifests, which other tests check.
+const deploy = "../../deploy"
+
+// helm runs helm, whose path is in the environment variable HELM.
+func helm(t *testing.T, args ...string) (out []byte, err error) {
+	t.Helper()
+	program := os.Getenv("HELM")
+	require.NotEmpty(t, program, "HELM names no helm; make test-helm builds one")
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), "HELM_CACHE_HOME="+t.TempDir(), "HELM_CONFIG_HOME="+t.TempDir())
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	if out, err = cmd.Output(); err != nil {
+		err = errors.New(stderr.String() + string(out))
+	}
+	return out, err
+}
+
+// render renders the chart as a release with a name.
+func render(t *testing.T, name string, set ...string) ([]byte, error) {
+	t.Helper()
+	args := []string{"template", name, filepath.Join(deploy, "helm"), "--kube-version", "1.30.0"}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	return helm(t, args...)
+}
+
+// object is a Kubernetes object.
+type object = map[string]any
+
+// objects returns the objects of a stream, by kind.
+func objects(t *testing.T, text []byte) map[string]object {
+	t.Helper()
+	found := map[string]object{}
+	for d := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var o object
+		err := d.Decode(&o)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		if o != nil {
+			found[o["kind"].(string)] = o
+		}
+	}
+}
+
+// plain returns an object without the labels that name a release, and with the name of a manifest's: the
+// chart has to choose labels that no other release has.
+func plain(value any, name string) any {
+	switch v := value.(type) {
+	case object:
+		for key, inner := range v {
+			switch key {
+			case "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "helm.sh/chart":
+				delete(v, key)
+			case "app.kubernetes.io/name":
+				if inner == "cellserver" {
+					v[key] = name
+				}
+			default:
+				v[key] = plain(inner, name)
+			}
+		}
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i], name)
+		}
+	}
+	return value
+}
+
+// shared are the values with which the chart is the pool of kubernetes-store-pool.yaml.
+var shared = []string{"replicas=3", "store.url=redis://limits@cellserver-store:6379",
+	"store.passwordSecret=cellserver-store", "resources.requests.memory=256Mi", "resources.limits.memory=256Mi"}
+
+// The chart renders the objects of the plain manifests.
+func TestChartIsThePlainManifests(t *testing.T) {
+	for manifest, of := range map[string]struct {
+		name string
+		set  []string
+	}{
+		"kubernetes-service.yaml":    {"cellserver", nil},
+		"kubernetes-store-pool.yaml": {"cellserver-pool", shared},
+	} {
+		text, err := render(t, of.name, of.set...)
+		require.NoError(t, err)
+		got := objects(t, text)
+		written, err := os.ReadFile(filepath.Join(deploy, manifest))
+		require.NoError(t, err)
+		want := objects(t, written)
+		require.Len(t, got, len(want), manifest)
+		for kind, o := range want {
+			require.Contains(t, got, kind, manifest)
+			assert.Equal(t, o["apiVersion"], got[kind]["apiVersion"], kind)
+			assert.Equal(t, o["spec"], plain(got[kind]["spec"], of.name), "%s: %s", manifest, kind)
+			assert.Equal(t, of.name, got[kind]["metadata"].(object)["name"], kind)
+		}
+	}
+}
+
+// A release that would let each of several servers allow the whole limit, and a misspelled value, are
+// refused.
+func TestMistakesAreRefused(t *testing.T) {
+	for set, says := range map[string]string{
+		"replicas=2":        "more than one server needs store.url",
+		"replica=1":         "replica",
+		"store.fails=never": "fails",
+		"options.port=7000": "options",
+	} {
+		_, err := render(t, "x", set)
+		assert.ErrorContains(t, err, says, set)
+	}
+}
+
+// Options become variables of the environment, and passwords come from secrets.
+func TestOptions(t *testing.T) {
+	text, err := render(t, "limits", "options.maxclients=\"5000\"", "options.oom-decision=limit", "passwordSecret=clients",
+		"persistence.size=", "networkPolicy.enabled=false")
+	require.NoError(t, err)
+	found := objects(t, text)
+	assert.NotContains(t, found, "NetworkPolicy")
+	assert.NotContains(t, found, "PodDisruptionBudget")
+	set := found["StatefulSet"]
+	assert.Equal(t, "limits-cellserver", set["metadata"].(object)["name"])
+	assert.NotContains(t, set["spec"], "volumeClaimTemplates")
+	for _, part := range []string{`name: CELLSERVER_OOM_DECISION, value: "limit"`, "secretName: \"clients\"",
+		`name: CELLSERVER_REQUIREPASS_FILE, value: "/run/secrets/clients/password"`} {
+		assert.Contains(t, string(text), part)
+	}
+	assert.NotContains(t, string(text), "CELLSERVER_DIR")
+}
+
+func TestLint(t *testing.T) {
+	out, err := helm(t, "lint", "--strict", filepath.Join(deploy, "helm"))
+	require.NoError(t, err)
+	assert.Contains(t, string(out), "0 chart(s) failed")
+}
