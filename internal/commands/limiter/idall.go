@@ -90,7 +90,7 @@ func (l *Family) limitAllIfFull(c *command.Call, err error, takes []store.LimitR
 	if !l.limitsFull(err) {
 		return nil, err
 	}
-	decisions, _, err := c.View.TakeAll(c.Context, withoutQuantities(takes), true)
+	decisions, err := presentState(c.Context, c.View, takes)
 	if err == nil {
 		decisions[0] = limitedForMemory(takes[0].Size())
 	}

@@ -40,11 +40,17 @@ func (w *wait) acquire(c *command.Call, key []byte, r *store.LeaseRequest) (quot
 	return d, err
 }
 
+// canLimit reports whether a limiter of CL.ALL can limit the call. A forced quantity cannot, though its
+// decision may say that it is beyond the limit.
+func canLimit(t *store.LimitRequest) bool {
+	return t.Lease != nil || t.Quantity > 0 && t.Mode != quota.Force
+}
+
 // arriveAll is arrive for the keys of CL.ALL.
 func (w *wait) arriveAll(c *command.Call, takes []store.LimitRequest) {
 	for i := range takes {
-		if t := &takes[i]; t.Lease != nil || t.Quantity > 0 {
-			w.arrive(c, t.Key)
+		if canLimit(&takes[i]) {
+			w.arrive(c, takes[i].Key)
 		}
 	}
 }
@@ -57,11 +63,23 @@ func (w *wait) takeAll(ctx context.Context, v store.View, takes []store.LimitReq
 	if err != nil || !w.last || !allowed {
 		return decisions, allowed, err
 	}
-	decisions, _, err = v.TakeAll(ctx, withoutQuantities(takes), true)
-	if err == nil {
-		refuse(&decisions[0])
+	decisions, err = presentState(ctx, v, takes)
+	if first := slices.IndexFunc(takes, func(t store.LimitRequest) bool { return canLimit(&t) }); err == nil {
+		refuse(&decisions[max(first, 0)])
 	}
 	return decisions, false, err
+}
+
+// presentState returns decisions about nothing on the same keys, as the reply of a call that others
+// precede shows them.
+func presentState(ctx context.Context, v store.View, takes []store.LimitRequest) ([]quota.Decision, error) {
+	decisions, _, err := v.TakeAll(ctx, withoutQuantities(takes), true)
+	for i := range decisions {
+		if takes[i].Mode == quota.Force {
+			decisions[i].Limited, decisions[i].RetryAfter = false, quota.Never
+		}
+	}
+	return decisions, err
 }
 
 // withoutQuantities returns requests that ask for nothing on the same keys.
@@ -83,7 +101,7 @@ func (w *wait) longest(c *command.Call, takes []store.LimitRequest, decisions []
 ) {
 	for i, one := range decisions {
 		switch {
-		case !one.Limited:
+		case !one.Limited || takes[i].Mode == quota.Force:
 		case one.RetryAfter == quota.Never:
 			return takes[i].Key, one
 		case !d.Limited || one.RetryAfter > d.RetryAfter:
@@ -91,7 +109,7 @@ func (w *wait) longest(c *command.Call, takes []store.LimitRequest, decisions []
 		}
 	}
 	for i := 0; key == nil && w.behind && i < len(takes); i++ {
-		if c.Session.IsAwaited(takes[i].Key) {
+		if canLimit(&takes[i]) && c.Session.IsAwaited(takes[i].Key) {
 			key = takes[i].Key
 		}
 	}
