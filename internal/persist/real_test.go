@@ -197,7 +197,7 @@ func TestSaveRDB(t *testing.T) {
 	require.Positive(t, status.LastDuration)
 
 	keys := readRDB(t, filepath.Join(dir, "dump.rdb"))
-	require.Len(t, keys, 12)
+	require.Len(t, keys, 13)
 	end := int64(1000*time.Second+time.Hour)/1e6 + 500
 	require.Equal(t, "\x00\xff text", string(keys["0 bytes"].Bytes))
 	require.Equal(t, "of another database", string(keys["15 bytes"].Bytes))
@@ -213,6 +213,8 @@ func TestSaveRDB(t *testing.T) {
 	require.Len(t, state.Leases, 100)
 	require.Equal(t, end, state.Leases[0].End/1e6)
 	require.Equal(t, end, keys["0 leases"].Expires)
+	require.NoError(t, state.Read(keys["0 quota"].Bytes, 0))
+	require.Equal(t, form.Quota, state.Kind)
 }
 
 // readRDB returns the keys of a file, by database and name.
