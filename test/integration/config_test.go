@@ -104,6 +104,9 @@ func TestDebiansConfigurationStarts(t *testing.T) {
 	assert.Equal(t, want, allSettings(t, second))
 	assert.Equal(t, users, second.ACLList(t.Context()).Val())
 	stop()
+	if os.Getenv("CELLSERVER_TRANSPORT")+os.Getenv("CELLSERVER_TEST_TLS") != "" {
+		return // these have been written too, and redis-server does not know them
+	}
 	other, stop := launchWith(t, exec.Command("redis-server", path, "--daemonize", "no", "--save", "", "--pidfile", ""),
 		socket, password)
 	of := allSettings(t, other)

@@ -3,11 +3,13 @@ package shells
 
 import (
 	"bytes"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -54,28 +56,60 @@ func completes(t *testing.T, shell, script string, args ...string) []string {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "_cellserver")
 	require.NoError(t, os.WriteFile(path, []byte(printed(t, "completion", shell)), 0o600))
-	cmd := exec.Command(shell, append(args, "-c", script)...)
-	cmd.Env = append(os.Environ(), "COMPLETION="+path, "HOME="+dir, "XDG_CONFIG_HOME="+dir, "TERM=dumb")
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, "%s: %s", shell, out)
-	return strings.Fields(string(out))
+	for tries := 1; ; tries++ {
+		out, ended, err := runShell(t, shell, append(args, "-c", script), "COMPLETION="+path, "HOME="+dir,
+			"XDG_CONFIG_HOME="+dir, "TERM=dumb")
+		if ended || tries == maxTries {
+			require.NoError(t, err, "%s: %s", shell, out)
+			return strings.Fields(out)
+		}
+	}
 }
 
-// Each shell completes options, the values of an option, and subcommands.
+// A shell in a pseudo-terminal may miss what is typed while it starts, and then waits for ever. So it is
+// started again if it has not ended in time.
+const (
+	shellTimeout = 20 * time.Second
+	maxTries     = 5
+)
+
+// runShell runs a shell. If it does not end in time, it is killed, and ended is false.
+func runShell(t *testing.T, shell string, args []string, env ...string) (out string, ended bool, err error) {
+	ctx, cancel := context.WithTimeout(t.Context(), shellTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, shell, args...)
+	cmd.Env, cmd.WaitDelay = append(os.Environ(), env...), time.Second
+	text, err := cmd.CombinedOutput()
+	return string(text), ctx.Err() == nil, err
+}
+
+// Each shell completes options, the values of an option, and subcommands, in an order of its own.
 func TestCompletionInShells(t *testing.T) {
 	bash := `source "$COMPLETION"
 ask() { COMP_WORDS=(cellserver "$@"); COMP_CWORD=$#; _cellserver; echo "${COMPREPLY[@]}"; }
 ask --maxm; ask --loglevel n; ask che; ask --port 1`
-	assert.Equal(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
+	assert.ElementsMatch(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
 		"check", "check-store"}, completes(t, "bash", bash, "--norc"))
 	fish := `source $COMPLETION
 for line in 'cellserver --maxm' 'cellserver --loglevel n' 'cellserver che'; complete -C $line | string split -f1 \t; end`
-	assert.Equal(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
+	assert.ElementsMatch(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
 		"check", "check-store"}, completes(t, "fish", fish, "--no-config"))
-	zsh := `zmodload zsh/zpty; zpty z zsh -f -i
-read_until() { local all part; repeat 200 { zpty -r z part && all+=$part; [[ $all == *$1* ]] && { print -r -- $all; return 0 } }; return 1 }
-zpty -w z "PS1=; unsetopt zle_bracketed_paste; autoload -Uz compinit; compinit -D -u; source $COMPLETION; echo rea''dy"
-read_until ready >/dev/null
+	// Zsh completes only in a terminal. What is typed before the line editor has begun, which ESC [?2004h shows, is lost.
+	zsh := `zmodload zsh/zpty zsh/zselect; zpty z zsh -f -i
+read_until() {
+	local all part
+	repeat 300 {
+		if zpty -r -t z part; then
+			all+=$part
+			[[ $all == *$1*$2* ]] && { print -r -- $all; return 0 }
+		else
+			zselect -t 5
+		fi
+	}
+	return 1
+}
+zpty -w z "PS1=; autoload -Uz compinit; compinit -D -u; source $COMPLETION; echo rea''dy"
+read_until ready $'\e[?2004h' >/dev/null
 zpty -w -n z $'cellserver --maxmemory-u\t'; read_until unauthenticated`
 	assert.Contains(t, strings.Join(completes(t, "zsh", zsh, "-f"), " "), "--maxmemory-unauthenticated")
 	for _, shell := range []string{"", "tcsh"} {
