@@ -123,7 +123,7 @@ func (t *goroutineConn) serve(all *goroutineTransport) {
 			break
 		}
 	}
-	if t.finish() {
+	if t.finish(all.draining.Load()) {
 		t.linger(all, buffer)
 	}
 	t.conn.Close()
@@ -233,15 +233,16 @@ func (t *goroutineConn) abort() {
 	t.cut() // interrupts the reader
 }
 
-// finish sends the replies that are still due, and ends the session. It reports whether the client
-// may still be sending a call that was refused.
-func (t *goroutineConn) finish() (refused bool) {
+// finish sends the replies that are still due, and ends the session. While the server is draining, it ends
+// the waits of blocked clients, so their replies are due too. finish reports whether the client may still
+// be sending a call that was refused.
+func (t *goroutineConn) finish(draining bool) (refused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.resumed = sync.NewCond(&t.mu)
 	t.session.Resume() // for mail that came before resumed was set
 	t.flush()
-	for !t.failed && !t.session.Closing() && t.session.HasUnanswered() && !t.session.IsBlocked() {
+	for !t.failed && !t.session.Closing() && t.session.HasUnanswered() && (draining || !t.session.IsBlocked()) {
 		t.resumed.Wait()
 	}
 	t.session.Close()
