@@ -54,7 +54,7 @@ type Table struct {
 type index struct {
 	from  uint64   // position of its first entry
 	count int      // of entries added to it
-	heads []uint64 // the position of the latest entry of each slot; none if there is none
+	heads []uint64 // the position of the latest entry of each slot; 0, before the first chunk, for none
 }
 
 const (
@@ -63,8 +63,6 @@ const (
 	// The numbers of slots of the smallest and of the largest index. The latter bounds how long a call
 	// may have to wait for an index to be made: it has 1 MiB. A million entries have 8 of them.
 	smallestIndex, largestIndex = 1 << 8, 1 << 17
-	// none is the position of no entry: it is before the first chunk.
-	none = 0
 )
 
 // An entry begins with a header: the position of the entry before it in its chain, Call.ID,

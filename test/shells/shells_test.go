@@ -85,16 +85,17 @@ func runShell(t *testing.T, shell string, args []string, env ...string) (out str
 
 // Each shell completes options, the values of an option, and subcommands, in an order of its own.
 func TestCompletionInShells(t *testing.T) {
+	want := []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing", "check",
+		"check-store"}
 	bash := `source "$COMPLETION"
 ask() { COMP_WORDS=(cellserver "$@"); COMP_CWORD=$#; _cellserver; echo "${COMPREPLY[@]}"; }
 ask --maxm; ask --loglevel n; ask che; ask --port 1`
-	assert.ElementsMatch(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
-		"check", "check-store"}, completes(t, "bash", bash, "--norc"))
+	assert.ElementsMatch(t, want, completes(t, "bash", bash, "--norc"))
 	fish := `source $COMPLETION
 for line in 'cellserver --maxm' 'cellserver --loglevel n' 'cellserver che'; complete -C $line | string split -f1 \t; end`
-	assert.ElementsMatch(t, []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing",
-		"check", "check-store"}, completes(t, "fish", fish, "--no-config"))
-	// Zsh completes only in a terminal. What is typed before the line editor has begun, which ESC [?2004h shows, is lost.
+	assert.ElementsMatch(t, want, completes(t, "fish", fish, "--no-config"))
+	// Zsh completes only in a terminal. What is typed before its line editor has begun is lost; ESC [?2004h
+	// shows that it has.
 	zsh := `zmodload zsh/zpty zsh/zselect; zpty z zsh -f -i
 read_until() {
 	local all part
