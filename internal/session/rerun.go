@@ -81,7 +81,8 @@ func (r *rerun) begin(w *waiter, state rerunState, due waiting.Due) {
 	c.Sampling.Begin(c.View.Now())
 }
 
-// try runs a row. If it panics, the client is disconnected: see recoverPanic.
+// try runs a row, unless the client has lost the right to the call while it waited. If the row panics, the
+// client is disconnected: see recoverPanic.
 func (r *rerun) try(w *waiter) (ns int64, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -90,6 +91,11 @@ func (r *rerun) try(w *waiter) (ns int64, err error) {
 			err = command.ErrStopped
 		}
 	}()
+	if mustCheck(r.call.Client) {
+		if err := r.instance.authorize(&r.call, w.row, r.words, false); err != nil {
+			return 0, err
+		}
+	}
 	return r.instance.runAndTime(&r.call, w.row, r.words, false)
 }
 
