@@ -248,7 +248,7 @@ func TestChangesOfWaitingCallsAreTheirClients(t *testing.T) {
 	require.Contains(t, events, `"cl.throttle"`)
 }
 
-// The rights are those at the time of the call: a call that was allowed stays so.
+// The rights are those at the time of the decision: what is taken away while a call waits, it has not.
 func TestRightsOfWaitingCalls(t *testing.T) {
 	s := newServer(t)
 	c, other := s.dial(), s.dial()
@@ -258,7 +258,8 @@ func TestRightsOfWaitingCalls(t *testing.T) {
 	require.Empty(t, c.ask(t, "CL.THROTTLE key 0 1 1 1 WAIT 5000"))
 	other.ask(t, "ACL SETUSER u -@all")
 	require.NoError(t, s.Advance(time.Second))
-	require.Equal(t, "[0, 1, 0, -1, 1]", c.reply())
+	require.Equal(t, "-NOPERM User u has no permissions to run the 'cl.throttle' command", c.reply())
+	require.Equal(t, "[0, 1, 0, -1, 1]", other.ask(t, "CL.THROTTLE key 0 1 1"), "nothing was taken")
 }
 
 // When the server stops, calls that wait are limited, and so are those that come.
