@@ -129,6 +129,7 @@ var mayImport = map[string][]string{
 		"internal/session", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
+	"internal/web": {"internal/client"},
 	"internal/cli": {
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
@@ -163,7 +164,7 @@ var layers = [][]string{
 		"internal/commands/connection", "internal/commands/persistence", "internal/commands/admin"},
 	{"internal/session"},
 	{"internal/commands"},
-	{"internal/server"},
+	{"internal/server", "internal/web"},
 	{"cmd/cellserver"},
 }
 

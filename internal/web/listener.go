@@ -1,0 +1,76 @@
+package web
+
+import (
+	"crypto/tls"
+	"net"
+	"sync"
+)
+
+// boundedListener refuses connections beyond Config.MaxConns.
+type boundedListener struct {
+	net.Listener
+	server *Server
+}
+
+// errMaxConns is sent to a peer that is refused, unless it expects TLS: such a peer could not read it.
+const errMaxConns = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
+
+func (l *boundedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		s := l.server
+		if s.conns.Add(1) <= int64(s.config.MaxConns) {
+			return &boundedConn{Conn: conn, server: s}, nil
+		}
+		s.conns.Add(-1)
+		s.config.Log.Warn("max number of HTTP connections reached", "port", s.config.Name, "peer", conn.RemoteAddr())
+		if s.config.TLS == nil {
+			_, _ = conn.Write([]byte(errMaxConns)) // the empty socket buffer takes it, unless the peer is gone
+		}
+		conn.Close()
+	}
+}
+
+// boundedConn is a connection that counts until it is closed.
+type boundedConn struct {
+	net.Conn
+	server *Server
+	closed sync.Once
+}
+
+func (c *boundedConn) Close() error {
+	c.closed.Do(func() { c.server.conns.Add(-1) })
+	return c.Conn.Close()
+}
+
+// CloseWrite closes one direction. After a response to a request that it has not read to the end, net/http
+// does so and waits: if it closed the connection at once, the peer might never see the response.
+func (c *boundedConn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Conns returns the number of open connections.
+func (s *Server) Conns() int { return int(s.conns.Load()) }
+
+// securedConfig is a configuration of TLS, and the same with the protocols of HTTP.
+type securedConfig struct{ given, offered *tls.Config }
+
+// configForClient returns the configuration of a new connection, with the protocols that the port offers.
+// The result is kept until the configuration changes. Session tickets are those of the server's own
+// configuration, so that they stay valid.
+func (s *Server) configForClient(*tls.ClientHelloInfo) (*tls.Config, error) {
+	given := s.config.TLS()
+	kept := s.secured.Load()
+	if kept == nil || kept.given != given {
+		kept = &securedConfig{given, given.Clone()}
+		kept.offered.NextProtos = []string{"h2", "http/1.1"}
+		s.secured.Store(kept)
+	}
+	return kept.offered, nil
+}

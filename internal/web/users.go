@@ -1,0 +1,44 @@
+package web
+
+import (
+	"net"
+	"net/http"
+
+	"cellserver/internal/client"
+)
+
+// Accounts are the users of the server.
+type Accounts interface {
+	// Anonymous returns the account of clients that do not authenticate, or nil if they have to.
+	Anonymous() *client.Account
+	// Authenticate returns the account of a user, or nil if the name or the password is wrong, which
+	// it adds to the log of denied calls. remote and local are the addresses of the connection.
+	Authenticate(remote, local string, name, password []byte) *client.Account
+}
+
+// User returns the account as which a request is made, which the request names with a password by Basic
+// authentication (RFC 7617). Without one it is that of clients that do not authenticate. If there is none,
+// or the password is wrong, User answers with 401 and returns nil.
+func User(w http.ResponseWriter, r *http.Request, of Accounts) *client.Account {
+	name, password, given := r.BasicAuth()
+	var account *client.Account
+	switch {
+	case given:
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		account = of.Authenticate(r.RemoteAddr, addressText(local), []byte(name), []byte(password))
+	case r.Header.Get("Authorization") == "":
+		account = of.Anonymous()
+	}
+	if account == nil {
+		w.Header().Set("WWW-Authenticate", `Basic realm="cellserver", charset="UTF-8"`)
+		http.Error(w, "the name or the password of the user is wrong or missing", http.StatusUnauthorized)
+	}
+	return account
+}
+
+func addressText(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}

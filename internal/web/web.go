@@ -1,0 +1,244 @@
+// Package web serves HTTP on the ports of the server that have it. A Server is net/http's, with bounds on
+// everything that a peer can make it hold: connections, headers, bodies, and the time that each may take.
+// It also applies protected mode, and stops gracefully. Users checks the user of a request.
+//
+// The package does not know what is served: that is the handler of each port.
+package web
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrClosed is returned by Serve after Shutdown.
+var ErrClosed = http.ErrServerClosed
+
+// Config holds the parameters of New.
+type Config struct {
+	Name    string // of the port, for the log
+	Handler http.Handler
+	// TLS returns the configuration for a new connection, so that certificates can change. It is nil for
+	// a port without TLS. HTTP/2 is offered over TLS.
+	TLS func() *tls.Config
+	// Protected reports whether peers on other machines are refused at present; nil stands for never.
+	Protected func() bool
+	Log       *slog.Logger // for messages that peers cause, which may be very frequent; may be nil
+	// ConnContext, if not nil, adds to the context of the requests of a connection, and ConnClosed is told
+	// when it has ended. For TLS, conn is a *tls.Conn.
+	ConnContext func(ctx context.Context, conn net.Conn) context.Context
+	ConnClosed  func(conn net.Conn)
+
+	MaxConns int           // connections at once; MaxConns by default
+	MaxBody  int64         // bytes of a request's body; MaxBody by default
+	Read     time.Duration // for a request to arrive, after its header; ReadTimeout by default
+	Write    time.Duration // for a request to be answered; WriteTimeout by default
+}
+
+// The defaults of a Config, and bounds that all ports share.
+const (
+	MaxConns     = 1024
+	MaxBody      = 1 << 20          // bytes
+	ReadTimeout  = 30 * time.Second // see KeepOpen
+	WriteTimeout = time.Minute      // see KeepOpen
+
+	headerTimeout  = 10 * time.Second // for a header to arrive, and for a TLS handshake
+	maxHeaderBytes = 32 << 10         // more than gateways accept
+	// idleTimeout is longer than the times for which proxies keep unused connections (nginx: 60 s), so
+	// that it is the proxy that closes: a request that crosses the close of the server would be lost.
+	idleTimeout = 3 * time.Minute
+	maxStreams  = 100 // requests at once on a connection with HTTP/2
+)
+
+// Server serves one port, or several with the same handler. Serve may be called for several listeners.
+type Server struct {
+	config   Config
+	http     http.Server
+	conns    atomic.Int64
+	warned   sync.Once // of protected mode
+	stopping chan struct{}
+	stop     sync.Once
+
+	mu    sync.Mutex
+	fresh map[net.Conn]struct{} // connections that have not sent a request
+
+	secured atomic.Pointer[securedConfig]
+}
+
+// New returns a server; Shutdown ends it.
+func New(c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.MaxConns == 0 {
+		c.MaxConns = MaxConns
+	}
+	if c.MaxBody == 0 {
+		c.MaxBody = MaxBody
+	}
+	if c.Read == 0 {
+		c.Read = ReadTimeout
+	}
+	if c.Write == 0 {
+		c.Write = WriteTimeout
+	}
+	s := &Server{config: c, stopping: make(chan struct{}), fresh: make(map[net.Conn]struct{})}
+	s.http = http.Server{
+		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: c.ConnContext,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: c.Read, WriteTimeout: c.Write, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ErrorLog: slog.NewLogLogger(&messages{c.Log.Handler(), c.Name}, slog.LevelWarn),
+	}
+	return s
+}
+
+// Serve accepts the listener's connections until Shutdown, and then returns ErrClosed. It closes the
+// listener.
+func (s *Server) Serve(listener net.Listener) error {
+	bounded := &boundedListener{listener, s}
+	if s.config.TLS == nil {
+		return s.http.Serve(bounded)
+	}
+	s.mu.Lock()
+	if s.http.TLSConfig == nil {
+		s.http.TLSConfig = &tls.Config{GetConfigForClient: s.configForClient}
+	}
+	s.mu.Unlock()
+	return s.http.ServeTLS(bounded, "", "")
+}
+
+// Stopping returns a channel that is closed when Shutdown begins. A handler that answers for as long as
+// its client listens has to return then.
+func (s *Server) Stopping() <-chan struct{} { return s.stopping }
+
+// Shutdown stops accepting connections, answers the requests that have arrived, and closes each
+// connection. When ctx is done it closes all that are left, and returns the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.stop.Do(func() { close(s.stopping) })
+	done := make(chan error, 1)
+	go func() { done <- s.http.Shutdown(ctx) }()
+	s.closeFresh()
+	err := <-done
+	s.closeFresh() // those that were accepted meanwhile
+	if err != nil {
+		s.http.Close()
+	}
+	return err
+}
+
+// closeFresh closes connections that have not sent a request, for which net/http would wait for seconds.
+func (s *Server) closeFresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.fresh {
+		conn.Close()
+	}
+}
+
+// connState keeps the set of connections that have not sent a request.
+func (s *Server) connState(conn net.Conn, state http.ConnState) {
+	if state == http.StateIdle {
+		return
+	}
+	s.mu.Lock()
+	if state == http.StateNew {
+		s.fresh[conn] = struct{}{}
+	} else {
+		delete(s.fresh, conn)
+	}
+	s.mu.Unlock()
+	select {
+	case <-s.stopping:
+		if state == http.StateNew {
+			conn.Close()
+		}
+	default:
+	}
+	if ended := state == http.StateClosed || state == http.StateHijacked; ended && s.config.ConnClosed != nil {
+		s.config.ConnClosed(conn)
+	}
+}
+
+// serve answers a request with the handler, after the checks that all ports share. A panic of the handler
+// ends its connection and nothing else.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			if reason != http.ErrAbortHandler {
+				s.config.Log.Error("a handler panicked", "port", s.config.Name, "path", r.URL.Path, "reason", reason,
+					"stack", string(debug.Stack()))
+			}
+			panic(http.ErrAbortHandler)
+		}
+	}()
+	if s.config.Protected != nil && !IsLocal(r) && s.config.Protected() {
+		s.refuse(w, r)
+		return
+	}
+	if r.Body != http.NoBody {
+		r.Body = http.MaxBytesReader(w, r.Body, s.config.MaxBody)
+	}
+	s.config.Handler.ServeHTTP(w, r)
+}
+
+const errProtectedMode = "protected mode: no password is set, so connections are only accepted from this machine. " +
+	"Set a password with --requirepass, or if every client that can reach the server may use it, start it with " +
+	"--protected-mode no."
+
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request) {
+	s.warned.Do(func() {
+		s.config.Log.Warn("protected mode refused a peer on another machine: set a password with --requirepass, accept every peer with --protected-mode no, or restrict --bind",
+			"peer", r.RemoteAddr, "port", s.config.Name)
+	})
+	w.Header().Set("Connection", "close")
+	http.Error(w, errProtectedMode, http.StatusForbidden)
+}
+
+// IsLocal reports whether the peer of a request is on this machine: on a Unix socket or at a loopback
+// address.
+func IsLocal(r *http.Request) bool {
+	peer := Peer(r)
+	return !peer.IsValid() || peer.IsLoopback()
+}
+
+// Peer returns the address of the peer, without a zone. It is not valid for a Unix socket.
+func Peer(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return peer.Addr().Unmap().WithZone("")
+}
+
+// KeepOpen lifts the limits on the time of a request, for a handler that answers for as long as its client
+// listens. It must be called when the body has been read. Such a handler has to bound the time for which a
+// client may not read, for example by setting a write deadline in the past after a while.
+func KeepOpen(w http.ResponseWriter) error {
+	c := http.NewResponseController(w)
+	return errors.Join(c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{}))
+}
+
+// messages passes the messages of net/http on. That a peer did not complete a handshake is no warning.
+type messages struct {
+	slog.Handler
+	port string
+}
+
+func (m *messages) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "http: TLS handshake error") {
+		if r.Level = slog.LevelDebug; !m.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	r.AddAttrs(slog.String("port", m.port))
+	return m.Handler.Handle(ctx, r)
+}
