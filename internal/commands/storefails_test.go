@@ -14,6 +14,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
 )
@@ -73,6 +74,22 @@ func (v failingView) Acquire(ctx context.Context, key []byte, r lease.Request, m
 		return quota.Decision{}, *v.fails
 	}
 	return v.fullView.Acquire(ctx, key, r, most)
+}
+
+func (v failingView) Standing(ctx context.Context, key []byte) (standing.State, error) {
+	if *v.fails != nil {
+		return standing.State{}, *v.fails
+	}
+	return v.fullView.Standing(ctx, key)
+}
+
+func (v failingView) EditStanding(
+	ctx context.Context, key []byte, edit func(now int64, s standing.State) standing.State,
+) error {
+	if *v.fails != nil {
+		return *v.fails
+	}
+	return v.fullView.EditStanding(ctx, key, edit)
 }
 
 func (v failingView) Add(ctx context.Context, key []byte, n int64) (int64, error) {

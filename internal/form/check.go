@@ -23,6 +23,8 @@ func (s *State) Check() error {
 		return s.checkQuota()
 	case Lease:
 		return s.checkLeases()
+	case Standing:
+		return ensure(s.Standing.Check(), "a standing must have an exemption, a ban, a level or refusals")
 	}
 	return errors.New("unknown kind of limiter")
 }

@@ -1,6 +1,7 @@
-// Package form encodes the state of a limiter as bytes, for the journal and snapshots, the payload
-// of DUMP, exported files, and the values of an external store. There is one encoding for each kind
-// of limiter; an encoded state is called a form. Forms have a version.
+// Package form encodes the state of a limiter, or the standing of a policy's subject, as bytes, for
+// the journal and snapshots, the payload of DUMP, exported files, and the values of an external
+// store. There is one encoding for each kind of state; an encoded state is called a form. Forms have
+// a version.
 //
 // # The form
 //
@@ -12,6 +13,7 @@
 //	l  sliding log       version, entries, duration from the newest entry to the end, instant until
 //	q  calendar quota    instant end, count used, windows
 //	c  leases            version, leases
+//	b  standing          the bytes of package standing, which have a version of their own
 //
 // in which
 //
@@ -30,7 +32,7 @@
 //	           the first ends, or the duration since the previous end of all others, the length of the
 //	           holder's name as a count, and the name; and then 0
 //
-// The packages of the algorithms, gcra, window and lease, explain the fields of a state. The
+// The packages of the algorithms, gcra, window, lease and standing, explain the fields of a state. The
 // running totals of a log are not encoded, because only their differences matter: a decoded log
 // begins with 0.
 //

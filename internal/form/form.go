@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
 
@@ -22,6 +23,7 @@ const (
 	SlidingLog Kind = 'l'
 	Quota      Kind = 'q'
 	Lease      Kind = 'c'
+	Standing   Kind = 'b'
 )
 
 // mark is the beginning of every form. The digit after it is the version; this package knows only
@@ -70,7 +72,7 @@ func KindOf(value []byte) (Kind, error) {
 		return 0, &VersionError{string(value[:len(mark)+1])}
 	}
 	switch kind := Kind(value[headBytes-1]); kind {
-	case Throttle, Fixed, Sliding, SlidingLog, Quota, Lease:
+	case Throttle, Fixed, Sliding, SlidingLog, Quota, Lease, Standing:
 		return kind, nil
 	}
 	return 0, &Error{headBytes - 1, fmt.Sprintf("no kind of limiter is called %q", value[headBytes-1])}
@@ -78,16 +80,17 @@ func KindOf(value []byte) (Kind, error) {
 
 // State is the state of one key. The kind determines which fields are used.
 type State struct {
-	Kind    Kind
-	TAT     int64           // of a Throttle, ns
-	Fixed   window.Fixed    // of a Fixed
-	Sliding window.Sliding  // of a Sliding
-	Log     window.Log      // of a SlidingLog
-	Entries []window.Entry  // of a SlidingLog
-	Quota   window.Calendar // of a Quota
-	Cycle   calendar.Cycle  // of a Quota
-	Leases  []lease.Lease   // of a Lease, by end and then by holder
-	Version uint64          // of a SlidingLog or a Lease
+	Kind     Kind
+	TAT      int64           // of a Throttle, ns
+	Fixed    window.Fixed    // of a Fixed
+	Sliding  window.Sliding  // of a Sliding
+	Log      window.Log      // of a SlidingLog
+	Entries  []window.Entry  // of a SlidingLog
+	Quota    window.Calendar // of a Quota
+	Cycle    calendar.Cycle  // of a Quota
+	Leases   []lease.Lease   // of a Lease, by end and then by holder
+	Standing standing.State  // of a Standing
+	Version  uint64          // of a SlidingLog or a Lease
 }
 
 // Expires returns the instant from which the state has no effect any more. That of a Quota is Unix
@@ -104,6 +107,8 @@ func (s *State) Expires() int64 {
 		return s.Log.End
 	case Quota:
 		return s.Quota.End
+	case Standing:
+		return s.Standing.Expires()
 	default:
 		return s.Leases[len(s.Leases)-1].End
 	}
@@ -113,8 +118,11 @@ func (s *State) Expires() int64 {
 // that is ahead by as much. If an instant would become negative or overflow, Shift changes nothing
 // and returns false. The end of a Quota stays, because it is Unix time.
 func (s *State) Shift(by int64) bool {
-	if s.Kind == Quota {
+	switch s.Kind {
+	case Quota:
 		return true
+	case Standing:
+		return s.Standing.Shift(by)
 	}
 	first, last := s.span()
 	if by < 0 && first+by < 0 || by > 0 && last > math.MaxInt64-by {
@@ -221,6 +229,8 @@ func Append(dst []byte, s *State) []byte {
 		dst = appendCycle(dst, s.Cycle)
 	case Lease:
 		dst = appendLeases(dst, s)
+	case Standing:
+		dst = standing.Append(dst, &s.Standing)
 	}
 	return dst
 }
@@ -309,6 +319,8 @@ func (s *State) Read(value []byte, maxEntries int) error {
 		s.Cycle = r.cycle()
 	case Lease:
 		s.readLeases(&r, maxEntries)
+	case Standing:
+		s.Standing = r.standing()
 	}
 	r.end()
 	if r.err == nil {

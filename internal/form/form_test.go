@@ -12,6 +12,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
 
@@ -40,6 +41,9 @@ var golden = []struct {
 		"q 17979cfe3d85cd15 01 00 04 0c 4d6172732f4f6c796d707573"},
 	{State{Kind: Quota, Quota: window.Calendar{Used: 1, End: 1_700_000_010e9}, Cycle: calendar.Every(90 * time.Second)},
 		"q 17979d008a35e400 01 8088aca3cf02"},
+	{State{Kind: Standing, Standing: standing.State{Exemption: standing.Term{Until: now, Reason: "ok"},
+		Refusals: window.Sliding{Start: now, Current: 1, End: now + 20}}},
+		"b 01 17979cfe3d85cd15 02 6f6b 0000000000000000 00 00 0000000000000000 17979cfe3d85cd15 00 01 14 0000000000000000"},
 	{State{Kind: SlidingLog, Version: 0x0102030405060708,
 		Log:     window.Log{Until: 5, End: now + 10e9},
 		Entries: []window.Entry{{At: now, Total: 1}, {At: now + 1, Total: 3}, {At: now + 1e9, Total: 4}}},
@@ -150,6 +154,8 @@ func TestErrors(t *testing.T) {
 		"\x00cl1q" + zero + "\x01\x00\x04\x03UTC":                      "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
 		"\x00cl1q" + one + "\x00\x00\x04\x03UTC":                       "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
 		"\x00cl1q" + one + "\x01\xe8\x07":                              "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
+		"\x00cl1b":                                                     "not the standing of a subject",
+		"\x00cl1b\x02":                                                 "the standing has an unknown version: it was written by a newer version",
 		"\x00cl1c" + zero + "\x00":                                     "invalid state: there must be leases",
 		"\x00cl1c" + zero + "\x01" + one + "\x00\x00":                  "length of holder must be between 1 and 1024",
 		"\x00cl1c" + zero + "\x01" + one + "\x7fa\x00":                 "at byte 25: it is cut off",
@@ -183,7 +189,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 }
 
 func TestTooMany(t *testing.T) {
-	for _, g := range golden[7:] {
+	for _, g := range golden[8:] {
 		var s State
 		require.NoError(t, s.Read(bytesOf(t, g.form), 3))
 		require.Equal(t, ErrTooMany, s.Read(bytesOf(t, g.form), 2))

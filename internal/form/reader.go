@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/internal/calendar"
+	"cellserver/internal/standing"
 )
 
 // reader reads the parts of a form. After an error, its methods return zeros.
@@ -92,6 +93,20 @@ func (r *reader) cycle() (c calendar.Cycle) {
 		r.fail(begin, "the name of a time zone is invalid, or too many are unknown")
 	}
 	return c
+}
+
+// standing reads the bytes of package standing, which are the rest of the form.
+func (r *reader) standing() standing.State {
+	if r.err != nil {
+		return standing.State{}
+	}
+	s, err := standing.Read(r.value[r.at:])
+	if err != nil {
+		r.err = err
+		return s
+	}
+	r.at = len(r.value)
+	return s
 }
 
 // after reads an instant that is encoded as the duration since another instant.

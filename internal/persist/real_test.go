@@ -21,6 +21,7 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/rdb"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/window"
@@ -83,6 +84,9 @@ func fill(t *testing.T, data store.Store) {
 		_, err = v.Acquire(ctx, []byte("leases"), r, 1000)
 		require.NoError(t, err)
 	}
+	require.NoError(t, v.EditStanding(ctx, []byte("standing"), func(now int64, s standing.State) standing.State {
+		return s.BanFor(now, int64(hour), "too many requests").ExemptFor(now, int64(2*hour), "")
+	}))
 	v.Select(15)
 	write("bytes", store.Value{Bytes: []byte("of another database")}, store.Never)
 }
@@ -122,7 +126,7 @@ func TestEveryKind(t *testing.T) {
 	f, data := openReal(t, dir)
 	fill(t, data)
 	want := dump(t, data)
-	require.Len(t, want, 13)
+	require.Len(t, want, 14)
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Flush(), ErrNotRunning)
 
@@ -197,7 +201,7 @@ func TestSaveRDB(t *testing.T) {
 	require.Positive(t, status.LastDuration)
 
 	keys := readRDB(t, filepath.Join(dir, "dump.rdb"))
-	require.Len(t, keys, 13)
+	require.Len(t, keys, 14)
 	end := int64(1000*time.Second+time.Hour)/1e6 + 500
 	require.Equal(t, "\x00\xff text", string(keys["0 bytes"].Bytes))
 	require.Equal(t, "of another database", string(keys["15 bytes"].Bytes))

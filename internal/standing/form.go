@@ -11,9 +11,9 @@ import (
 // version is the first byte of an encoded state. It must change when the encoding does.
 const version = 1
 
-// maxBytes is the length of the longest encoded state: the version, five instants, two reasons with
+// MaxBytes is the length of the longest encoded state: the version, five instants, two reasons with
 // their lengths, and four counts.
-const maxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9
+const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9
 
 // The errors of Read.
 var (
@@ -64,7 +64,7 @@ func appendInstant(dst []byte, at int64) []byte {
 // state does not refer to the bytes.
 func Read(value []byte) (State, error) {
 	switch {
-	case len(value) == 0 || len(value) > maxBytes:
+	case len(value) == 0 || len(value) > MaxBytes:
 		return State{}, ErrInvalid
 	case value[0] != version:
 		return State{}, ErrVersion

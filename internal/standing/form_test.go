@@ -44,7 +44,7 @@ func TestGoldenForms(t *testing.T) {
 	}
 	s := largest()
 	value := Append(nil, &s)
-	require.LessOrEqual(t, len(value), maxBytes)
+	require.LessOrEqual(t, len(value), MaxBytes)
 	read, err := Read(value)
 	require.NoError(t, err)
 	require.Equal(t, s, read)

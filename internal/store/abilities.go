@@ -77,6 +77,13 @@ type External interface {
 	External() string
 }
 
+// StandingReporter is implemented by stores that know whether any of their keys holds a standing.
+type StandingReporter interface {
+	// MayHaveStandings returns false if no key holds a standing, and has held one since the store was
+	// made. It is fast, so that calls of policies need not look for what most subjects do not have.
+	MayHaveStandings() bool
+}
+
 // KeyClocks is implemented by views of stores whose keys are on several servers, each of which has a
 // clock of its own. After a call on a key, the instant of the view is on the clock of that key, until
 // Begin. The clock of the store is that of this process.

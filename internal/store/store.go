@@ -44,12 +44,13 @@ const (
 	SlidingLog             // entries of a sliding window log
 	Quota                  // count of a calendar quota
 	Lease                  // leases of permits
+	Standing               // exemption, ban and refusals of a policy's subject
 	Integer                // a value that is an integer
 	Bytes                  // any other value
 )
 
 var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.quota", "cl.lease",
-	"integer", "bytes"}
+	"cl.standing", "integer", "bytes"}
 
 // String returns the name of the kind as CL.INSPECT shows it.
 func (k Kind) String() string { return kindNames[k] }
@@ -72,6 +73,8 @@ func KindOf(k form.Kind) Kind {
 		return Quota
 	case form.Lease:
 		return Lease
+	case form.Standing:
+		return Standing
 	}
 	return None
 }

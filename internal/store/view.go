@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 )
 
 // View is one caller's access to a store. It holds the selected database, and the instant that the
@@ -17,6 +18,7 @@ import (
 type View interface {
 	Batch
 	Limiters
+	Standings
 	Idempotent
 	Forms
 	Values
@@ -84,7 +86,22 @@ type Limiters interface {
 	Holders(ctx context.Context, key []byte) ([]lease.Lease, error)
 }
 
+// Standings contains the operations on keys that hold the standing of a policy's subject: its
+// exemption, its ban and its refusals (package standing). All instants are on the store's clock.
+type Standings interface {
+	// Standing returns what a key holds, the zero State if it does not exist.
+	Standing(ctx context.Context, key []byte) (standing.State, error)
+	// EditStanding calls edit with what a key holds, the zero State if it does not exist, and makes the
+	// key hold what edit returns, which must be a state that Check accepts. If that has no effect after
+	// the instant now, as the zero State, the key is removed. All of it is one atomic step, and edit must
+	// obey the rules of Edit.
+	EditStanding(
+		ctx context.Context, key []byte, edit func(now int64, s standing.State) standing.State,
+	) error
+}
+
 // Forms contains the operations on whole states of limiters, for copies of keys outside the store.
+// A standing is such a state too.
 // All instants in a state are on the store's clock.
 type Forms interface {
 	// ReadForm appends the form of a limiter's state to dst, and returns the key's Entry. If the key

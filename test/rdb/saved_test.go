@@ -18,6 +18,7 @@ import (
 	"cellserver/internal/persist"
 	"cellserver/internal/quota"
 	"cellserver/internal/rdb"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/window"
@@ -66,6 +67,8 @@ func fillLimiters(t *testing.T, v store.View, i int) {
 	require.NoError(t, err)
 	_, err = v.Acquire(ctx, fmt.Append(nil, "lease ", i), r, 10)
 	require.NoError(t, err)
+	ban := func(now int64, s standing.State) standing.State { return s.BanFor(now, int64(time.Hour), "a reason") }
+	require.NoError(t, v.EditStanding(ctx, fmt.Append(nil, "standing ", i), ban))
 }
 
 // expected returns the keys that Redis should have in a database.

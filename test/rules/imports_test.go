@@ -33,7 +33,7 @@ var mayImport = map[string][]string{
 	"internal/idempotency": {"internal/quota"},
 
 	// What reaches a disk.
-	"internal/form":    {"internal/calendar", "internal/window", "internal/lease"},
+	"internal/form":    {"internal/calendar", "internal/window", "internal/lease", "internal/standing"},
 	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
 	"internal/journal": {},
 	"internal/rdb":     {},
@@ -51,12 +51,12 @@ var mayImport = map[string][]string{
 	"internal/transcript": {},
 
 	"internal/store": {
-		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
-		"golang.org/x/sys/unix",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/standing",
+		"internal/form", "golang.org/x/sys/unix",
 	},
 	"internal/store/memory": {
-		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
-		"internal/entry",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/standing",
+		"internal/form", "internal/entry",
 		"internal/store", "internal/idempotency", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/remote/combine": {"internal/store"},
@@ -64,16 +64,16 @@ var mayImport = map[string][]string{
 		"internal/form", "internal/match", "internal/store", "internal/store/remote/combine",
 	},
 	"internal/store/remote": {
-		"internal/quota", "internal/gcra", "internal/lease", "internal/form", "internal/store", "internal/store/memory",
-		"internal/idempotency", "internal/store/remote/combine",
+		"internal/quota", "internal/gcra", "internal/lease", "internal/standing", "internal/form", "internal/store",
+		"internal/store/memory", "internal/idempotency", "internal/store/remote/combine",
 	},
 	"internal/store/remote/backend": {
 		"internal/store/remote/combine",
 		"github.com/redis/go-redis/v9/...",
 	},
 	"internal/store/storetest": {
-		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/form",
-		"internal/store",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/standing",
+		"internal/form", "internal/store",
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/persist": {

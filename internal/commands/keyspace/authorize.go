@@ -12,6 +12,7 @@ import (
 var commandOf = map[form.Kind]string{
 	form.Throttle: "cl.throttle", form.Fixed: "cl.fixed", form.Sliding: "cl.sliding",
 	form.SlidingLog: "cl.slidinglog", form.Quota: "cl.quota", form.Lease: "cl.acquire",
+	form.Standing: "cl.exempt",
 }
 
 // authorize returns an error if the caller may not use a key as a limiter of a kind. Otherwise a

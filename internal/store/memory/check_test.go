@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -78,6 +79,8 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 			err = errors.New("the expiry is not that of its kind")
 		case r.isInline():
 			err = s.checkInline(at)
+		case r.kind() == store.Standing:
+			err = s.checkStanding(at)
 		case r.kind() == store.SlidingLog:
 			err = s.logs.claim(r.stateWord(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
 		case r.kind() == store.Lease:
@@ -95,6 +98,19 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 			s.leases.bytes)
 	}
 	return errors.Join(s.logs.check(logs), s.leases.check(leased))
+}
+
+// checkStanding verifies that a standing fits in its slot, and that its record expires when it does.
+func (s *shard) checkStanding(at ref) error {
+	r := s.pages.at(at)
+	state, err := standing.Read(r.bytes())
+	if room := s.pages.slotSize(at); err == nil && (r.size() > room || state.Expires() != r.expires()) {
+		err = fmt.Errorf("it takes %d bytes of %d, and ends at %d, not %d", r.size(), room, state.Expires(), r.expires())
+	}
+	if err == nil && !s.store.standings.Load() {
+		err = errors.New("the store says that there are no standings")
+	}
+	return err
 }
 
 // checkInline verifies that inline state fits in its slot, and agrees with the record.

@@ -165,7 +165,7 @@ func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int
 func (s *shard) quotaState(at *keySlot, now int64, rule *store.Rule) (state window.Calendar, err error) {
 	switch {
 	case !at.live:
-		state.End = rule.Cycle.End(min(max(s.wall.latest(now), 0), window.MaxInstant))
+		state.End = rule.Cycle.End(min(max(s.store.wall.latest(now), 0), window.MaxInstant))
 	case at.record.cycle() != rule.Cycle:
 		return state, &store.CycleError{Cycle: at.record.cycle()}
 	default:
@@ -180,7 +180,7 @@ func (s *shard) quota(at *keySlot, now int64, rule *store.Rule, quantity int64,
 	if err != nil {
 		return quota.Decision{}, err
 	}
-	d, next, err := rule.Window.StepCalendar(s.wall.unix(now), state, quantity, mode)
+	d, next, err := rule.Window.StepCalendar(s.store.wall.unix(now), state, quantity, mode)
 	switch {
 	case err != nil || next.Used == state.Used:
 		return d, err
@@ -337,6 +337,8 @@ func (s *shard) fields(r record, now int64) []store.Field {
 		return []store.Field{instant("start", r.field(0)), number("previous", r.field(1)), number("current", r.field(2))}
 	case store.SlidingLog:
 		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
+	case store.Standing:
+		return standingFields(r.standing())
 	default:
 		var holders, permits int64
 		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {

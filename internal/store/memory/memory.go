@@ -23,6 +23,7 @@ import (
 type Store struct {
 	clock          store.Clock
 	wall           *wallClock
+	standings      atomic.Bool // a key has held a standing
 	seed           maphash.Seed
 	databases      []atomic.Pointer[database]
 	createMu       sync.Mutex // held while a database is created, and by transactions on all keys
@@ -149,7 +150,7 @@ func (m *Store) newDatabase(n int) *database {
 	db.generation.Store(m.lastGeneration.Add(1))
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.seed, s.database, s.listeners, s.wall = m.seed, int32(n), &m.listeners, m.wall
+		s.seed, s.database, s.listeners, s.store = m.seed, int32(n), &m.listeners, m
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}

@@ -35,9 +35,9 @@ const (
 
 // valueBytes is the length of the value by kind. For logs and leases the value ends with the number
 // of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
-// it is the length of the bytes that follow.
+// and Standing it is the length of the bytes that follow.
 var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Quota: 16, store.Lease: 4,
-	store.Integer: 8, store.Bytes: 4}
+	store.Standing: 4, store.Integer: 8, store.Bytes: 4}
 
 // recordSize returns the number of bytes that a record takes.
 func recordSize(key int, kind store.Kind) int {
@@ -98,7 +98,7 @@ func (r record) atValue() int {
 	return atKey + int(r[atLength])
 }
 
-// bytes returns the value of a record of kind Bytes.
+// bytes returns the value of a record of kind Bytes, or the encoded state of one of kind Standing.
 func (r record) bytes() []byte {
 	at := r.atValue()
 	n := int(binary.LittleEndian.Uint32(r[at:]))
@@ -117,7 +117,7 @@ func (r record) setBytes(b []byte) {
 // size returns how many bytes of its slot a record uses.
 func (r record) size() int {
 	size := r.atValue() + valueBytes[r.kind()]
-	if r.kind() == store.Bytes {
+	if r.kind() == store.Bytes || r.kind() == store.Standing {
 		size += len(r.bytes())
 	}
 	return size + len(r.inline())

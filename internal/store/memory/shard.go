@@ -42,12 +42,12 @@ type shard struct {
 	scratchLeases  lease.Few
 
 	seed         maphash.Seed
-	wall         *wallClock // of the store
-	noExpiry     uint32     // number of values that do not expire
-	noGrowth     bool       // the step must not allocate, see View.WithoutGrowth
-	lockedAt     int64      // result of lockTime.Start
-	expiredCount int64      // number of records removed because they had expired
-	copiedBytes  int64      // bytes of values that were copied under the lock
+	store        *Store // that the shard belongs to
+	noExpiry     uint32 // number of values that do not expire
+	noGrowth     bool   // the step must not allocate, see View.WithoutGrowth
+	lockedAt     int64  // result of lockTime.Start
+	expiredCount int64  // number of records removed because they had expired
+	copiedBytes  int64  // bytes of values that were copied under the lock
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.

@@ -101,6 +101,8 @@ func (s *shard) state(r record, now int64, into *form.State) {
 		for l := range table.Holders(now) {
 			into.Leases = append(into.Leases, l)
 		}
+	case store.Standing:
+		into.Kind, into.Standing = form.Standing, r.standing()
 	}
 }
 
@@ -151,6 +153,9 @@ func (s *shard) restore(at *keySlot, state *form.State) error {
 // not use it.
 func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
 	kind := store.KindOf(state.Kind)
+	if kind == store.Standing {
+		return s.restoreStanding(at, &state.Standing)
+	}
 	bytes, capacity := inlineStateBytes(state), inlineCapacity(at.key, kind)
 	switch {
 	case bytes > capacity && s.noGrowth:

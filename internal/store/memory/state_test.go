@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -35,6 +36,8 @@ func stateOf(kind form.Kind, n int, now int64) *form.State {
 	case form.Quota:
 		s.Cycle = calendar.Every(time.Second)
 		s.Quota = window.Calendar{Used: int64(n), End: s.Cycle.End(end)}
+	case form.Standing:
+		s.Standing.Ban = standing.Term{Until: end, Reason: strings.Repeat("r", min(n, standing.MaxReason))}
 	case form.Lease:
 		for i := range n {
 			s.Leases = append(s.Leases, lease.Lease{Holder: fmt.Sprintf("h%05d", i), Quantity: 2, End: end + int64(i)})
@@ -43,7 +46,8 @@ func stateOf(kind form.Kind, n int, now int64) *form.State {
 	return s
 }
 
-var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease}
+var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
+	form.Standing}
 
 // States and values replace each other in a few keys, of all sizes, with and without memory. What a
 // key holds is always what was written last without an error, and the store stays consistent.

@@ -186,7 +186,7 @@ func (s *shard) peekForced(h keyHash, t *store.LimitRequest, now int64) (d quota
 		if wrong != nil {
 			return d, wrong
 		}
-		d, _, err = t.Rule.Window.StepCalendar(s.wall.unix(now), state, t.Quantity, quota.Force)
+		d, _, err = t.Rule.Window.StepCalendar(s.store.wall.unix(now), state, t.Quantity, quota.Force)
 	default:
 		state, entries := s.logOf(&at)
 		d, _, _, err = t.Rule.Log.StepLog(now, state, entries, t.Quantity, quota.Force)

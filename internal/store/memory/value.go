@@ -100,7 +100,7 @@ func (s *shard) stateBytes(r record) int {
 	switch {
 	case r == nil:
 		return 0
-	case r.kind() == store.Bytes:
+	case r.kind() == store.Bytes, r.kind() == store.Standing:
 		return len(r.bytes())
 	case r.isInline():
 		return r.inlineBytes()

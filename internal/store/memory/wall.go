@@ -100,14 +100,14 @@ func (s *shard) isExpired(expiry, now int64) bool {
 // hasEnded reports whether the window of a quota has ended. It is not inlined, so that isExpired is.
 //
 //go:noinline
-func (s *shard) hasEnded(end, now int64) bool { return s.wall.latest(now) >= end }
+func (s *shard) hasEnded(end, now int64) bool { return s.store.wall.latest(now) >= end }
 
 // expiry returns the instant, on the clock of the store, at which a live record expires.
 func (s *shard) expiry(r record) int64 {
 	if e := r.expires(); e >= 0 {
 		return e
 	}
-	return s.wall.onStore(-r.expires())
+	return s.store.wall.onStore(-r.expires())
 }
 
 // entry returns the record's entry at an instant. An expired record counts as absent.

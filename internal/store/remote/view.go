@@ -9,6 +9,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
 )
@@ -249,6 +250,21 @@ func (v *view) Holders(ctx context.Context, key []byte) (list []lease.Lease, err
 		return err
 	})
 	return list, err
+}
+
+// Standing returns the standing that a key holds.
+func (v *view) Standing(ctx context.Context, key []byte) (state standing.State, err error) {
+	err = v.lookAt(ctx, key, false, func(s *scratch) (err error) {
+		state, err = s.view.Standing(background, key)
+		return err
+	})
+	return state, err
+}
+
+// EditStanding changes the standing that a key holds.
+func (v *view) EditStanding(ctx context.Context, key []byte,
+	edit func(now int64, s standing.State) standing.State) error {
+	return v.onKey(ctx, key, false, func(s *scratch) error { return s.view.EditStanding(background, key, edit) })
 }
 
 // ReadForm appends the form of a limiter's state to dst.

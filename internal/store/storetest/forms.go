@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -9,6 +10,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -52,7 +54,9 @@ func (r *rig) fill(kind store.Kind, key string, n int) {
 	for i := range n {
 		r.clock.Advance(70 * time.Second / time.Duration(n))
 		r.view.Begin()
-		if kind == store.Lease {
+		if kind == store.Standing {
+			r.useStanding(key)
+		} else if kind == store.Lease {
 			r.acquire(key, request(maxHolders, 600+int64(i), fmt.Sprint("holder", i), 1+int64(i%3)))
 		} else {
 			r.takeBy(rule(kind, maxLog, 60), key, 1, quota.Take)
@@ -64,7 +68,9 @@ func (r *rig) fill(kind store.Kind, key string, n int) {
 func (r *rig) next(kind store.Kind, key string) any {
 	r.Helper()
 	var d quota.Decision
-	if kind == store.Lease {
+	if kind == store.Standing {
+		d = r.useStanding(key)
+	} else if kind == store.Lease {
 		d = r.acquire(key, request(maxHolders, 500, "another", 2))
 	} else {
 		d = r.takeBy(rule(kind, maxLog, 30), key, 2, quota.Take)
@@ -136,6 +142,10 @@ func (r *rig) fillNow(kind store.Kind, key string, n int) {
 		state.Kind = form.Lease
 		for i := range n {
 			state.Leases = append(state.Leases, lease.Lease{Holder: fmt.Sprintf("holder%06d", i), Quantity: 1, End: end})
+		}
+	case store.Standing:
+		state.Kind, state.Standing.Ban = form.Standing, standing.Term{
+			Until: end, Reason: strings.Repeat("r", min(n, standing.MaxReason)),
 		}
 	}
 	require.NoError(r, state.Check())
@@ -245,7 +255,7 @@ func noGrowthOfForms(r *rig) {
 		before := r.state(small, large, unused)
 		h := r.listen()
 		require.ErrorIs(r, noGrowth.view.WriteForm(ctx, []byte(unused), state), store.ErrFull)
-		if kind == store.SlidingLog {
+		if kind == store.SlidingLog || kind == store.Standing {
 			require.ErrorIs(r, noGrowth.view.WriteForm(ctx, []byte(small), more), store.ErrFull)
 		}
 		require.Equal(r, before, r.state(small, large, unused))

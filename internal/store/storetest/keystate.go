@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -21,6 +22,7 @@ type keyState struct {
 	cycle   calendar.Cycle
 	wall    wallTime
 	leases  *lease.Leases
+	stands  standing.State
 	value   string // for Integer and Bytes
 }
 

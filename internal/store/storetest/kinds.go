@@ -25,10 +25,10 @@ var kindCases = []testCase{
 	{"inspect", "Inspect returns the state of a key by field, and nothing if the key does not exist", inspect},
 }
 
-// limiters lists the kinds that Take supports, kinds all kinds of limiters.
+// limiters lists the kinds that Take supports, kinds all kinds that are not values.
 var (
 	limiters = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog, store.Quota}
-	kinds    = append(limiters[:len(limiters):len(limiters)], store.Lease)
+	kinds    = append(limiters[:len(limiters):len(limiters)], store.Lease, store.Standing)
 )
 
 // maxLog and maxHolders are larger than necessary, for cases that do not test them.
@@ -112,7 +112,11 @@ const useUp = 7
 // holder.
 func (c *caller) use(kind store.Kind, key string) quota.Decision {
 	c.Helper()
-	if kind != store.Lease {
+	switch kind {
+	case store.Standing:
+		return c.useStanding(key)
+	case store.Lease:
+	default:
 		return c.takeBy(rule(kind, useUp+2, 60), key, 2, quota.Take)
 	}
 	return c.acquire(key, request(useUp+2, 60, fmt.Sprint("holder", len(c.holders(key))), 2))
@@ -140,6 +144,9 @@ func (c *caller) state(keys ...string) any {
 // callsOf returns calls on one key, each of which requires the key to be of a kind.
 func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 	name := []byte(key)
+	if kind == store.Standing {
+		return c.standingCalls(key)
+	}
 	if kind == store.Lease {
 		for quantity := range int64(2) {
 			calls = append(calls, func() error {
@@ -226,7 +233,9 @@ func untimed(kind store.Kind, d quota.Decision) quota.Decision {
 // they found nevertheless.
 func (c *caller) traces(kind store.Kind, key string) (seen string) {
 	c.Helper()
-	if kind == store.Lease {
+	if kind == store.Standing {
+		seen = c.tracesOfStanding(key)
+	} else if kind == store.Lease {
 		if list, permits, renewed := c.holders(key), c.release(key, "holder0"),
 			c.renew(key, 9, "holder0"); len(list) > 0 || permits > 0 || renewed {
 			seen = fmt.Sprint(list, permits, renewed)
@@ -358,6 +367,12 @@ func inspect(r *rig) {
 	r.acquire("lease", request(9, 30, "short", 3))
 	r.acquire("lease", request(9, 60, "long", 4))
 	shows("lease", store.Field{Name: "holders", Value: 2}, store.Field{Name: "held", Value: 7})
+	r.editStanding("standing", banFor(time.Hour, "a reason"))
+	r.editStanding("standing", exemptFor(time.Minute, "another"))
+	shows("standing", store.Field{Name: "exempt_until", Value: r.epoch + 60*s, Instant: true},
+		store.Field{Name: "exempt_reason", Text: "another"},
+		store.Field{Name: "banned_until", Value: r.epoch + 3600*s, Instant: true},
+		store.Field{Name: "banned_reason", Text: "a reason"}, store.Field{Name: "level"}, store.Field{Name: "refusals"})
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()
 	r.use(store.SlidingLog, "log")

@@ -255,6 +255,8 @@ func (h keyState) fields(now int64) []store.Field {
 			permits += l.Quantity
 		}
 		return []store.Field{{Name: "holders", Value: holders}, {Name: "held", Value: permits}}
+	case store.Standing:
+		return h.standingFields()
 	}
 	return nil
 }

@@ -57,6 +57,11 @@ func (v naiveNoGrowth) WriteForm(_ context.Context, key []byte, state *form.Stat
 	return err
 }
 
+func (v naiveNoGrowth) EditStanding(_ context.Context, key []byte, edit standingEdit) (err error) {
+	v.within(func() { err = v.naiveView.EditStanding(ctx, key, edit) })
+	return err
+}
+
 // refusesGrowth reports whether a step needs memory that it must not take.
 func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 	if !v.noGrowth || v.has(noGrowthAdds) {
@@ -83,7 +88,9 @@ func (h keyState) reusable(now int64, kind store.Kind) bool {
 // needsMoreThan reports whether a state takes more memory than the previous one. A log has room for
 // eight entries.
 func (h keyState) needsMoreThan(was keyState) bool {
-	return h.kind != store.None && (was.kind == store.None || len(h.entries) > max(8, len(was.entries)))
+	grows := len(h.entries) > max(8, len(was.entries)) ||
+		len(h.stands.Ban.Reason) > max(64, len(was.stands.Ban.Reason))
+	return h.kind != store.None && (was.kind == store.None || grows)
 }
 
 // fitsWithoutGrowth reports whether taking all needs no memory, and marks the decisions that need

@@ -104,8 +104,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, formCases, onceCases,
-		valueCases, idleCases, contextCases,
+		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, standingCases, formCases,
+		onceCases, valueCases, idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}
@@ -118,20 +118,22 @@ var needs = map[string]store.Abilities{
 	"flush notices": store.Notifies, "expiry notices": store.Notifies, "expiry written over": store.Notifies,
 	"expiry seen": store.Notifies, "listeners": store.Notifies, "notices of limiters": store.Notifies,
 	"notices of leases": store.Notifies, "notices of values": store.Notifies, "notices of forms": store.Notifies,
-	"databases swapped": store.Swaps, "idle": store.TracksIdle,
+	"notices of standings": store.Notifies,
+	"databases swapped":    store.Swaps, "idle": store.TracksIdle,
 }
 
 // notExternal lists the cases whose rule does not apply to a store.External, with the reason.
 var notExternal = map[string]string{
-	"wall clock set":       "the wall clock is that of the other program",
-	"wall clock set back":  "the wall clock is that of the other program",
-	"one reading":          "a call is decided at the time of the other program",
-	"no growth":            "keys take no memory of this process",
-	"no growth of a key":   "keys take no memory of this process",
-	"no growth and expiry": "keys take no memory of this process",
-	"no growth for all":    "keys take no memory of this process",
-	"no growth of forms":   "keys take no memory of this process",
-	"no growth and once":   "keys take no memory of this process",
+	"wall clock set":         "the wall clock is that of the other program",
+	"wall clock set back":    "the wall clock is that of the other program",
+	"one reading":            "a call is decided at the time of the other program",
+	"no growth":              "keys take no memory of this process",
+	"no growth of a key":     "keys take no memory of this process",
+	"no growth and expiry":   "keys take no memory of this process",
+	"no growth for all":      "keys take no memory of this process",
+	"no growth of forms":     "keys take no memory of this process",
+	"no growth of standings": "keys take no memory of this process",
+	"no growth and once":     "keys take no memory of this process",
 
 	"no growth for leases of all": "keys take no memory of this process",
 	"no growth for forced of all": "keys take no memory of this process",

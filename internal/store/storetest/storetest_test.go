@@ -125,6 +125,10 @@ const (
 	noGrowthTakesHalf
 	noGrowthExpires
 	countsNoExpiryAlways
+	unlockedStandings
+	noticesAnyStanding
+	standingsWithBans
+	noGrowthStandings
 	formsForgetUntil
 	formsOfOneKind
 	formsKept
@@ -268,6 +272,11 @@ var detectedBy = map[fault]string{
 	stepsApart:       "steps as one",
 	losesStepsError:  "steps that fail",
 	neverOver:        "edits",
+
+	unlockedStandings:  "standings at once",
+	noticesAnyStanding: "notices of standings",
+	standingsWithBans:  "standings",
+	noGrowthStandings:  "no growth of standings",
 
 	formsForgetUntil: "forms",
 	formsOfOneKind:   "forms",

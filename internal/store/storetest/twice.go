@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
 
@@ -59,6 +60,21 @@ func (v twiceView) Edit(
 			change = store.Change{}
 		}
 		return change, err
+	})
+}
+
+func (v twiceView) EditStanding(
+	ctx context.Context, key []byte, edit func(now int64, s standing.State) standing.State,
+) error {
+	return v.fullView.EditStanding(ctx, key, func(now int64, s standing.State) standing.State {
+		// The first runs see other contents than the last.
+		edit(now, standing.State{Ban: standing.Term{Until: now + 1, Reason: "another's"}})
+		edit(now, standing.State{})
+		next := edit(now, s)
+		if *v.dryRun {
+			return s
+		}
+		return next
 	})
 }
 

@@ -280,6 +280,8 @@ func (c *caller) makeKey(kind store.Kind, key string) {
 		c.write(key, "forty two", store.Never)
 	case store.Lease:
 		c.acquire(key, request(5, 60, "holder", 2))
+	case store.Standing:
+		c.editStanding(key, banFor(time.Minute, "reason"))
 	default:
 		c.takeBy(rule(kind, 10, 60), key, 3, quota.Take)
 	}
@@ -297,6 +299,8 @@ func copiesApart(r *rig) {
 			r.write(to, "7", store.Never)
 		case store.Lease:
 			r.acquire(to, request(5, 60, "another", 1))
+		case store.Standing:
+			r.editStanding(to, banFor(time.Hour, "other"))
 		default:
 			r.takeBy(rule(kind, 10, 60), to, 1, quota.Take)
 		}

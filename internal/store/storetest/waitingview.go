@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
 
@@ -125,6 +126,20 @@ func (v waitingView) Holders(ctx context.Context, key []byte) (leases []lease.Le
 		return err
 	})
 	return leases, err
+}
+
+func (v waitingView) Standing(ctx context.Context, key []byte) (s standing.State, err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
+		s, err = v.fullView.Standing(ctx, key)
+		return err
+	})
+	return s, err
+}
+
+func (v waitingView) EditStanding(
+	ctx context.Context, key []byte, edit func(now int64, s standing.State) standing.State,
+) error {
+	return v.submit(ctx, one(key), func() error { return v.fullView.EditStanding(ctx, key, edit) })
 }
 
 func (v waitingView) ReadForm(ctx context.Context, key, dst []byte) (form []byte, e store.Entry, err error) {
