@@ -38,6 +38,8 @@ func start(args []string) error {
 			return check(args[1:], os.Stdout)
 		case "check-store":
 			return checkStore(args[1:], os.Getenv, os.Stdout)
+		case "policies":
+			return checkPolicies(args[1:], os.Stdout)
 		case "export":
 			return transfer.Export(args[1:], transferEnvironment())
 		case "import":

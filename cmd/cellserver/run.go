@@ -52,7 +52,7 @@ func run(args []string) (err error) {
 		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
-		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(),
+		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policyFiles(),
 	})
 	if err != nil {
 		return err

@@ -42,7 +42,9 @@ func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why 
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
 		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}
-	if row.Keys.Find != nil {
+	if row.Keys.Rights != nil {
+		r.Keys = row.Keys.Rights(nil, words)
+	} else if row.Keys.Find != nil {
 		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses invalid words
 	} else {
 		r.Keys = row.plainKeys(few[:0], words)

@@ -76,6 +76,8 @@ type KeyRules struct {
 	CountAt int // with Find: the index of the word that says how many keys follow it, 0 for none
 	Step    int // with CountAt: words from one key to the next
 
+	// Rights appends what the key patterns of users are checked against, in place of the keys.
+	Rights func(keys, words [][]byte) [][]byte
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
 	Takes  func(c *Call) bool          // of a limiter: whether a bound call can only take, so it frees nothing for others

@@ -11,6 +11,7 @@ import (
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/persistence"
+	"cellserver/internal/commands/policy"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/transaction"
@@ -20,6 +21,7 @@ import (
 // families holds the state of each family. Their packages are below this one.
 type families struct {
 	limiters     limiter.Family
+	policies     policy.Family
 	keyspace     keyspace.Family
 	accounts     access.Accounts
 	channels     pubsub.Channels
@@ -34,7 +36,7 @@ type families struct {
 func (f *families) commands() []*command.Command {
 	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
-		f.limiters.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
+		f.limiters.Commands(), f.policies.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
 		f.persistence.Commands(),
 	)

@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
+	policies "cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
@@ -42,6 +43,8 @@ type Config struct {
 	ClientLog *slog.Logger   // for messages that clients cause, which may be very frequent; by default, Log
 	Stop      func()         // called by SHUTDOWN, which is refused if it is nil
 	ACLFile   access.ACLFile // nil if there is none
+	// Policies reads the files with policies; nil if there are none.
+	Policies func() ([]policies.File, error)
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -109,6 +112,8 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
+	f.policies.Read, f.policies.Log = c.Policies, c.Log
+	f.policies.Options.MaxLogLimit = c.Settings.Limiter.MaxLogLimit
 	if c.Store.MayBlock() {
 		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
 	}

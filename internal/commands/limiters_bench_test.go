@@ -26,6 +26,8 @@ func BenchmarkLimiters(b *testing.B) {
 		{"ACQUIRE1", "CL.ACQUIRE k:%015d 15 60 worker"},
 		{"ALL1", "CL.ALL 1 THROTTLE k:%015d 14 15 60 1"},
 		{"ALL", "CL.ALL 2 THROTTLE k:%015d 14 15 60 1 FIXED d:%015[1]d 15 60 1"},
+		{"TAKE", "CL.TAKE k:%015d bench"},
+		{"TAKE2", "CL.TAKE k:%015d bench2"},
 	} {
 		b.Run(of.name, func(b *testing.B) { benchmarkLimiter(b, of.call) })
 	}

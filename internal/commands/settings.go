@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/commands/admin"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/persistence"
+	"cellserver/internal/commands/policy"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/option"
@@ -22,6 +23,7 @@ import (
 // every call.
 type Settings struct {
 	Limiter       limiter.Settings
+	Policies      policy.Settings
 	Tracking      tracking.Settings
 	Notifications pubsub.Settings
 	Persistence   persistence.Settings
@@ -51,7 +53,8 @@ func NewSettings() *Settings {
 // Options describes the settings.
 func (s *Settings) Options() []*option.Option {
 	return slices.Concat(
-		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Tracking.Options(), s.Notifications.Options(),
+		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Policies.Options(), s.Tracking.Options(),
+		s.Notifications.Options(),
 		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(),
 		[]*option.Option{
 			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true, Words: true,
@@ -122,6 +125,9 @@ func (f *families) apply(s *Settings, in *Instance) error {
 		if err := in.Table.Rename(r[0], r[1]); err != nil {
 			return fmt.Errorf("--rename-command: %w", err)
 		}
+	}
+	if err := f.policies.Begin(&s.Policies); err != nil {
+		return fmt.Errorf("--policies: %w", err)
 	}
 	f.admin.Options.OnChange(func() error { return f.accounts.SetPassword(s.Access.Password) }, "requirepass")
 	return f.accounts.Configure(s.Access.Password, s.Access.Users)

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"io"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/option"
+	policies "cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
@@ -62,8 +64,15 @@ func newServerOver(t testing.TB, over store.Store, change func(*Settings)) (*tes
 	require.NoError(t, options.Add(processOptions()...))
 	require.NoError(t, options.Add(settings.Options()...))
 	instance, families, err := newInstance(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings,
-		Options: options})
+		Options: options, Policies: examplePolicies})
 	return &testServer{instance: instance, families: families, options: options}, err
+}
+
+// examplePolicies reads the policies of the conversations.
+func examplePolicies() ([]policies.File, error) {
+	const name = "policy/testdata/policies.yaml"
+	text, err := os.ReadFile(name)
+	return []policies.File{{Name: name, Text: text}}, err
 }
 
 // processOptions returns options like those that cmd/cellserver adds to the settings.

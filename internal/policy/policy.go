@@ -94,6 +94,9 @@ const (
 	Blocked                 // every call is refused
 )
 
+// String returns the effect as files write it.
+func (e Effect) String() string { return effectNames[e] }
+
 var effectNames = [...]string{"limits", "unlimited", "blocked"}
 
 // Kind is the kind of a limit.
@@ -124,6 +127,9 @@ type Limit struct {
 	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
 	text  string // its numbers, as in the file
 }
+
+// String returns the limit as files write it, with its label.
+func (l *Limit) String() string { return l.label + " " + l.text }
 
 // Size returns the largest quantity that the limit can ever allow.
 func (l *Limit) Size() int64 {

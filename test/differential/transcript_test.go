@@ -1,6 +1,7 @@
 package differential
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -12,6 +13,13 @@ import (
 
 // families is the directory whose folders have the transcripts of the commands.
 const families = "../../internal/commands"
+
+// policies returns the path of the policies that the transcripts use.
+func policies(t *testing.T) string {
+	path, err := filepath.Abs(families + "/policy/testdata/policies.yaml")
+	require.NoError(t, err)
+	return path
+}
 
 func load(t *testing.T, wanted func(f *transcript.File) bool) (files []*transcript.File) {
 	all, err := transcript.Load(families)
@@ -32,7 +40,7 @@ func TestConversationsWithTheBinary(t *testing.T) {
 	for _, f := range files {
 		t.Run(f.Base(), func(t *testing.T) {
 			t.Parallel()
-			server := peer.Start(t)
+			server := peer.Start(t, "--policies", policies(t))
 			for _, d := range f.Play(stage(server)) {
 				t.Error(d)
 			}
@@ -51,7 +59,7 @@ func TestConversationsOverAStore(t *testing.T) {
 			t.Run(f.Base(), func(t *testing.T) {
 				t.Parallel()
 				server := peer.Start(t, "--store", "redis://"+store.Addr, "--store-prefix", f.Base()+":",
-					"--store-allow-flush", "yes", "--store-timeout", "30000")
+					"--store-allow-flush", "yes", "--store-timeout", "30000", "--policies", policies(t))
 				for _, d := range f.Play(stage(server)) {
 					t.Error(d)
 				}

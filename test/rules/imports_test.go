@@ -101,6 +101,8 @@ var mayImport = map[string][]string{
 		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"internal/resp",
 		"internal/command", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
+	"internal/commands/policy": {"internal/policy", "internal/quota", "internal/store", "internal/command",
+		"internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",
@@ -123,7 +125,8 @@ var mayImport = map[string][]string{
 	},
 	"internal/commands": {
 		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/meter", "internal/option", "internal/resp", "internal/stats", "internal/store",
+		"internal/maxmemory", "internal/meter", "internal/option", "internal/policy", "internal/resp", "internal/stats",
+		"internal/store",
 	},
 	"internal/server": {
 		"internal/session", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
@@ -141,7 +144,7 @@ var mayImport = map[string][]string{
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
-		"internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
+		"internal/policy", "internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
 		"internal/store/remote/backend", "internal/store/remote/combine",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
@@ -160,7 +163,7 @@ var layers = [][]string{
 	{"internal/maxmemory"},
 	{"internal/command"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
-		"internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
+		"internal/commands/policy", "internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
 		"internal/commands/connection", "internal/commands/persistence", "internal/commands/admin"},
 	{"internal/session"},
 	{"internal/commands"},

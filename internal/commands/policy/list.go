@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"strings"
+
+	"cellserver/internal/command"
+)
+
+const policyFlags = command.Admin | command.Dangerous | command.Loading | command.Stale
+
+func (f *Family) policy() *command.Command {
+	return &command.Command{
+		Name: "cl.policy", Group: "server", Category: "none", Since: "1.0.0", Complexity: "Depends on the subcommand.",
+		Min: 2, Summary: "Commands about policies, which are in the files of --policies.", AnyMore: true,
+		Subs: []*command.Command{f.list(), f.get(), f.test(), f.reload(), command.HelpOf("cl.policy", "1.0.0")},
+	}
+}
+
+func (f *Family) list() *command.Command {
+	return &command.Command{
+		Name: "cl.policy|list", Group: "server", Category: "none", Since: "1.0.0",
+		Complexity: "O(N) in the number of policies", Flags: policyFlags, Cost: command.Unbounded,
+		Summary: "Lists the names of all policies.", Reply: "The names, in order.",
+		Run: func(c *command.Call) error {
+			var names []string
+			if set := f.set.Load(); set != nil {
+				names = set.Names()
+			}
+			c.Out.Array(len(names))
+			for _, name := range names {
+				c.Out.BulkString(name)
+			}
+			return nil
+		},
+	}
+}
+
+func (f *Family) get() *command.Command {
+	return &command.Command{
+		Name: "cl.policy|get", Group: "server", Category: "none", Since: "1.0.0",
+		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags, Cost: command.Unbounded,
+		Summary: "Shows a policy.", Args: []command.Arg{command.Word("policy")},
+		Reply: "A map: limits, overrides, and the other fields that the file has.",
+		Run: func(c *command.Call) error {
+			p, err := f.find(c.Word())
+			if err != nil {
+				return err
+			}
+			fields := p.Describe()
+			c.Out.Map(len(fields))
+			for _, field := range fields {
+				c.Out.BulkString(field.Name)
+				c.Out.Array(len(field.Lines))
+				for _, line := range field.Lines {
+					c.Out.BulkString(line)
+				}
+			}
+			return nil
+		},
+	}
+}
+
+func (f *Family) test() *command.Command {
+	return &command.Command{
+		Name: "cl.policy|test", Group: "server", Category: "none", Since: "1.0.0",
+		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags,
+		Summary: "Shows how a policy treats a subject, without taking anything.",
+		Args:    []command.Arg{command.Word("subject"), command.Word("policy")},
+		Reply:   "A map: subject, as keys name it; override, its number in the file from 1 on, or 0; effect; limits.",
+		Run: func(c *command.Call) error {
+			text, name := c.Word(), c.Word()
+			p, err := f.find(name)
+			if err != nil {
+				return err
+			}
+			s, t, err := treat(p, text)
+			if err != nil {
+				return err
+			}
+			c.Out.Map(4)
+			c.Out.BulkString("subject")
+			c.Out.Bulk(s.Text)
+			c.Out.BulkString("override")
+			c.Out.Int(int64(t.Override + 1))
+			c.Out.BulkString("effect")
+			c.Out.BulkString(t.Effect.String())
+			c.Out.BulkString("limits")
+			c.Out.Array(len(t.Limits))
+			for i := range t.Limits {
+				c.Out.BulkString(t.Limits[i].String())
+			}
+			return nil
+		},
+	}
+}
+
+func (f *Family) reload() *command.Command {
+	return &command.Command{
+		Name: "cl.policy|reload", Group: "server", Category: "none", Since: "1.0.0",
+		Complexity: "O(N) in the size of the files", Flags: policyFlags, Cost: command.Unbounded,
+		Summary: "Reads the files of --policies again.",
+		Reply:   "What has changed, in lines. If a file is not valid, an error, and nothing has changed.",
+		Run: func(c *command.Call) error {
+			_, changes, err := f.Reload()
+			if err != nil {
+				return command.Refusal("ERR " + strings.ReplaceAll(err.Error(), "\n", "; "))
+			}
+			c.Out.Array(len(changes))
+			for _, change := range changes {
+				c.Out.BulkString(change)
+			}
+			return nil
+		},
+	}
+}

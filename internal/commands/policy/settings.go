@@ -1,0 +1,32 @@
+package policy
+
+import "cellserver/internal/option"
+
+// Settings are the values of the family's options.
+type Settings struct {
+	Path   string // of a file or folder with policies; empty if there are none
+	Prefix string // of the names of the keys of policies
+}
+
+// Options describes the settings.
+func (s *Settings) Options() []*option.Option {
+	return []*option.Option{
+		{Name: "policies", Group: option.Limits, Kind: option.Text(&s.Path, "path"),
+			Help: "file with policies for CL.TAKE, in YAML, or folder with such files (*.yaml, *.yml)"},
+		{Name: "policies-prefix", Group: option.Limits, Kind: option.Text(&s.Prefix, "text"),
+			Help: "beginning of the names of the keys of policies"},
+	}
+}
+
+// Begin applies the settings, and reads the policies for the first time.
+func (f *Family) Begin(s *Settings) error {
+	f.prefix = s.Prefix
+	if f.Read == nil {
+		return nil
+	}
+	count, _, err := f.Reload()
+	if err == nil {
+		f.Log.Info("policies loaded", "count", count)
+	}
+	return err
+}
