@@ -48,6 +48,10 @@ func (a asked) words() []any {
 		return []any{"CL.THROTTLE", a.key, tokensAtOnce - 1, 1, long, a.n}
 	case "tokens up to":
 		return []any{"CL.THROTTLE", a.key, tokensAtOnce - 1, 1, long, a.n, "UPTO"}
+	case "quota take":
+		return []any{"CL.QUOTA", a.key, tokensAtOnce, "YEAR", a.n}
+	case "once take":
+		return []any{"CL.FIXED", a.key, manyAtOnce, long, 1, "ID", a.text}
 	case "permits acquire":
 		return []any{"CL.ACQUIRE", a.key, permitsAtOnce, long, a.text}
 	}
@@ -108,6 +112,9 @@ func (r *recording) check() (wrong []string) {
 	return wrong
 }
 
+// kinds are the objects, in an order that does not change.
+var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once"}
+
 // player makes random calls. It releases and gives back what it has certainly got.
 type player struct {
 	random *rand.Rand
@@ -121,7 +128,7 @@ type player struct {
 func (p *player) next() (a asked) {
 	p.calls++
 	name := fmt.Sprint(p.name, p.calls)
-	object := []string{"counter", "value", "tokens", "permits"}[p.random.IntN(4)]
+	object := kinds[p.random.IntN(len(kinds))]
 	a = asked{object: object, key: object + strconv.Itoa(p.round), text: name}
 	choose := func(verbs ...string) string { return verbs[p.random.IntN(len(verbs))] }
 	switch object {
@@ -137,6 +144,10 @@ func (p *player) next() (a asked) {
 		if p.tokens >= a.n && p.random.IntN(2) == 0 {
 			a.verb, a.n, p.tokens = "up to", -a.n, p.tokens-a.n
 		}
+	case "quota":
+		a.verb, a.n = "take", 1+p.random.Int64N(2)
+	case "once":
+		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // of all clients
 	case "permits":
 		a.verb = "acquire"
 		if p.holds != "" {
@@ -147,7 +158,7 @@ func (p *player) next() (a asked) {
 }
 
 // The histories of two servers on one store are linearizable: those of counters, values that are compared,
-// limits and leases, also while connections to the store are cut.
+// limits, calls with IDs and leases, also while connections to the store are cut.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)
@@ -197,7 +208,7 @@ func takeOne(t *testing.T, clients []*redis.Client, key string) {
 // cutOften cuts connections on which the objects of a round are used, until the round has ended.
 func cutOften(front *proxy.Proxy, round int, ended <-chan struct{}) {
 	for i, fault := range []proxy.Fault{proxy.LoseReply, proxy.LoseRequest, proxy.TearReply, proxy.LoseReply} {
-		object := []string{"counter", "value", "tokens", "permits"}[(round+i)%4]
+		object := kinds[(round/2+i)%len(kinds)]
 		select {
 		case <-front.Arm(fault, object+strconv.Itoa(round), 0):
 		case <-ended:
@@ -252,6 +263,8 @@ func TestLostChangesAreFound(t *testing.T) {
 		"value":   {{verb: "write", text: "a"}, {verb: "swap", old: "a", text: "b"}, {verb: "read"}},
 		"tokens":  {{verb: "take", n: 1}, {verb: "take", n: 1}, {verb: "take", n: 1}},
 		"permits": {{verb: "acquire", text: "a"}, {verb: "acquire", text: "b"}, {verb: "acquire", text: "c"}},
+		"quota":   {{verb: "take", n: 1}, {verb: "take", n: 1}, {verb: "take", n: 1}},
+		"once":    {{verb: "take", n: 1, text: "a"}, {verb: "take", n: 1, text: "b"}, {verb: "take", n: 1, text: "c"}},
 	} {
 		for _, isLost := range []bool{false, true} {
 			r, key := newRecording(t), fmt.Sprint(object, isLost)
@@ -286,6 +299,8 @@ func TestContradictionsAreFound(t *testing.T) {
 	}
 	add, take := asked{object: "counter", verb: "add", n: 1}, asked{object: "tokens", verb: "take", n: 3}
 	give := asked{object: "tokens", verb: "up to", n: -3}
+	once := asked{object: "once", verb: "take", n: 1, text: "id"}
+	other := asked{object: "once", verb: "take", n: 1, text: "other"}
 	for name, test := range map[string]struct {
 		right   bool
 		replies []reply
@@ -298,6 +313,10 @@ func TestContradictionsAreFound(t *testing.T) {
 		"unknown, and made twice": {false, []reply{{add, answer{unknown: true}}, {add, answer{text: "3"}}}},
 		"too much is admitted":    {false, []reply{{take, answer{text: "0 1 3"}}, {take, answer{text: "0 1 3"}}}},
 		"it is limited too early": {false, []reply{{take, answer{text: "1 4 0"}}}},
+		"an ID is repeated":       {true, []reply{{once, answer{text: "0 999 1"}}, {once, answer{text: "0 999 1"}}}},
+		"an ID counts twice":      {false, []reply{{once, answer{text: "0 999 1"}}, {once, answer{text: "0 998 1"}}}},
+		"another ID counts":       {true, []reply{{once, answer{text: "0 999 1"}}, {other, answer{text: "0 998 1"}}}},
+		"an ID, unknown and made": {true, []reply{{once, answer{unknown: true}}, {other, answer{text: "0 998 1"}}}},
 		"a refund":                {true, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 4 -3"}}}},
 		"a refund is lost":        {false, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 1 -3"}}}},
 	} {

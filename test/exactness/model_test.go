@@ -44,6 +44,8 @@ var objects = map[string]struct {
 	"value":   {"", valueResults},
 	"tokens":  {int64(1), tokenResults},
 	"permits": {"", permitResults},
+	"quota":   {int64(0), quotaResults},
+	"once":    {"", onceResults},
 }
 
 func counterResults(state any, a asked) []result {
@@ -61,8 +63,9 @@ func valueResults(state any, a asked) []result {
 	return []result{{"", state}}
 }
 
-// tokensAtOnce is the limit of tokens, and permitsAtOnce that of leases.
-const tokensAtOnce, permitsAtOnce = 5, 3
+// tokensAtOnce is the limit of tokens and quotas, permitsAtOnce that of leases, and manyAtOnce one that is
+// not reached.
+const tokensAtOnce, permitsAtOnce, manyAtOnce = 5, 3, 1000
 
 // tokenResults is the model of a limit that comes back too slowly to be noticed. The state is how many
 // tokens were taken. The replies are limited, remaining and taken. A history begins when one token was
@@ -81,6 +84,27 @@ func tokenResults(state any, a asked) []result {
 		return decide(0, left)
 	}
 	return decide(1, 0)
+}
+
+// quotaResults is the model of a calendar quota of tokensAtOnce. The state is how many were taken.
+func quotaResults(state any, a asked) []result {
+	used := state.(int64)
+	if used+a.n > tokensAtOnce {
+		return []result{{fmt.Sprint(1, tokensAtOnce-used, 0), used}}
+	}
+	used = max(used+a.n, 0)
+	return []result{{fmt.Sprint(0, tokensAtOnce-used, a.n), used}}
+}
+
+// onceResults is the model of a limit that never refuses, of which each call has an ID. The state is the
+// IDs of the calls that were made, in their order: a repeated call has the reply of the first.
+func onceResults(state any, a asked) []result {
+	made := strings.Fields(state.(string))
+	at := slices.Index(made, a.text)
+	if at < 0 {
+		at, made = len(made), append(made, a.text)
+	}
+	return []result{{fmt.Sprint(0, manyAtOnce-at-1, 1), strings.Join(made, " ")}}
 }
 
 // permitResults is the model of leases that do not end. The state is the names of their holders.
