@@ -52,7 +52,7 @@ func parse(f *pflag.FlagSet, args []string, usage string, e *Environment, comple
 		fmt.Fprintf(e.Stdout, usage, f.FlagUsages())
 		return "", pflag.ErrHelp
 	case f.NArg() != 1:
-		return "", fmt.Errorf("%s needs one file; see %s --help", f.Name(), f.Name())
+		return "", fmt.Errorf("%s needs one file or URL; see %s --help", f.Name(), f.Name())
 	}
 	return f.Arg(0), complete()
 }
@@ -62,11 +62,18 @@ func Export(args []string, e Environment) error {
 	var o options
 	f := pflag.NewFlagSet("cellserver export", pflag.ContinueOnError)
 	complete := o.define(f, &e)
-	f.BoolVar(&o.replace, "replace", false, "replace the file if it exists")
+	f.BoolVar(&o.replace, "replace", false, "replace the file, or keys, that exist")
 	name, err := parse(f, args, exportUsage, &e, complete)
 	if err != nil {
 		return err
 	}
+	if strings.Contains(name, "://") {
+		return o.exportToServer(name, &e)
+	}
+	return o.exportToFile(name, &e)
+}
+
+func (o *options) exportToFile(name string, e *Environment) error {
 	to, err := createFile(name, o.replace)
 	if err != nil {
 		return err
@@ -75,9 +82,9 @@ func Export(args []string, e Environment) error {
 	defer to.abortAtSignal()()
 	r := new(report)
 	if o.dir != "" {
-		err = o.exportFolder(&e, to)
+		err = o.exportFolder(e, to)
 	} else {
-		err = o.exportServer(&e, to, r)
+		err = o.exportServer(e, to, r)
 	}
 	if err == nil {
 		err = to.complete()
@@ -89,6 +96,32 @@ func Export(args []string, e Environment) error {
 		r.print(e.Stdout, "exported")
 	}
 	return nil
+}
+
+// exportToServer copies the keys of a server to another.
+func (o *options) exportToServer(name string, e *Environment) error {
+	s, database, err := parseURL(name)
+	switch {
+	case err != nil:
+		return err
+	case o.dir != "":
+		return errors.New("with --dir, export writes a file; import it with -h and -p of the other server")
+	case database >= 0:
+		return errors.New("the URL names a database, but keys stay in the databases where they are")
+	}
+	from, err := openServer(&o.server, -1, "")
+	if err != nil {
+		return err
+	}
+	defer from.close()
+	r := new(report)
+	to, now, err := connectDestination(s, r, o.replace)
+	if err != nil {
+		return err
+	}
+	err = copyKeys(from, to, r, &reader{}, now, e.Stderr)
+	r.print(e.Stdout, "exported")
+	return err
 }
 
 func (o *options) exportFolder(e *Environment, to *outputFile) error {
@@ -169,18 +202,23 @@ func Import(args []string, e Environment) error {
 // openSource opens a file, or connects to the server of a URL. Of a server, only keys that match are
 // read.
 func openSource(name string, match pattern, e *Environment) (source, error) {
-	scheme, _, isURL := strings.Cut(name, "://")
-	if !isURL {
+	if !strings.Contains(name, "://") {
 		return openFile(name, e.Stderr)
 	}
-	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
-		return nil, fmt.Errorf("%s:// is not supported: redis://, rediss:// and unix:// are", scheme)
-	}
-	s, database, err := cli.ParseURL(name)
+	s, database, err := parseURL(name)
 	if err != nil {
 		return nil, err
 	}
 	return openServer(s, database, match)
+}
+
+// parseURL returns the server of a URL, and the database, or -1 if the URL names none.
+func parseURL(name string) (s *cli.Server, database int, err error) {
+	scheme, _, _ := strings.Cut(name, "://")
+	if scheme != "redis" && scheme != "rediss" && scheme != "unix" {
+		return nil, 0, fmt.Errorf("%s:// is not supported: redis://, rediss:// and unix:// are", scheme)
+	}
+	return cli.ParseURL(name)
 }
 
 // openDestination opens the folder, or connects to the server. now is the time there, in Unix
@@ -227,17 +265,21 @@ func (e *Environment) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(e.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-const exportUsage = `cellserver export writes all keys of a server to a file in the format of Redis (RDB).
+const exportUsage = `cellserver export copies all keys of a server to a file in the format of Redis (RDB), or to another
+server.
 
 Usage: cellserver export [options] FILE.rdb
+       cellserver export [options] redis://[user:password@]host:port
 
 %s
 The keys of a running server are read one after the other while clients change them; those of a
 folder are of one instant. A redis-server can load the file: CL.THROTTLE keys have the format of
-redis-cell, and other limiters are strings, which cellserver import converts to limiters again.
+redis-cell, and other limiters are strings, which cellserver import converts to limiters again. A
+Redis or Valkey server can be the other server too, and then be the --store of cellservers.
 
 Examples:
   cellserver export backup.rdb
+  cellserver export -p 6379 redis://10.0.0.7:6379
   cellserver export --dir /var/lib/cellserver backup.rdb
 `
 

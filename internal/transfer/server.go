@@ -298,8 +298,8 @@ func (d *serverDestination) put(it *item) error {
 			return err
 		}
 	}
-	expires := it.expires
-	if it.state != nil || expires == rdb.Never {
+	expires := it.expires // of a limiter, too: cellserver does not need it, but a redis-server does
+	if expires == rdb.Never {
 		expires = 0
 	}
 	words := []any{"RESTORE", string(it.key), strconv.FormatInt(expires, 10), payload, "ABSTTL"}

@@ -63,6 +63,7 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 	store := newRedis(t, t.TempDir())
 	sources, destinations := places(t, store, "old:"), places(t, store, "new:")
 	expires := time.Now().Add(time.Hour).UnixMilli()
+	keys := []string{"throttle", "fixed", "sliding", "log", "quota", "leases", "value"}
 	for from, source := range sources {
 		client := source.client(1)
 		takeSix(t, client)
@@ -76,10 +77,34 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 				require.Equal(t, "imported 7 keys: 1 strings, 6 limiters\n", out)
 				requireFourLeft(t, client, "from "+from+" to "+to)
 				require.Equal(t, expires, client.PExpireTime(ctx, "value").Val().Milliseconds())
-				keys := []string{"throttle", "fixed", "sliding", "log", "quota", "leases", "value"}
 				require.Equal(t, int64(7), client.Del(ctx, keys...).Val())
 			}
+			out := requireOutput(t, append([]string{"export", destination.url()}, source.port()...)...)
+			require.Equal(t, "exported 7 keys: 1 strings, 6 limiters\n", out)
+			requireFourLeft(t, client, "exported from "+from+" to "+to)
+			require.Equal(t, int64(7), client.Del(ctx, keys...).Val())
 		}
+	}
+}
+
+// Limiters that are exported to a redis-server expire there, and are those of cellservers on that store.
+func TestExportToARedisServer(t *testing.T) {
+	store, source := newRedis(t, t.TempDir()), newOwn(t)
+	client, keys := source.client(0), store.client(0)
+	takeSix(t, client)
+	requireOutput(t, append([]string{"export", store.url()}, source.port()...)...)
+	for _, call := range limitsOfTen {
+		name := strings.Fields(call)[1]
+		require.InDelta(t, client.PExpireTime(ctx, name).Val(), keys.PExpireTime(ctx, name).Val(), float64(time.Second), name)
+	}
+	requireFourLeft(t, newOnStore(t, store, "").client(0), "exported to the store")
+
+	for _, words := range [][]string{
+		{"export", store.url() + "/1"}, {"export", "--dir", t.TempDir(), store.url()}, {"export", "http://127.0.0.1"},
+	} {
+		_, stderr, status := subcommand(t, append(words, source.port()...)...)
+		require.NotZero(t, status, words)
+		require.NotEmpty(t, stderr, words)
 	}
 }
 

@@ -346,7 +346,7 @@ func TestTransfersThatFail(t *testing.T) {
 		{[]string{"import", path + ".not"}, "no such file"},
 		{[]string{"import", "http://127.0.0.1"}, "http:// is not supported"},
 		{[]string{"import", "redis://:secret@127.0.0.1:1"}, "cannot connect to 127.0.0.1:1: connection refused\n"},
-		{[]string{"import"}, "needs one file; see cellserver import --help"},
+		{[]string{"import"}, "needs one file or URL; see cellserver import --help"},
 		{[]string{"import", "--databases", "0", path}, "--databases 0: must be between 1 and 1024"},
 		{[]string{"export", "--dir", path + ".not", path + ".new"}, "no such file"},
 		{[]string{"check", "--fix", path}, "cannot be repaired"},
