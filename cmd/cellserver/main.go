@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/cli"
+	"cellserver/internal/top"
 	"cellserver/internal/transfer"
 )
 
@@ -34,6 +35,8 @@ func start(args []string) error {
 			os.Exit(cli.Run(args[1:], serverEnvironment()))
 		case "ready":
 			return cli.Ready(args[1:], serverEnvironment(), os.Stdout)
+		case "top":
+			return top.Run(args[1:], serverEnvironment(), os.Stdin, os.Stdout)
 		case "check":
 			return check(args[1:], os.Stdout)
 		case "check-store":

@@ -12,6 +12,7 @@ import (
 var subcommands = []option.Subcommand{
 	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
 	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},
+	{Name: "top", Args: "[options]", Help: "show live what a server decides, and which keys it limits"},
 	{Name: "export", Args: "FILE.rdb", Help: "write all keys of a server to a file"},
 	{Name: "import", Args: "FILE.rdb", Help: "copy keys from a file, or from a redis-server, to a server"},
 	{Name: "check", Args: "[--fix] FOLDER", Help: "check the folder of --dir"},

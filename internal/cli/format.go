@@ -112,6 +112,9 @@ func boolean(r reply) string {
 	return "(false)"
 }
 
+// Quote returns a text in quotes, in ASCII, as redis-cli prints a string.
+func Quote(text string) string { return string(appendQuoted(nil, []byte(text))) }
+
 // appendQuoted appends text in quotes, in ASCII and with escapes that splitCall understands.
 func appendQuoted(b, text []byte) []byte {
 	b = append(b, '"')

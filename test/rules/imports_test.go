@@ -137,6 +137,9 @@ var mayImport = map[string][]string{
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
+	"internal/top": {
+		"internal/cli", "github.com/spf13/pflag", "github.com/redis/go-redis/v9", "golang.org/x/term",
+	},
 	"internal/transfer": {
 		"internal/cli", "internal/form", "internal/match", "internal/option", "internal/persist", "internal/rdb",
 		"internal/resp", "internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
@@ -145,6 +148,7 @@ var mayImport = map[string][]string{
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"internal/policy", "internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
+		"internal/top",
 		"internal/store/remote/backend", "internal/store/remote/combine",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
