@@ -79,10 +79,11 @@ type Memo struct {
 type arguments struct{ maxBurst, countPerPeriod, period int64 }
 
 // Limit returns the same as NewLimit, with the number of a quota.Period. The result is valid until the
-// next call.
+// next call. countPerPeriod must not be 0: a test for it would be in every call, and the row of
+// CL.THROTTLE refuses such calls before.
 func (m *Memo) Limit(maxBurst, countPerPeriod, period int64) (*Limit, error) {
 	a := arguments{maxBurst, countPerPeriod, period}
-	if m.arguments == a && period != 0 {
+	if m.arguments == a {
 		return &m.limit, nil
 	}
 	return m.renew(a)

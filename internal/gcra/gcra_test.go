@@ -379,6 +379,6 @@ func TestMemoIsNewLimit(t *testing.T) {
 			require.Equal(t, want, *got, "%d %d %d", burst, count, period)
 		}
 	}
-	_, err := new(Memo).Limit(0, 0, 0)
+	_, err := new(Memo).Limit(0, 1, 0)
 	require.Error(t, err)
 }
