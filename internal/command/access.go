@@ -125,6 +125,6 @@ func (row *Command) onlyReads(server *Server, words [][]byte) bool {
 }
 
 // peekOptionWords is the largest number of words of the options of a limiter with PEEK.
-const peekOptionWords = 6
+const peekOptionWords = 7
 
 func isPeek(word []byte) bool { return FoldEqual(word, "PEEK") }

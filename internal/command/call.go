@@ -123,6 +123,7 @@ type limiterState struct {
 // transactionState is set while EXEC makes calls.
 type transactionState struct {
 	InTransaction bool      // EXEC makes the call, with its keys locked
+	Snapshot      any       // by which EXEC has found the keys of its calls; nil for the present one: see KeyRules.Touched
 	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
 	PatternSteps  int       // steps that are left to the transaction for matching patterns
 	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them

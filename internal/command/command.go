@@ -78,6 +78,12 @@ type KeyRules struct {
 
 	// Rights appends what the key patterns of users are checked against, in place of the keys.
 	Rights func(keys, words [][]byte) [][]byte
+	// Touched appends the names of the keys that a call uses, if its words do not name them. They follow
+	// from state that may change, of which Snapshot returns the present one. A transaction makes its calls
+	// with the snapshot by which it has found their keys.
+	Touched  func(keys, words [][]byte, snapshot any) [][]byte
+	Snapshot func() any
+
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
 	Takes  func(c *Call) bool          // of a limiter: whether a bound call can only take, so it frees nothing for others

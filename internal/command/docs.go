@@ -294,6 +294,19 @@ func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 	return row.plainKeys(keys, words), true
 }
 
+// TouchedKeys appends the names of the keys that a call uses. For most rows these are the keys of its words. The
+// snapshot is that of KeyRules.Touched; nil stands for the present one.
+func (row *Command) TouchedKeys(keys, words [][]byte, snapshot any) [][]byte {
+	if row.Keys.Touched == nil {
+		keys, _ = row.KeysOf(keys, words)
+		return keys
+	}
+	if snapshot == nil {
+		snapshot = row.Keys.Snapshot()
+	}
+	return row.Keys.Touched(keys, words, snapshot)
+}
+
 // plainKeys is like KeysOf for a row whose keys are found by its grammar alone.
 func (row *Command) plainKeys(keys, words [][]byte) [][]byte {
 	first, last, step := row.KeyPositions()

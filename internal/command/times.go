@@ -82,7 +82,7 @@ func (c *Call) beginAtKey() error {
 	if !ok {
 		return nil
 	}
-	keys, _ := c.Row.KeysOf(nil, c.Words)
+	keys := c.Row.TouchedKeys(nil, c.Words, c.Snapshot)
 	if len(keys) == 0 {
 		return nil
 	}

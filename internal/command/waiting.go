@@ -29,6 +29,12 @@ type Waiting struct {
 	Delay Delay
 }
 
+// maxWait bounds the option WAIT, in milliseconds. It is an hour.
+const maxWait = 3_600_000
+
+// WaitArg is the option WAIT.
+var WaitArg = Int("ms").Min(0).Max(maxWait).After("WAIT").Extra()
+
 // WaitingSession has the methods of a session whose calls may wait for a limiter.
 type WaitingSession interface {
 	// Wait blocks the client until the call is admitted, or its time is over: see Call.Wait. It returns

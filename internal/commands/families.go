@@ -36,7 +36,8 @@ type families struct {
 func (f *families) commands() []*command.Command {
 	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
-		f.limiters.Commands(), f.policies.Commands(), value.Commands(), f.keyspace.Commands(), f.channels.Commands(),
+		f.limiters.Commands(), f.limiters.Watch(f.policies.Commands()), value.Commands(), f.keyspace.Commands(),
+		f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
 		f.persistence.Commands(),
 	)

@@ -112,6 +112,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
+	f.policies.Limiters = &f.limiters
 	f.policies.Read, f.policies.Log = c.Policies, c.Log
 	f.policies.Options.MaxLogLimit = c.Settings.Limiter.MaxLogLimit
 	if c.Store.MayBlock() {

@@ -75,7 +75,7 @@ func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
 	c.row, c.ended = row, false
 	c.copyWords(words)
 	if c.call.OneStep = row.MakesOneStep(len(words)); !c.call.OneStep {
-		c.keys, _ = row.KeysOf(c.keys[:0], c.words)
+		c.keys = row.TouchedKeys(c.keys[:0], c.words, nil)
 	}
 	c.out.SetProtocol(s.out.Protocol())
 	c.call.Context, c.call.Client = s.ctx, s.Client

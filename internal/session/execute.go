@@ -209,7 +209,8 @@ func (x *execution) runCalls(c *command.Call) {
 	if c.Session != nil {
 		c.PatternSteps = turnPatternSteps
 	}
-	defer func() { c.InTransaction = false }()
+	c.Snapshot = x.queue.Snapshot
+	defer func() { c.InTransaction, c.Snapshot = false, nil }()
 	c.Out.Array(len(x.queue.Calls))
 	x.outcomes = slices.Grow(x.outcomes, len(x.queue.Calls))
 	for i, call := range x.queue.Calls {

@@ -153,7 +153,7 @@ func (s *Session) waitForKeys(row *command.Command, words [][]byte) {
 	if o.keyed == 0 {
 		return
 	}
-	o.keys, _ = row.KeysOf(o.keys[:0], words)
+	o.keys = row.TouchedKeys(o.keys[:0], words, nil)
 	for o.sharesKey() {
 		s.completeFirst()
 	}

@@ -71,12 +71,13 @@ func (l *Family) decideAll(c *command.Call, takes []store.LimitRequest, o allOpt
 		w = waitFor(c, o.wait)
 	}
 	w.arriveAll(c, takes)
-	if o.idAt > 0 {
+	if o.hasID() {
 		return l.decideAllOnce(c, takes, o, w)
 	}
-	decisions, allowed, err := w.takeAll(c.Context, c.View, takes, o.peek)
+	decisions, allowed, err := w.takeAll(c.Context, c.View, takes, &o)
+	assumed := err != nil
 	if err != nil {
-		decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, o.peek)
+		decisions, allowed, err = l.decideAllOnError(c, err, decisions, takes, &o)
 	} else if w.left > 0 && (!allowed || w.behind) {
 		if key, d := w.longest(c, takes, decisions); w.continues(&d) {
 			return c.Wait(w.delay(key, &d))
@@ -85,19 +86,15 @@ func (l *Family) decideAll(c *command.Call, takes []store.LimitRequest, o allOpt
 	if err != nil {
 		return err
 	}
-	for i := range takes {
-		l.countKey(c, takes[i].Key, decisions[i].Limited)
-	}
-	writeAllDecisions(c, decisions, allowed, o.ms)
-	return nil
+	return l.replyAll(c, takes, &o, command.LimitOutcome{Decisions: decisions, Allowed: allowed, Assumed: assumed})
 }
 
 // decideAllOnError is decideOnError for the limiters of CL.ALL. The decisions are those that the store
 // has returned with the error.
 func (l *Family) decideAllOnError(c *command.Call, err error, decisions []quota.Decision, takes []store.LimitRequest,
-	peek bool) (_ []quota.Decision, allowed bool, _ error) {
+	o *allOptions) (_ []quota.Decision, allowed bool, _ error) {
 	if !errors.Is(err, store.ErrFull) {
-		decisions, allowed, err = l.Fallback.decideAll(c, err, takes, peek)
+		decisions, allowed, err = l.Fallback.decideAll(c, err, takes, o)
 	}
 	if !l.limitsFull(err) || decisions == nil {
 		return decisions, allowed, err
@@ -197,11 +194,14 @@ func isForce(word []byte) bool {
 
 // allOptions are the options after the limiters.
 type allOptions struct {
-	peek, ms     bool
-	wait         int64 // ms
-	err          error // of a number
-	first        int   // index of the first option in the words of the call
-	waitAt, idAt int   // positions of the words after WAIT and ID among those of the options, from 1; 0 if missing
+	peek, ms bool
+	wait     int64 // ms
+	err      error // of a number
+	first    int   // index of the first option in the words of the call
+	// waitAt and idAt are the positions of the words after WAIT and ID among those of the options, from 1;
+	// 0 if missing.
+	waitAt, idAt int
+	call         *command.LimitCall // of another family, which has the places of these words; nil for CL.ALL
 }
 
 // allOptionsOf parses the options: PEEK, MS, WAIT and ID, in any order, each at most once.
@@ -215,7 +215,7 @@ func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 		case command.FoldEqual(word, "WAIT") && o.waitAt == 0 && i+1 < len(words):
 			i++
 			o.waitAt = i + 1
-			o.wait, o.err = waitArg.Integer(words[i], true)
+			o.wait, o.err = command.WaitArg.Integer(words[i], true)
 		case command.FoldEqual(word, command.IDOption) && o.idAt == 0 && i+1 < len(words):
 			i++
 			o.idAt = i + 1

@@ -26,7 +26,7 @@ func (l *Family) decideExtra(c *command.Call, r request) error {
 	if c.HasOption(leaveArg.Tokens...) && r.mode == quota.Force {
 		return command.ErrSyntax
 	}
-	if c.HasOption(waitArg.Tokens...) && (r.mode == quota.Force || r.mode == quota.Peek) {
+	if c.HasOption(command.WaitArg.Tokens...) && (r.mode == quota.Force || r.mode == quota.Peek) {
 		return command.ErrSyntax
 	}
 	c.Rule.Leave = c.Option("LEAVE")

@@ -16,9 +16,6 @@ import (
 // store.Idempotent. The replies of limiters are integers, so a decision makes the same bytes in each
 // protocol.
 
-// idArg is the option ID.
-var idArg = command.Word("token").Longest(store.MaxToken).After(command.IDOption).Extra()
-
 const errEmptyToken command.Refusal = "ERR token is empty"
 
 // tokenOf returns the token of a call that has the option ID.
@@ -26,7 +23,7 @@ func (l *Family) tokenOf(c *command.Call, id []byte, waitAt int) (store.Token, e
 	if len(id) == 0 {
 		return store.Token{}, errEmptyToken
 	}
-	if err := idArg.CheckLength(id); err != nil { // CL.ALL does not bind its options
+	if err := command.IDArg.CheckLength(id); err != nil { // CL.ALL does not bind its options
 		return store.Token{}, err
 	}
 	return store.Token{ID: id, Words: fingerprint(c, waitAt), TTL: time.Duration(l.idSeconds) * time.Second}, nil

@@ -18,22 +18,19 @@ type allOnce struct {
 }
 
 // onceAll returns an attempt of a call as one that is made once.
-func onceAll(ctx context.Context, takes []store.LimitRequest, peek bool, token store.Token, w wait) *allOnce {
+func onceAll(ctx context.Context, takes []store.LimitRequest, o allOptions, token store.Token, w wait) *allOnce {
 	a := &allOnce{wait: w}
-	a.Token = token
-	for i := range takes {
-		a.Keys = append(a.Keys, takes[i].Key)
-	}
+	a.Token, a.Keys = token, o.keys(takes)
 	takesAny := slices.ContainsFunc(takes, func(t store.LimitRequest) bool { return t.Lease != nil || t.Quantity != 0 })
 	a.Decide = func(v store.View) (decisions []quota.Decision, taken bool, err error) {
-		decisions, a.allowed, err = w.takeAll(ctx, v, takes, peek)
-		return decisions, err == nil && a.allowed && !peek && !w.asks() && takesAny, err
+		decisions, a.allowed, err = w.takeAll(ctx, v, takes, &o)
+		return decisions, err == nil && a.allowed && !o.peek && !w.asks() && takesAny, err
 	}
 	a.Takes = func(v store.View) (bool, error) {
-		if peek || w.asks() || !takesAny {
+		if o.peek || w.asks() || !takesAny {
 			return false, nil
 		}
-		_, allowed, err := v.TakeAll(ctx, takes, true)
+		_, allowed, err := o.step(ctx, v, takes, true)
 		return allowed, err
 	}
 	return a
@@ -47,25 +44,23 @@ func (a *allOnce) decide(c *command.Call, v store.View) (_ []quota.Decision, all
 
 // decideAllOnce is decideAll for a call with an ID. It has arrived.
 func (l *Family) decideAllOnce(c *command.Call, takes []store.LimitRequest, o allOptions, w wait) error {
-	waitAt := 0
-	if o.waitAt > 0 {
-		waitAt = o.first + o.waitAt - 1
-	}
-	token, err := l.tokenOf(c, c.Words[o.first+o.idAt-1], waitAt)
+	idAt, waitAt := o.places()
+	token, err := l.tokenOf(c, c.Words[idAt], waitAt)
 	if err != nil {
 		return err
 	}
-	w.id = command.CallID{Key: takes[0].Key, Name: token.ID, Words: token.Words}
+	a := onceAll(c.Context, takes, o, token, w)
+	w.id = command.CallID{Key: a.Keys[0], Name: token.ID, Words: token.Words}
 	if taken, err := w.takeOver(c); taken || err != nil {
 		return err
 	}
-	a := onceAll(c.Context, takes, o.peek, token, w)
 	decisions, allowed, repeated, err := a.decide(c, c.View)
+	assumed := err != nil
 	switch {
 	case errors.Is(err, store.ErrFull):
 		decisions, err = l.limitAllIfFull(c, err, takes)
 	case err != nil:
-		decisions, allowed, err = l.Fallback.decideAllOnce(c, err, takes, o.peek, a)
+		decisions, allowed, err = l.Fallback.decideAllOnce(c, err, takes, &o, a)
 	case !repeated && w.left > 0 && (!allowed || w.behind):
 		if key, d := w.longest(c, takes, decisions); w.continues(&d) {
 			return c.Wait(w.delay(key, &d))
@@ -74,14 +69,9 @@ func (l *Family) decideAllOnce(c *command.Call, takes []store.LimitRequest, o al
 	if err != nil {
 		return err
 	}
-	for i := range takes {
-		if !repeated {
-			l.countKey(c, takes[i].Key, decisions[i].Limited)
-		}
-	}
 	l.countRepeat(c, repeated)
-	writeAllDecisions(c, decisions, allowed, o.ms)
-	return nil
+	return l.replyAll(c, takes, &o, command.LimitOutcome{Decisions: decisions, Allowed: allowed, Repeated: repeated,
+		Assumed: assumed})
 }
 
 // limitAllIfFull is limitIfFull for CL.ALL with an ID: the first key is limited, and the others are as they

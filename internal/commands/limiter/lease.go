@@ -26,7 +26,7 @@ func (l *Family) acquire() *command.Command {
 		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),
-			msArg, waitArg},
+			msArg, command.WaitArg},
 		Reply: `Five integers: limited (0 granted, 1 limited); limit; remaining, the permits that are free after this call;
 retry_after, the seconds until enough other leases have ended (-1 if it was granted, or never will be); reset_after, the
 seconds until the last lease ends.`,

@@ -35,6 +35,11 @@ func (l *Family) Commands() []*command.Command {
 		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.quota(), l.acquire(), l.renew(), l.release(), l.holders(),
 		l.all(), l.gcra(), l.inspect(), l.topKeys(),
 	}
+	return l.Watch(rows)
+}
+
+// Watch makes rows that decide, of this family or another, notice that the store makes decisions again.
+func (l *Family) Watch(rows []*command.Command) []*command.Command {
 	for _, row := range rows {
 		if row.Traits&command.Decides != 0 && l.Fallback.Log != nil {
 			row.Run = l.Fallback.watch(row.Run)

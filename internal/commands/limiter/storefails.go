@@ -91,7 +91,7 @@ func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
 		}
 		return
 	}
-	keys, _ := c.Row.KeysOf(nil, c.Words)
+	keys := c.Row.TouchedKeys(nil, c.Words, nil)
 	local.view.Select(c.View.Selected())
 	_, _ = local.view.Delete(c.Context, keys) // it never fails in memory
 }
@@ -162,12 +162,12 @@ func (f *Fallback) decideOnce(c *command.Call, err error, t store.LimitRequest, 
 
 // decideAll is decide for the limiters of CL.ALL. If one of them is a lease, it returns the error.
 func (f *Fallback) decideAll(c *command.Call, err error, takes []store.LimitRequest,
-	peek bool) (decisions []quota.Decision, allowed bool, _ error) {
-	return f.decideAllOnce(c, err, takes, peek, nil)
+	o *allOptions) (decisions []quota.Decision, allowed bool, _ error) {
+	return f.decideAllOnce(c, err, takes, o, nil)
 }
 
 // decideAllOnce is decideAll for a call with an ID. Without one, once is nil.
-func (f *Fallback) decideAllOnce(c *command.Call, err error, takes []store.LimitRequest, peek bool,
+func (f *Fallback) decideAllOnce(c *command.Call, err error, takes []store.LimitRequest, o *allOptions,
 	once *allOnce) (decisions []quota.Decision, allowed bool, _ error) {
 	if slices.ContainsFunc(takes, func(t store.LimitRequest) bool { return t.Lease != nil }) {
 		return nil, false, err
@@ -181,7 +181,7 @@ func (f *Fallback) decideAllOnce(c *command.Call, err error, takes []store.Limit
 		if once != nil {
 			decisions, allowed, _, err = once.decide(c, f.localView(c))
 		} else {
-			decisions, allowed, err = f.localView(c).TakeAll(c.Context, takes, peek)
+			decisions, allowed, err = o.step(c.Context, f.localView(c), takes, o.peek)
 		}
 		return slices.Clone(decisions), allowed, err // they are valid until the next TakeAll
 	default:

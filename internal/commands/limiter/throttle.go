@@ -14,7 +14,7 @@ func (l *Family) throttle() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Period("period"),
-			quantityArg, modeArg, msArg, leaveArg, waitArg, idArg},
+			quantityArg, modeArg, msArg, leaveArg, command.WaitArg, command.IDArg},
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek, Takes: quantityTakes}, Run: l.decide,
 	}
 }

@@ -13,12 +13,6 @@ import (
 // admitted take. The others ask what the decision would be: the last, and the first if calls wait for
 // the key already, behind which it has to wait.
 
-// maxWait bounds the option WAIT, in milliseconds. It is an hour.
-const maxWait = 3_600_000
-
-// waitArg is the option WAIT.
-var waitArg = command.Int("ms").Min(0).Max(maxWait).After("WAIT").Extra()
-
 // wait says how a call is decided in one attempt. The zero value is for a call that does not wait.
 type wait struct {
 	left   int64 // ns

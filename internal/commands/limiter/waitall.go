@@ -55,11 +55,11 @@ func (w *wait) arriveAll(c *command.Call, takes []store.LimitRequest) {
 	}
 }
 
-// takeAll is take for CL.ALL. With peek, the call does not wait.
-func (w *wait) takeAll(ctx context.Context, v store.View, takes []store.LimitRequest, peek bool) (
+// takeAll is take for CL.ALL. With PEEK, the call does not wait.
+func (w *wait) takeAll(ctx context.Context, v store.View, takes []store.LimitRequest, o *allOptions) (
 	decisions []quota.Decision, allowed bool, err error,
 ) {
-	decisions, allowed, err = v.TakeAll(ctx, takes, peek || w.asks())
+	decisions, allowed, err = o.step(ctx, v, takes, o.peek || w.asks())
 	if err != nil || !w.last || !allowed {
 		return decisions, allowed, err
 	}

@@ -48,8 +48,8 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
-	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, waitArg,
-		idArg}
+	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, command.WaitArg,
+		command.IDArg}
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

@@ -18,6 +18,8 @@ type Family struct {
 	Read    func() ([]policies.File, error) // reads the files; nil if there are none
 	Options policies.Options
 	Log     *slog.Logger
+	// Limiters decides the calls that are more than one step on one view.
+	Limiters command.Limiters
 
 	prefix string // of the names of keys
 	set    atomic.Pointer[policies.Set]
@@ -59,9 +61,24 @@ func (f *Family) Reload() (count int, changes []string, err error) {
 
 const errNoFiles command.Refusal = "ERR there are no policies: the server was started without --policies"
 
+// snapshot returns the policies in force, as a command.KeyRules.Snapshot.
+func (f *Family) snapshot() any { return f.set.Load() }
+
+// current returns the policies for a call: those in force, and in a transaction those by which it has found
+// the keys of its calls.
+func (f *Family) current(c *command.Call) *policies.Set {
+	if c.Snapshot != nil {
+		return c.Snapshot.(*policies.Set)
+	}
+	return f.set.Load()
+}
+
 // find returns the policy with a name.
-func (f *Family) find(name []byte) (*policies.Policy, error) {
-	if set := f.set.Load(); set != nil {
+func (f *Family) find(name []byte) (*policies.Policy, error) { return findIn(f.set.Load(), name) }
+
+// findIn returns the policy with a name in a set, which is nil if there are no policies.
+func findIn(set *policies.Set, name []byte) (*policies.Policy, error) {
+	if set != nil {
 		if p := set.Policy(name); p != nil {
 			return p, nil
 		}

@@ -1,6 +1,9 @@
 package policy
 
 import (
+	"context"
+	"slices"
+
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
@@ -10,19 +13,27 @@ import (
 // modes maps the choice of the mode to a mode; the first is for a call without the option.
 var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
+// The indexes of arguments of CL.TAKE.
+const (
+	quantityAt = 2
+	modeAt     = 3
+)
+
 func (f *Family) take() *command.Command {
 	return &command.Command{
 		Name: "cl.take", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limits and overrides",
-		// A transaction locks all keys, because those of a call depend on the policies.
-		Flags: command.Write | command.Fast, Cost: command.Constant,
-		Traits:  command.Decides | command.SeveralSteps | command.AnyKey,
+		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.SeveralSteps,
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
-			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE")},
-		Keys: command.KeyRules{Rights: f.rights},
+			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
+			leaveArg, command.WaitArg, command.IDArg},
+		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.snapshot,
+			Peeks: func(c *command.Call) bool { return modes[c.Bound[modeAt].N] == quota.Peek },
+			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
 		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: of those that refused the call, the one with
 the longest retry_after; if none did, the one of which the least part remains. With UPTO a sixth: what was taken. With
-VERBOSE a map: allowed, policy, decided_by, shadow, limits (the five integers of each), fields (of an HTTP response).`,
+VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
+response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up.`,
 		Run: f.runTake,
 	}
 }
@@ -30,220 +41,146 @@ VERBOSE a map: allowed, policy, decided_by, shadow, limits (the five integers of
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
 // subject.
 func (f *Family) rights(keys, words [][]byte) [][]byte {
-	p, err := f.find(words[2])
+	return append(keys, f.appendHead(nil, f.set.Load(), words[1], words[2]))
+}
+
+// appendHead appends the beginning of all keys of a subject.
+func (f *Family) appendHead(dst []byte, set *policies.Set, text, name []byte) []byte {
+	p, err := findIn(set, name)
 	if err != nil { // the call is refused later, if the user may make it
-		return append(keys, append(append([]byte(f.prefix), words[2]...), ':'))
+		return append(append(append(dst, f.prefix...), name...), ':')
 	}
-	return append(keys, policies.AppendKeyHead(nil, f.prefix, p, p.Subject(words[1])))
+	return policies.AppendKeyHead(dst, f.prefix, p, p.Subject(text))
+}
+
+// touched returns the keys of a call of CL.TAKE.
+func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
+	return f.appendKeys(keys, snapshot.(*policies.Set), words[1], words[2])
+}
+
+// appendKeys appends the names of the keys of a subject: first that of its standing, and then those of its
+// limits. There are none if a call on the subject is refused.
+func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
+	p, err := findIn(set, name)
+	if err != nil {
+		return keys
+	}
+	s, t, err := treat(p, text)
+	if err != nil {
+		return keys
+	}
+	head := slices.Clip(policies.AppendKeyHead(nil, f.prefix, p, s))
+	keys = append(keys, append(head, policies.StandingLabel...))
+	for i := range t.Limits {
+		keys = append(keys, append(head, t.Limits[i].Label()...))
+	}
+	return keys
+}
+
+// subjectOf is a subject of a policy, and how the policy treats it.
+type subjectOf struct {
+	policy    *policies.Policy
+	subject   policies.Subject
+	treatment policies.Treatment
+}
+
+// lookup finds the policy with a name, and treats a subject.
+func (s *subjectOf) lookup(set *policies.Set, text, name []byte) (err error) {
+	if s.policy, err = findIn(set, name); err != nil {
+		return err
+	}
+	s.subject, s.treatment, err = treat(s.policy, text)
+	return err
 }
 
 // taking is a call of CL.TAKE.
 type taking struct {
-	f         *Family
-	call      *command.Call
-	policy    *policies.Policy
-	subject   policies.Subject
-	treatment policies.Treatment
-	request   policies.Request
+	f    *Family
+	call *command.Call
+	subjectOf
+	request     policies.Request
+	ms, verbose bool
+	leave       int64 // see leaveArg
 }
 
 func (f *Family) runTake(c *command.Call) error {
+	t := taking{f: f, call: c}
 	text, name := c.Key(), c.Word()
-	t := taking{f: f, call: c, request: policies.Request{Quantity: c.Int(), Mode: modes[c.Choice()]}}
-	ms, verbose := c.Flag(), c.Flag()
-	var err error
-	if t.policy, err = f.find(name); err != nil {
+	t.request = policies.Request{Quantity: c.Int(), Mode: modes[c.Choice()]}
+	t.ms, t.verbose = c.Flag(), c.Flag()
+	if c.Extra && !t.readOptions() {
+		return command.ErrSyntax
+	}
+	if err := t.lookup(f.current(c), text, name); err != nil {
 		return err
 	}
-	if t.subject, t.treatment, err = treat(t.policy, text); err != nil {
-		return err
+	if v, decided := t.policy.JudgeStanding(c.View.Now(), nil, t.treatment, t.request); decided {
+		return t.reply(v, nil)
 	}
-	v, decided := t.policy.JudgeStanding(c.View.Now(), nil, t.treatment, t.request)
-	var one [1]quota.Decision
-	var decisions []quota.Decision
-	if !decided {
-		if len(t.treatment.Limits) == 1 {
-			decisions = one[:]
-			one[0], err = t.decideOne(&t.treatment.Limits[0])
-		} else {
-			decisions, err = t.decide()
-		}
-		if err != nil {
-			return err
-		}
-		v = t.policy.JudgeLimits(decisions)
+	if !c.Extra && len(t.treatment.Limits) == 1 {
+		return t.decideOne(&t.treatment.Limits[0])
 	}
-	if v.Limited {
-		c.Limited++
+	requests := t.requests()
+	err := t.decide(requests)
+	clear(requests) // the next call expects that
+	return err
+}
+
+// decide asks the limits.
+func (t *taking) decide(requests []store.LimitRequest) error {
+	c, limiters := t.call, t.f.Limiters
+	if c.Extra {
+		return limiters.Decide(c, t.limitCall(requests))
 	}
-	if verbose {
-		t.writeVerbose(v, decisions, ms)
-		return nil
+	decisions, allowed, err := t.step(c.Context, c.View, requests, t.request.Mode == quota.Peek)
+	if err != nil {
+		return limiters.DecideOnError(c, err, decisions, t.limitCall(requests))
 	}
-	writeDecision(c, &v.Decision, t.request.Mode, ms)
-	return nil
+	for i := range requests {
+		limiters.CountKey(c, requests[i].Key, decisions[i].Limited)
+	}
+	return t.answer(command.LimitOutcome{Decisions: decisions, Allowed: allowed})
 }
 
 // decideOne asks the only limit.
-func (t *taking) decideOne(l *policies.Limit) (quota.Decision, error) {
+func (t *taking) decideOne(l *policies.Limit) error {
 	c := t.call
 	c.Value = policies.AppendKey(c.Value[:0], t.f.prefix, t.policy, t.subject, l.Label())
+	var one [1]quota.Decision
+	var err error
 	if l.Kind == policies.Throttle {
-		o, err := c.View.Throttle(c.Context, c.Value, l.Throttle, t.request.Quantity, t.request.Mode)
-		return l.Throttle.Decision(o), err
+		o, failed := c.View.Throttle(c.Context, c.Value, l.Throttle, t.request.Quantity, t.request.Mode)
+		one[0], err = l.Throttle.Decision(o), failed
+	} else {
+		c.Rule = ruleOf(l)
+		one[0], err = c.View.Take(c.Context, c.Value, &c.Rule, t.request.Quantity, t.request.Mode)
 	}
-	c.Rule = ruleOf(l)
-	return c.View.Take(c.Context, c.Value, &c.Rule, t.request.Quantity, t.request.Mode)
+	if err != nil {
+		return t.f.Limiters.DecideOnError(c, err, nil, t.limitCall(t.requests()))
+	}
+	t.f.Limiters.CountKey(c, c.Value, one[0].Limited)
+	return t.answer(command.LimitOutcome{Decisions: one[:], Allowed: !one[0].Limited})
 }
 
-// decide asks several limits.
-func (t *taking) decide() ([]quota.Decision, error) {
-	requests := t.requests()
-	defer clear(requests) // they refer to memory that is reused
-	c, mode := t.call, t.request.Mode
-	if t.request.Quantity > 0 && (mode == quota.UpTo || mode == quota.Force) {
-		return t.decideTogether(requests)
-	}
-	decisions, _, err := c.View.TakeAll(c.Context, requests, mode == quota.Peek)
-	return decisions, err
-}
-
-// decideTogether makes a call with UPTO or FORCE on several limits, in one atomic step.
-func (t taking) decideTogether(requests []store.LimitRequest) (decisions []quota.Decision, err error) {
+// limitCall returns the call for the family of limiters.
+func (t taking) limitCall(requests []store.LimitRequest) *command.LimitCall {
 	c := t.call
-	keys := make([]store.KeyRef, len(requests))
-	for i := range requests {
-		keys[i] = store.KeyRef{Database: c.View.Selected(), Key: requests[i].Key}
+	call := &command.LimitCall{
+		Requests: requests, Peek: t.request.Mode == quota.Peek,
+		IDAt: c.OptionAt(command.IDOption), WaitAt: c.OptionAt("WAIT"),
+		Key: policies.AppendKey(nil, t.f.prefix, t.policy, t.subject, policies.StandingLabel),
 	}
-	quantity := t.request.Quantity
-	err = c.View.Atomically(c.Context, keys, false, func() (err error) {
-		if t.request.Mode == quota.Force {
-			decisions, err = t.force(requests)
-			return err
-		}
-		least := quantity
-		for i := range requests {
-			d, err := c.View.Take(c.Context, requests[i].Key, &requests[i].Rule, 0, quota.Peek)
-			if err != nil {
-				return err
-			}
-			least = min(least, d.Remaining)
-		}
-		for i := range requests {
-			requests[i].Quantity = max(least, 1)
-		}
-		decisions, _, err = c.View.TakeAll(c.Context, requests, false)
-		return err
-	})
-	return decisions, err
+	if !t.policy.Shadow { // a call that is never refused does not wait
+		call.Wait = c.Option("WAIT")
+	}
+	call.Step = func(ctx context.Context, v store.View, peek bool) ([]quota.Decision, bool, error) {
+		return t.step(ctx, v, requests, peek)
+	}
+	call.Reply = t.answer
+	return call
 }
 
-// force takes the quantity from each limit.
-func (t *taking) force(requests []store.LimitRequest) ([]quota.Decision, error) {
-	decisions := make([]quota.Decision, len(requests))
-	for i := range requests {
-		r := &requests[i]
-		var err error
-		if decisions[i], err = t.call.View.Take(t.call.Context, r.Key, &r.Rule, r.Quantity, quota.Force); err != nil {
-			return nil, err
-		}
-	}
-	return decisions, nil
-}
-
-// requests returns a request to each limit. They are in memory of the call, and so are their keys.
-func (t *taking) requests() []store.LimitRequest {
-	c, limits := t.call, t.treatment.Limits
-	if cap(c.Requests) < len(limits) {
-		c.Requests = make([]store.LimitRequest, policies.MaxLimits)
-	}
-	requests := c.Requests[:len(limits)]
-	var ends [policies.MaxLimits]int
-	names := c.Value[:0]
-	for i := range limits {
-		names = policies.AppendKey(names, t.f.prefix, t.policy, t.subject, limits[i].Label())
-		ends[i] = len(names)
-	}
-	c.Value = names
-	from := 0
-	for i := range limits {
-		requests[i] = store.LimitRequest{
-			Key: names[from:ends[i]:ends[i]], Rule: ruleOf(&limits[i]), Quantity: t.request.Quantity,
-		}
-		from = ends[i]
-	}
-	return requests
-}
-
-// ruleOf returns the rule of a limit.
-func ruleOf(l *policies.Limit) store.Rule {
-	switch l.Kind {
-	case policies.Throttle:
-		return store.Rule{Kind: store.Throttle, Throttle: l.Throttle}
-	case policies.Fixed:
-		return store.Rule{Kind: store.Fixed, Window: l.Window}
-	case policies.Sliding:
-		return store.Rule{Kind: store.Sliding, Window: l.Window}
-	case policies.SlidingLog:
-		return store.Rule{Kind: store.SlidingLog, Log: l.Log}
-	default:
-		return store.Rule{Kind: store.Quota, Window: l.Window, Cycle: l.Cycle}
-	}
-}
-
-func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
-	limited := int64(0)
-	if d.Limited {
-		limited = 1
-	}
-	retry, reset := command.WholeUnits(d.RetryAfter, ms), command.WholeUnits(d.ResetAfter, ms)
-	if mode == quota.UpTo {
-		c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset, d.Taken)
-		return
-	}
-	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
-}
-
-// writeVerbose writes the map of a call with VERBOSE.
-func (t *taking) writeVerbose(v policies.Verdict, decisions []quota.Decision, ms bool) {
-	c := t.call
-	c.Out.Map(7)
-	c.Out.BulkString("allowed")
-	c.Out.Bool(!v.Limited)
-	c.Out.BulkString("policy")
-	c.Out.BulkString(t.policy.Name)
-	c.Out.BulkString("decided_by")
-	c.Out.BulkString(t.decider(v))
-	c.Out.BulkString("shadow")
-	c.Out.Bool(t.policy.Shadow)
-	c.Out.BulkString("decision")
-	writeDecision(c, &v.Decision, t.request.Mode, ms)
-	c.Out.BulkString("limits")
-	c.Out.Map(len(decisions))
-	for i := range decisions {
-		c.Out.BulkString(t.treatment.Limits[i].Label())
-		writeDecision(c, &decisions[i], t.request.Mode, ms)
-	}
-	report := policies.Report{Policy: t.policy, Treatment: t.treatment, Decisions: decisions, Verdict: v}
-	fields := policies.Fields([]policies.Report{report}, c.Unix(c.View.Now())/1e9)
-	c.Out.BulkString("fields")
-	c.Out.Map(len(fields))
-	for _, field := range fields {
-		c.Out.BulkString(field.Name)
-		c.Out.BulkString(field.Value)
-	}
-}
-
-// decider names what has decided a call.
-func (t *taking) decider(v policies.Verdict) string {
-	switch v.By {
-	case policies.ByLimit:
-		return t.treatment.Limits[v.Limit].Label()
-	case policies.ByExemption:
-		return "exemption"
-	case policies.ByBan:
-		return "ban"
-	default:
-		return "override"
-	}
+// answer writes the reply of a call that the limits have decided.
+func (t *taking) answer(o command.LimitOutcome) error {
+	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
 }

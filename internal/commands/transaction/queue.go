@@ -14,6 +14,8 @@ type Queue struct {
 	Aborted bool // a call was refused, so EXEC is refused
 	Cost    int  // of all calls, as far as their words determine it: see command.UnitsOf
 	KeyRefs []store.KeyRef
+	// Snapshot is that of command.KeyRules.Touched, by which KeyRefs were found; nil if no call needs it.
+	Snapshot any
 
 	// Properties that hold if any of the calls has them.
 	ValueSized   bool // the cost depends on values: see CostOfValues
@@ -141,7 +143,14 @@ func (q *Queue) each(database, databases int, visit func(row *command.Command, w
 			}
 			continue
 		}
-		keys, _ := call.Row.KeysOf(few[:0], call.Words)
-		visit(call.Row, call.Words, keys, database)
+		visit(call.Row, call.Words, q.keysOf(few[:0], call), database)
 	}
+}
+
+// keysOf appends the names of the keys that a call touches.
+func (q *Queue) keysOf(keys [][]byte, call Queued) [][]byte {
+	if q.Snapshot == nil && call.Row.Keys.Snapshot != nil {
+		q.Snapshot = call.Row.Keys.Snapshot()
+	}
+	return call.Row.TouchedKeys(keys, call.Words, q.Snapshot)
 }

@@ -1,0 +1,150 @@
+package commands
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	policies "cellserver/internal/policy"
+	"cellserver/internal/store"
+)
+
+// setPolicies gives a server other policies.
+func setPolicies(t *testing.T, s *testServer, text string) {
+	t.Helper()
+	s.families.policies.Read = func() ([]policies.File, error) {
+		return []policies.File{{Name: "p.yaml", Text: []byte("policies: " + text)}}, nil
+	}
+	_, _, err := s.families.policies.Reload()
+	require.NoError(t, err)
+}
+
+// CL.TAKE of a policy with one limit replies as the command of that limiter does, and so do two limits
+// of which the other is never exhausted, except in what it leaves of that.
+func TestTakeDecidesAsTheLimiter(t *testing.T) {
+	s := newServer(t)
+	setPolicies(t, s, "{one: {limits: [{sliding: {limit: 9, period: 60s}}]}, "+
+		"two: {limits: [{sliding: {limit: 9, period: 60s}}, {fixed: {limit: 1000000, period: 1h}}]}}")
+	c, random := s.dial(), rand.New(rand.NewPCG(1, 2))
+	options := []string{"", " PEEK", " UPTO", " FORCE", " LEAVE 3", " PEEK LEAVE 2", " UPTO LEAVE 4", " UPTO MS",
+		" LEAVE 0"}
+	for range 2000 {
+		rest := fmt.Sprintf(" %d%s", random.IntN(13)-2, options[random.IntN(len(options))])
+		want := c.do(t, "CL.SLIDING k 9 60"+rest)
+		require.Equal(t, want, c.do(t, "CL.TAKE k one"+rest), rest)
+		if got := c.do(t, "CL.TAKE k two"+rest); !strings.Contains(want, ":9\r\n:9\r\n") { // else the other decides
+			require.Equal(t, want, got, rest)
+		}
+		require.NoError(t, s.Advance(time.Duration(random.IntN(9_000))*time.Millisecond))
+	}
+}
+
+// The calls of a transaction use the policies of the moment at which its keys were found.
+func TestTransactionKeepsItsPolicies(t *testing.T) {
+	s := newServer(t)
+	c := s.dial()
+	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}]}}")
+	s.families.policies.Read = func() ([]policies.File, error) {
+		return []policies.File{{Name: "p.yaml",
+			Text: []byte("policies: {p: {limits: [{fixed: {limit: 5, period: 60s}}, {sliding: {limit: 1, period: 60s}}]}}")}}, nil
+	}
+	c.do(t, "MULTI\r\nCL.TAKE k p\r\nCL.POLICY RELOAD\r\nCL.TAKE k p")
+	got := c.do(t, "EXEC")
+	require.Contains(t, got, "p: sliding: new")
+	require.Contains(t, got, integers(0, 3, 2, -1, 60))
+	require.Contains(t, got, integers(0, 3, 1, -1, 60))
+	require.Equal(t, integers(0, 1, 0, -1, 120), c.do(t, "CL.TAKE k p"))
+}
+
+// A call with an ID is taken for repeated although its policy has got other limits meanwhile.
+func TestRepeatedTakeAfterReload(t *testing.T) {
+	s := newServer(t)
+	c := s.dial()
+	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}, {sliding: {limit: 2, period: 60s}}]}}")
+	want := c.do(t, "CL.TAKE k p 1 ID a")
+	c.do(t, "CL.TAKE k p 1 VERBOSE ID b")
+	setPolicies(t, s, "{p: {limits: [{quota: {limit: 3, per: day}}]}}")
+	require.Equal(t, want, c.do(t, "CL.TAKE k p 1 ID a"))
+	require.Contains(t, c.do(t, "CL.TAKE k p 1 VERBOSE ID b"), "$10\r\ndecided_by\r\n$5\r\nlimit\r\n")
+	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{k}:quota-day@UTC"))
+}
+
+// takeReplies are the replies of --store-fails allow and deny.
+var takeReplies = []struct{ call, allow, deny string }{
+	{"CL.TAKE k login", integers(0, 2, 0, -1, 0), integers(1, 2, 0, 1, 1)},
+	{"CL.TAKE k login 2 UPTO", integers(0, 2, 0, -1, 0, 2), integers(1, 2, 0, 1, 1, 0)},
+	{"CL.TAKE k login 9 FORCE", integers(0, 2, 0, -1, 0), integers(1, 2, 0, 1, 1)},
+	{"CL.TAKE k login 1 LEAVE 1", integers(0, 2, 0, -1, 0), integers(1, 2, 0, 1, 1)},
+	{"CL.TAKE k login 1 WAIT 1000", integers(0, 2, 0, -1, 0), integers(1, 2, 0, 1, 1)},
+	{"CL.TAKE k login 1 ID a", integers(0, 2, 0, -1, 0), integers(1, 2, 0, 1, 1)},
+	{"CL.TAKE k pair", integers(0, 10, 0, -1, 0), integers(1, 10, 0, 1, 1)},
+	{"CL.TAKE k pair 3 UPTO LEAVE 1 MS", integers(0, 10, 0, -1, 0, 3), integers(1, 10, 0, 1000, 1000, 0)},
+	{"CL.TAKE k pair 3 FORCE", integers(0, 10, 0, -1, 0), integers(1, 10, 0, 1, 1)},
+	{"CL.TAKE k pair 1 ID a", integers(0, 10, 0, -1, 0), integers(1, 10, 0, 1, 1)},
+	{"CL.TAKE k new-plan", integers(0, 1, 0, -1, 0), integers(0, 1, 0, -1, 1)},
+}
+
+// While the store fails, CL.TAKE is answered as --store-fails says, and what no limit decides as always.
+func TestTakeWhileTheStoreFails(t *testing.T) {
+	const unlimited = 1<<63 - 1
+	for _, policy := range []string{"error", "allow", "deny"} {
+		s := newFailingServer(t, policy)
+		s.families.policies.Read = examplePolicies
+		_, _, err := s.families.policies.Reload()
+		require.NoError(t, err)
+		c := s.dial()
+		*s.fails = store.ErrDown
+		for _, of := range takeReplies {
+			want := map[string]string{"error": storeDown, "allow": of.allow, "deny": of.deny}[policy]
+			require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+		}
+		require.Equal(t, integers(0, unlimited, unlimited, -1, 0), c.do(t, "CL.TAKE 10.0.0.1 api"))
+		field := map[string]string{"error": "errors", "allow": "allowed", "deny": "limited"}[policy]
+		require.Contains(t, c.do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(takeReplies)))
+	}
+}
+
+// With --store-fails local, CL.TAKE is decided in memory, and forgotten there when the store decides again.
+func TestTakeLocally(t *testing.T) {
+	s := newFailingServer(t, "local")
+	s.families.policies.Read = examplePolicies
+	_, _, err := s.families.policies.Reload()
+	require.NoError(t, err)
+	c := s.dial()
+	*s.fails = store.ErrUnavailable
+	require.Equal(t, integers(0, 5, 3, -1, 120), c.do(t, "CL.TAKE k pair 2"))
+	require.Equal(t, integers(0, 5, 1, -1, 120, 2), c.do(t, "CL.TAKE k pair 9 UPTO LEAVE 1"))
+	require.Equal(t, integers(1, 5, 1, 75, 120), c.do(t, "CL.TAKE k pair 2 ID a"))
+	require.Equal(t, integers(0, 2, 1, -1, 60), c.do(t, "CL.TAKE k login"))
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
+	*s.fails = nil
+	require.Equal(t, integers(0, 5, 4, -1, 120), c.do(t, "CL.TAKE k pair"))
+	*s.fails = store.ErrUnavailable
+	require.Equal(t, integers(0, 5, 4, -1, 120), c.do(t, "CL.TAKE k pair"), "forgotten")
+	require.Equal(t, integers(1, 2, 0, 60, 60), c.do(t, "CL.TAKE k login"), "the store has not decided about it")
+}
+
+// While memory is full, limits of which the keys exist still work, and --oom-decision says what becomes of
+// others.
+func TestTakeWhileMemoryIsFull(t *testing.T) {
+	c := newServer(t).dial()
+	c.do(t, "CL.TAKE old login")
+	c.do(t, "CL.TAKE old pair")
+	c.do(t, "CONFIG SET maxmemory 1")
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE old login"))
+	require.Equal(t, integers(0, 5, 3, -1, 120), c.do(t, "CL.TAKE old pair"))
+	calls := []string{"CL.TAKE new login", "CL.TAKE new login 1 LEAVE 1", "CL.TAKE new login 2 UPTO MS",
+		"CL.TAKE new pair", "CL.TAKE new pair 3 FORCE", "CL.TAKE new pair 1 ID a"}
+	for _, call := range calls {
+		require.Contains(t, c.do(t, call), "-OOM ", call)
+	}
+	c.do(t, "CONFIG SET oom-decision limit")
+	for _, call := range calls {
+		require.Regexp(t, `^\*[56]\r\n:1\r\n`, c.do(t, call), call)
+	}
+}
