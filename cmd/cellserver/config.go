@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/httpapi"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
 	"cellserver/internal/redisconf"
@@ -24,6 +25,7 @@ type config struct {
 	log      logOptions
 	access   access
 	store    storeOptions
+	http     *httpapi.Settings
 	server   *server.Settings
 	commands *commands.Settings
 
@@ -80,12 +82,12 @@ func unexpectedArgument(arg string) error {
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
-		commands: commands.NewSettings(), store: newStoreOptions(),
+		http: httpapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
-		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.commands.Options(), c.access.options(),
-		c.store.options(), c.log.options(), c.processOptions(),
+		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.commands.Options(),
+		c.access.options(), c.store.options(), c.log.options(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which tests find

@@ -12,7 +12,7 @@ import (
 // describe logs what runs: the version, the process, and the options that an operator asks about first.
 func (c *config) describe(log *slog.Logger) {
 	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
-		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.port != 0)}
+		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.isUsed())}
 	if c.file != nil {
 		values = append(values, "config", c.file.Path)
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,22 +59,28 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	listeners, err := listen(&c.network, &c.tls)
+	listeners, ports, err := c.listen(instance, clientLog)
 	if err != nil {
 		return err
 	}
-	c.warnOpen(instance.NeedsPassword(), listeners, log)
+	c.warnOpen(instance.NeedsPassword(), slices.Concat(listeners, listenersOf(ports)), log)
 	c.registerHooks()
 	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
 	if err != nil {
 		return err
 	}
+	c.watch(ctx, instance, hangUps, log)
+	failed := serve(srv, listeners, c.tls.handshakes(), log)
+	serveHTTP(ports, failed, log)
+	folder.load(instance, log, func() { c.announce(listeners, stdout, log) }, func(err error) { failed <- err })
+	return c.wait(ctx, stop, srv, ports, failed, log)
+}
+
+// watch starts what runs while the server does.
+func (c *config) watch(ctx context.Context, instance *commands.Instance, hangUps <-chan os.Signal, log *slog.Logger) {
 	go sample(ctx, time.Tick(session.SampleEvery), instance)
 	go c.reload(ctx, hangUps, log)
-	go watchClock(ctx, time.Tick(time.Second), data.Clock(), log)
-	failed := serve(srv, listeners, c.tls.handshakes(), log)
-	folder.load(instance, log, func() { c.announce(listeners, stdout, log) }, func(err error) { failed <- err })
-	return c.wait(ctx, stop, srv, failed, log)
+	go watchClock(ctx, time.Tick(time.Second), instance.Clock, log)
 }
 
 // notifyHangUps returns a channel that receives a value at each SIGHUP.
@@ -108,7 +116,7 @@ func (c *config) readFiles(log *slog.Logger) error {
 }
 
 // wait waits for a signal or the failure of a listener, and then shuts the server down.
-func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, failed <-chan error,
+func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, ports []httpPort, failed <-chan error,
 	log *slog.Logger) (err error) {
 	select {
 	case <-ctx.Done():
@@ -116,7 +124,7 @@ func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, fail
 		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
 	case err = <-failed:
 	}
-	return errors.Join(err, shutDown(srv, inSeconds(c.shutdownTimeout), log))
+	return errors.Join(err, shutDown(srv, ports, inSeconds(c.shutdownTimeout), log))
 }
 
 // setMemoryLimit sets Go's memory limit to three quarters of the container's memory limit, if there
@@ -169,10 +177,13 @@ func (c *config) announce(listeners []net.Listener, stdout io.Writer, log *slog.
 }
 
 // shutDown shuts the server down, and closes the remaining connections when the timeout is over.
-func shutDown(srv *server.Server, timeout time.Duration, log *slog.Logger) error {
+func shutDown(srv *server.Server, ports []httpPort, timeout time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
+	var requests sync.WaitGroup
+	requests.Go(func() { shutDownHTTP(ctx, ports) }) // meanwhile, calls that wait are ended for all clients
 	err := srv.Shutdown(ctx)
+	requests.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {
 		log.Warn("shut down before all clients had read their replies", "timeout", timeout)
 		return nil

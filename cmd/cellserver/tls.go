@@ -15,7 +15,7 @@ import (
 
 // tlsOptions holds the options of TLS, and the configuration that was built from them.
 type tlsOptions struct {
-	port, handshakeTimeout              int
+	port, httpPort, handshakeTimeout    int
 	files                               tlsconfig.ServerOptions
 	sessionCaching, preferServerCiphers string
 
@@ -32,6 +32,8 @@ func newTLSOptions() tlsOptions {
 func (t *tlsOptions) options() []*option.Option {
 	list := []*option.Option{
 		{Name: "tls-port", Kind: option.Number(&t.port, 0, 65535), Help: "TCP port for TLS; 0 for none"},
+		{Name: "http-tls-port", Kind: option.Number(&t.httpPort, 0, 65535),
+			Help: "TCP port for calls over HTTP with TLS; 0 for none"},
 		{Name: "tls-handshake-timeout", Kind: option.Number(&t.handshakeTimeout, 1, server.MaxSeconds),
 			Help: "seconds that a TLS handshake may take"},
 		{Name: "tls-cert-file", Kind: option.Text(&t.files.CertFile, "path"), Change: option.Live,
@@ -62,9 +64,9 @@ func (t *tlsOptions) options() []*option.Option {
 }
 
 // load reads the files and replaces the configuration. After an error the configuration stays.
-// Without a TLS port it does nothing. The caller must prevent changes of options meanwhile.
+// Without a port with TLS it does nothing. The caller must prevent changes of options meanwhile.
 func (t *tlsOptions) load() error {
-	if t.port == 0 {
+	if !t.isUsed() {
 		return nil
 	}
 	t.files.SessionCaching = t.sessionCaching == "yes"
@@ -75,6 +77,9 @@ func (t *tlsOptions) load() error {
 	t.current.Store(made)
 	return nil
 }
+
+// isUsed reports whether a port has TLS.
+func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 }
 
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {
@@ -127,7 +132,7 @@ func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog
 		switch {
 		case err != nil:
 			c.tls.warn("SIGHUP: the TLS configuration was not changed", "error", err)
-		case c.tls.port != 0:
+		case c.tls.isUsed():
 			log.Info("SIGHUP: TLS certificates reloaded")
 		}
 		if c.store.renew == nil {

@@ -133,6 +133,9 @@ var mayImport = map[string][]string{
 		"golang.org/x/sys/unix",
 	},
 	"internal/web": {"internal/client"},
+	"internal/httpapi": {
+		"internal/web", "internal/session", "internal/client", "internal/command", "internal/policy", "internal/option",
+	},
 	"internal/cli": {
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
@@ -148,8 +151,7 @@ var mayImport = map[string][]string{
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"internal/policy", "internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
-		"internal/top",
-		"internal/store/remote/backend", "internal/store/remote/combine",
+		"internal/store/remote/backend", "internal/store/remote/combine", "internal/top", "internal/web", "internal/httpapi",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -172,6 +174,7 @@ var layers = [][]string{
 	{"internal/session"},
 	{"internal/commands"},
 	{"internal/server", "internal/web"},
+	{"internal/httpapi"},
 	{"cmd/cellserver"},
 }
 

@@ -1,0 +1,87 @@
+// Package httpapi answers calls over HTTP: for clients that have no library for the protocol of Redis. It
+// knows no command. A call is bytes for a session, which finds the command in the table, checks the rights
+// of the user, makes the call, counts it and logs it, as for any other client; the replies are bytes that
+// become JSON.
+//
+// A connection of HTTP has a session, and one with HTTP/2 as many as it has requests at once, so CLIENT
+// LIST, MONITOR and ACL LOG show where a call comes from, and CLIENT KILL ends its connection (conn.go).
+package httpapi
+
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+
+	"cellserver/internal/session"
+	"cellserver/internal/web"
+)
+
+// Config holds the parameters of New.
+type Config struct {
+	Instance  *session.Instance
+	Settings  *Settings    // the defaults if nil
+	Protected func() bool  // see web.Config
+	Log       *slog.Logger // for messages that peers cause, which may be very frequent
+}
+
+// API answers the requests of the HTTP ports.
+type API struct {
+	instance *session.Instance
+	config   Config
+	conns    sync.Map // *conn by net.Conn
+}
+
+// New returns the API of an instance.
+func New(c Config) *API {
+	if c.Settings == nil {
+		c.Settings = NewSettings()
+	}
+	return &API{instance: c.Instance, config: c}
+}
+
+// NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.
+func (a *API) NewServer(secured func() *tls.Config) *web.Server {
+	name := "http"
+	if secured != nil {
+		name = "https"
+	}
+	return web.New(web.Config{
+		Name: name, Handler: a, TLS: secured, Protected: a.config.Protected, Log: a.config.Log,
+		ConnContext: a.openConn, ConnClosed: a.closeConn,
+	})
+}
+
+// ServeHTTP implements http.Handler. There is no http.ServeMux: it redirects requests whose paths it cleans.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	header := w.Header()
+	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
+	switch r.URL.Path {
+	case "/v1":
+		a.calls(w, r)
+	default:
+		writeError(w, http.StatusNotFound, "ERR there is nothing at this path")
+	}
+}
+
+var (
+	noStore = []string{"no-store"}
+	noSniff = []string{"nosniff"}
+)
+
+// connKey is the key of a request's *conn in its context.
+type connKey struct{}
+
+func (a *API) openConn(ctx context.Context, socket net.Conn) context.Context {
+	c := &conn{api: a, socket: socket}
+	a.conns.Store(socket, c)
+	return context.WithValue(ctx, connKey{}, c)
+}
+
+func (a *API) closeConn(socket net.Conn) {
+	if c, known := a.conns.LoadAndDelete(socket); known {
+		c.(*conn).close()
+	}
+}

@@ -1,0 +1,150 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+
+	"cellserver/internal/client"
+	"cellserver/internal/session"
+)
+
+// conn is a connection of HTTP. It keeps the sessions in which its requests make calls.
+type conn struct {
+	api    *API
+	socket net.Conn
+
+	mu     sync.Mutex
+	free   []*caller // sessions that no request uses
+	closed bool
+}
+
+// caller makes calls in a session. One goroutine at a time may use it.
+type caller struct {
+	session *session.Session
+	conn    *conn
+	woken   chan struct{} // receives a value when the session may be resumed
+	calls   []byte        // the calls to make, in RESP
+	replies []byte        // to these calls
+}
+
+// transportBytes estimates the memory, in bytes, that net/http uses for a connection.
+const transportBytes = 20 << 10
+
+// maxKept is the size of the largest buffer, in bytes, that a caller keeps between requests.
+const maxKept = 16 << 10
+
+// take returns a caller that makes calls as a user.
+func (c *conn) take(as *client.Account) *caller {
+	c.mu.Lock()
+	var k *caller
+	if last := len(c.free) - 1; last >= 0 {
+		k, c.free = c.free[last], c.free[:last]
+	}
+	c.mu.Unlock()
+	if k == nil {
+		k = c.open()
+	}
+	if k.session.Account.Load() != as {
+		k.session.SetAccount(as) // if it has been deleted, the session refuses the calls
+	}
+	k.calls, k.replies = k.calls[:0], k.replies[:0]
+	return k
+}
+
+func (c *conn) open() *caller {
+	k := &caller{conn: c, woken: make(chan struct{}, 1)}
+	k.session = c.api.instance.Open(client.Peer{
+		Remote: address(c.socket.RemoteAddr(), c.socket), Local: address(c.socket.LocalAddr(), c.socket), FD: -1,
+		TransportBytes: transportBytes, Wake: k.wake, Cut: func() { c.socket.Close() },
+	})
+	k.session.SwitchProtocol(3)
+	return k
+}
+
+// address returns an address as CLIENT LIST shows it: for a Unix socket, its path.
+func address(a net.Addr, socket net.Conn) string {
+	if a.Network() == "unix" {
+		return socket.LocalAddr().String() + ":0"
+	}
+	return a.String()
+}
+
+// release makes a caller available for the next request.
+func (c *conn) release(k *caller) {
+	if cap(k.calls) > maxKept {
+		k.calls = nil
+	}
+	if cap(k.replies) > maxKept {
+		k.replies = nil
+	}
+	c.mu.Lock()
+	usable := !c.closed && !k.session.Closing() && !k.session.HasUnanswered()
+	if usable {
+		c.free = append(c.free, k)
+	}
+	c.mu.Unlock()
+	if !usable {
+		k.session.Close()
+	}
+}
+
+// close ends the sessions. Those of requests that are still being answered end with these.
+func (c *conn) close() {
+	c.mu.Lock()
+	free := c.free
+	c.free, c.closed = nil, true
+	c.mu.Unlock()
+	for _, k := range free {
+		k.session.Close()
+	}
+}
+
+func (k *caller) wake() {
+	select {
+	case k.woken <- struct{}{}:
+	default:
+	}
+}
+
+var (
+	errSessionEnded = errors.New("ERR the connection was ended")
+	errTooLong      = errors.New("ERR the replies are longer than 16 MiB")
+)
+
+const maxReplies = 16 << 20 // bytes
+
+// run makes the calls, and returns when all replies have been written. When a call waits, for a limiter or
+// for work outside this goroutine, it calls onWait once before it waits too. It returns an error if ctx is
+// done, or if the session ends; then there may be fewer replies than calls.
+func (k *caller) run(ctx context.Context, onWait func()) error {
+	s, in := k.session, k.conn.api.instance
+	for s.Feed(k.calls); ; s.Resume() {
+		in.Yield()
+		for out := s.Output(); len(out) > 0; out = s.Output() {
+			if len(k.replies)+len(out) > maxReplies {
+				return errTooLong
+			}
+			k.replies = append(k.replies, out...)
+			s.Sent()
+		}
+		switch {
+		case s.Closing():
+			return errSessionEnded
+		case s.More():
+			continue
+		case !s.HasUnanswered() && !s.HasMail():
+			return nil
+		}
+		if onWait != nil {
+			onWait()
+			onWait = nil
+		}
+		select {
+		case <-k.woken:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
