@@ -6,7 +6,9 @@ import (
 	"sync"
 )
 
-// boundedListener refuses connections beyond Config.MaxConns.
+// boundedListener accepts up to Config.MaxConns connections. For a further one, it closes the connection
+// that has been without a request for longest, so that peers that open connections, and send nothing, cannot
+// keep others away. If all connections have requests, it refuses the new one.
 type boundedListener struct {
 	net.Listener
 	server *Server
@@ -22,16 +24,48 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		s := l.server
-		if s.conns.Add(1) <= int64(s.config.MaxConns) {
+		if s.admit() {
 			return &boundedConn{Conn: conn, server: s}, nil
 		}
-		s.conns.Add(-1)
 		s.config.Log.Warn("max number of HTTP connections reached", "port", s.config.Name, "peer", conn.RemoteAddr())
 		if s.config.TLS == nil {
 			_, _ = conn.Write([]byte(errMaxConns)) // the empty socket buffer takes it, unless the peer is gone
 		}
 		conn.Close()
 	}
+}
+
+// admit counts a new connection, and reports whether there is room for it.
+func (s *Server) admit() bool {
+	for s.conns.Add(1) > int64(s.config.MaxConns) {
+		s.conns.Add(-1)
+		if !s.closeLongestWaiting() {
+			return false
+		}
+	}
+	return true
+}
+
+// closeLongestWaiting closes the connection that has been without a request for longest. It returns false if
+// there is none.
+func (s *Server) closeLongestWaiting() bool {
+	s.mu.Lock()
+	var longest net.Conn
+	for conn, since := range s.waiting {
+		if longest == nil || since < s.waiting[longest] {
+			longest = conn
+		}
+	}
+	delete(s.waiting, longest)
+	s.mu.Unlock()
+	if secured, ok := longest.(*tls.Conn); ok {
+		longest = secured.NetConn() // without an alert, for which the peer might let it wait
+	}
+	if longest == nil {
+		return false
+	}
+	longest.Close()
+	return true
 }
 
 // boundedConn is a connection that counts until it is closed.

@@ -68,8 +68,9 @@ type Server struct {
 	stopping chan struct{}
 	stop     sync.Once
 
-	mu    sync.Mutex
-	fresh map[net.Conn]struct{} // connections that have not sent a request
+	mu      sync.Mutex
+	waiting map[net.Conn]uint64 // connections without a request, and when they began to wait, as a number of turns
+	turns   uint64              // number of times that a connection has begun to wait
 
 	secured atomic.Pointer[securedConfig]
 }
@@ -91,7 +92,7 @@ func New(c Config) *Server {
 	if c.Write == 0 {
 		c.Write = WriteTimeout
 	}
-	s := &Server{config: c, stopping: make(chan struct{}), fresh: make(map[net.Conn]struct{})}
+	s := &Server{config: c, stopping: make(chan struct{}), waiting: make(map[net.Conn]uint64)}
 	s.http = http.Server{
 		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: c.ConnContext,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: c.Read, WriteTimeout: c.Write, IdleTimeout: idleTimeout,
@@ -126,34 +127,33 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() { close(s.stopping) })
 	done := make(chan error, 1)
 	go func() { done <- s.http.Shutdown(ctx) }()
-	s.closeFresh()
+	s.closeWaiting()
 	err := <-done
-	s.closeFresh() // those that were accepted meanwhile
+	s.closeWaiting() // those that were accepted meanwhile
 	if err != nil {
 		s.http.Close()
 	}
 	return err
 }
 
-// closeFresh closes connections that have not sent a request, for which net/http would wait for seconds.
-func (s *Server) closeFresh() {
+// closeWaiting closes connections without a request. For those that have never sent one, net/http would
+// wait for seconds.
+func (s *Server) closeWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for conn := range s.fresh {
+	for conn := range s.waiting {
 		conn.Close()
 	}
 }
 
-// connState keeps the set of connections that have not sent a request.
+// connState keeps the connections without a request: until its header has arrived, and after its response.
 func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	if state == http.StateIdle {
-		return
-	}
 	s.mu.Lock()
-	if state == http.StateNew {
-		s.fresh[conn] = struct{}{}
+	if state == http.StateNew || state == http.StateIdle {
+		s.turns++
+		s.waiting[conn] = s.turns
 	} else {
-		delete(s.fresh, conn)
+		delete(s.waiting, conn)
 	}
 	s.mu.Unlock()
 	select {

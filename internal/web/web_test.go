@@ -107,19 +107,62 @@ func TestBounds(t *testing.T) {
 
 func TestMaxConns(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
-	s, address := start(t, web.Config{Handler: echo, MaxConns: 2})
-	first, second := dial(t, address), dial(t, address)
-	for _, conn := range []net.Conn{first, second} {
-		status, _, _ := exchange(t, conn, request)
-		require.Equal(t, http.StatusOK, status)
+	entered, answer := make(chan struct{}), make(chan struct{})
+	_, address := start(t, web.Config{MaxConns: 2, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		entered <- struct{}{}
+		<-answer
+	})})
+	conns := []net.Conn{dial(t, address), dial(t, address)}
+	for _, conn := range conns {
+		_, err := io.WriteString(conn, request)
+		require.NoError(t, err)
+		<-entered
 	}
 	refused, err := http.ReadResponse(bufio.NewReader(dial(t, address)), nil)
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusServiceUnavailable, refused.StatusCode)
-	first.Close()
+	close(answer)
+	for _, conn := range conns {
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		require.NoError(t, err)
+		assert.Equal(t, http.StatusOK, response.StatusCode)
+	}
+}
+
+// TestMaxConnsWithoutRequests: connections without a request make room, those that have waited for longest
+// first.
+func TestMaxConnsWithoutRequests(t *testing.T) {
+	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	s, address := start(t, web.Config{Handler: echo, MaxConns: 2})
+	silent := dial(t, address)
 	require.Eventually(t, func() bool { return s.Conns() == 1 }, time.Minute, time.Millisecond)
-	status, _, _ := exchange(t, dial(t, address), request)
-	assert.Equal(t, http.StatusOK, status)
+	slow := dial(t, address)
+	_, err := io.WriteString(slow, request[:20])
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return s.Conns() == 2 }, time.Minute, time.Millisecond)
+	for _, dropped := range []net.Conn{silent, slow} {
+		status, _, _ := exchange(t, dial(t, address), request)
+		assert.Equal(t, http.StatusOK, status)
+		_, err := dropped.Read(make([]byte, 1))
+		assert.Error(t, err)
+		assert.Equal(t, 2, s.Conns())
+	}
+}
+
+// TestMaxConnsAfterRequests: so do connections whose requests have been answered.
+func TestMaxConnsAfterRequests(t *testing.T) {
+	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	_, address := start(t, web.Config{Handler: echo, MaxConns: 1})
+	used := dial(t, address)
+	status, _, _ := exchange(t, used, request)
+	require.Equal(t, http.StatusOK, status)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	require.Eventually(t, func() bool { // the client may have the response before the server waits for a request
+		response, err := client.Get("http://" + address)
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	}, time.Minute, time.Millisecond)
+	_, err := used.Read(make([]byte, 1))
+	assert.Error(t, err)
 }
 
 // remote is a listener whose peers seem to be on another machine.
