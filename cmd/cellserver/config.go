@@ -26,6 +26,7 @@ type config struct {
 	access   access
 	store    storeOptions
 	http     *httpapi.Settings
+	monitor  monitorOptions
 	server   *server.Settings
 	commands *commands.Settings
 
@@ -82,12 +83,12 @@ func unexpectedArgument(arg string) error {
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
-		http: httpapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(),
+		http: httpapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(), monitor: newMonitorOptions(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
 		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.commands.Options(),
-		c.access.options(), c.store.options(), c.log.options(), c.processOptions(),
+		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which tests find

@@ -19,13 +19,14 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/logging"
+	"cellserver/internal/meter"
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
 
-// run starts the parts of the server in order: configuration, log, store, commands, server. Then it
-// waits for a signal or a failure, and shuts the parts down in the reverse order.
+// run starts the parts of the server in order: configuration, log, store, commands, and in runServer the
+// listeners. Then it waits for a signal or a failure, and shuts the parts down in the reverse order.
 func run(args []string) (err error) {
 	c, err := parseConfig(args, environment())
 	if err != nil {
@@ -53,27 +54,50 @@ func run(args []string) (err error) {
 	instance, err := commands.New(commands.Config{
 		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
 		Version: version, Settings: c.commands, Options: &c.options,
-		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: stop,
+		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policyFiles(),
 	})
 	if err != nil {
 		return err
 	}
-	listeners, ports, err := c.listen(instance, clientLog)
+	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, stdout, log, clientLog})
+}
+
+// running holds the parts of the server that run when its listeners are opened.
+type running struct {
+	instance       *commands.Instance
+	folder         *folder
+	turns          *meter.MaxCPUTime
+	hangUps        <-chan os.Signal
+	stdout         io.Writer
+	log, clientLog *slog.Logger
+}
+
+// runServer opens the listeners, and serves them until the server is to stop.
+func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
+	listeners, ports, err := c.listen(r.instance, r.clientLog)
 	if err != nil {
 		return err
 	}
-	c.warnOpen(instance.NeedsPassword(), slices.Concat(listeners, listenersOf(ports)), log)
+	monitoring, err := c.openMonitoring(r.instance, r.clientLog)
+	if err != nil {
+		return err
+	}
+	defer monitoring.close()
+	c.warnOpen(r.instance.NeedsPassword(), slices.Concat(listeners, listenersOf(ports)), r.log)
 	c.registerHooks()
-	srv, err := server.New(instance, server.Config{Settings: c.server, Options: &c.options, Log: clientLog, Turns: turns})
+	srv, err := server.New(r.instance, server.Config{Settings: c.server, Options: &c.options, Log: r.clientLog,
+		Turns: r.turns})
 	if err != nil {
 		return err
 	}
-	c.watch(ctx, instance, hangUps, log)
-	failed := serve(srv, listeners, c.tls.handshakes(), log)
-	serveHTTP(ports, failed, log)
-	folder.load(instance, log, func() { c.announce(listeners, stdout, log) }, func(err error) { failed <- err })
-	return c.wait(ctx, stop, srv, ports, failed, log)
+	c.watch(ctx, r.instance, r.hangUps, r.log)
+	failed := serve(srv, listeners, c.tls.handshakes(), r.log)
+	serveHTTP(ports, failed, r.log)
+	monitoring.serve(r.log)
+	r.folder.load(r.instance, r.log, func() { c.announce(listeners, r.stdout, r.log) }, func(err error) { failed <- err })
+	return errors.Join(c.wait(ctx, stop, monitoring, failed, r.log),
+		shutDown(srv, ports, inSeconds(c.shutdownTimeout), r.log))
 }
 
 // watch starts what runs while the server does.
@@ -115,16 +139,18 @@ func (c *config) readFiles(log *slog.Logger) error {
 	return c.loadPassword()
 }
 
-// wait waits for a signal or the failure of a listener, and then shuts the server down.
-func (c *config) wait(ctx context.Context, stop func(), srv *server.Server, ports []httpPort, failed <-chan error,
+// wait waits for a signal, and then for the end of the delay of a shutdown; or for the failure of a listener,
+// which it returns.
+func (c *config) wait(ctx context.Context, stop func(), m *monitoring, failed <-chan error,
 	log *slog.Logger) (err error) {
 	select {
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
+		err = c.drain(m, failed, log)
 		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
 	case err = <-failed:
 	}
-	return errors.Join(err, shutDown(srv, ports, inSeconds(c.shutdownTimeout), log))
+	return err
 }
 
 // setMemoryLimit sets Go's memory limit to three quarters of the container's memory limit, if there

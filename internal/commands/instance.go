@@ -102,6 +102,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 	f.accounts.Init(in.Table)
 	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()
+	in.Metrics = f.metrics(in)
 	return in, f, f.apply(c.Settings, in)
 }
 

@@ -163,13 +163,16 @@ func (x *execution) countCalls(c *command.Call) {
 	for _, o := range x.outcomes {
 		row := o.call.Row
 		calls := server.Stats.Of(row.Number)
-		if o.ran {
-			calls.Calls.Add(1)
-			calls.Limited.Add(o.limited)
+		if !o.ran {
+			server.CountError(nil, o.err)
+			calls.Rejected.Add(1)
+			continue
 		}
+		calls.Limited.Add(o.limited) // before Calls: see stats.Calls
 		if o.err != nil {
 			server.CountError(row, o.err)
 		}
+		calls.Calls.Add(1)
 		if o.ns != untimed {
 			server.Observe(row, o.ns)
 		}

@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/transaction"
 	"cellserver/internal/maxmemory"
+	"cellserver/internal/metric"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
@@ -26,6 +27,7 @@ type Instance struct {
 	Store     store.Store
 	ClientLog *slog.Logger // for messages that clients cause, and which may be very frequent
 	Cleanups  []command.Cleanup
+	Metrics   []metric.Group // of all families, for monitoring systems
 
 	// The state of families that sessions use in each call or in each turn.
 	Clients     *client.Registry

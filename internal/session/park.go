@@ -90,6 +90,9 @@ func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *co
 		call.Out.Error(s.instance.CountError(row, err))
 	}
 	call.CountReads()
+	if call.Limited > 0 {
+		s.instance.Stats.Of(row.Number).Limited.Add(call.Limited)
+	}
 	s.instance.Tracking.SendPending(true)
 	s.ChargeAsync(-b.words)
 	// This comes before the delivery, after which the session may make its next call: changes of

@@ -118,8 +118,8 @@ func (r *rerun) finish(w *waiter, ns int64, err error) {
 // answerWaiting ends the wait of a client with a reply.
 func (in *Instance) answerWaiting(c *client.Client, w *waiter, reply [][]byte, limited int64) {
 	calls := in.Stats.Of(w.row.Number)
-	calls.Calls.Add(1)
 	calls.Limited.Add(limited)
+	calls.Calls.Add(1)
 	c.ChargeAsync(-w.bytes())
 	in.Blocked.Answer(c, client.Delivery{Reply: reply})
 }

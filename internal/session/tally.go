@@ -63,10 +63,10 @@ func (in *Instance) addTally(t *tally) {
 		return
 	}
 	calls := in.Stats.Of(t.row.Number)
-	calls.Calls.Add(t.calls)
 	if t.limited > 0 {
-		calls.Limited.Add(t.limited)
+		calls.Limited.Add(t.limited) // first: see stats.Calls
 	}
+	calls.Calls.Add(t.calls)
 	t.calls, t.limited = 0, 0
 }
 

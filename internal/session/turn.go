@@ -60,11 +60,11 @@ func (s *Session) dispatch() error {
 	s.count(row)
 	switch {
 	case s.IsSubscribed() && row.Traits&command.WhileSubscribed == 0 && s.out.Protocol() == 2:
-		return s.refuse(row, errSubscribed(row))
+		return s.refuseCounted(row, errSubscribed(row))
 	case long != nil && row.OverLong != nil:
 		return row.OverLong
 	case s.transaction.Queue != nil && row.Flags&command.NoMulti != 0:
-		return s.refuse(row, row.NotInMulti)
+		return s.refuseCounted(row, row.NotInMulti)
 	case s.transaction.Queue != nil && row.Traits&command.Unqueued == 0:
 		s.tallies[s.tally].calls-- // it counts when EXEC makes it
 		return s.enqueue(row, words, long)
@@ -83,6 +83,12 @@ func (s *Session) dispatch() error {
 		return s.instance.runTimed(&s.call, row, words, call.isRepeat)
 	}
 	return nil
+}
+
+// refuseCounted refuses a call that has been counted, but is not made.
+func (s *Session) refuseCounted(row *command.Command, err error) error {
+	s.tallies[s.tally].calls--
+	return s.refuse(row, err)
 }
 
 // refuseUnknown refuses a call that has no row, and closes the connection of a client that speaks

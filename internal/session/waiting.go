@@ -95,6 +95,16 @@ func (in *Instance) SetMaxWaiting(calls int) {
 	}
 }
 
+// count returns the number of calls that wait.
+func (ws *waitingCalls) count() int {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.queue == nil {
+		return 0
+	}
+	return ws.queue.Len()
+}
+
 // SetPaused is called when a CLIENT PAUSE begins and ends.
 func (in *Instance) SetPaused(on bool) {
 	in.Hooks.Set(command.Paused, on)

@@ -9,7 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// Calls counts the calls of one command and their outcomes. It is safe for concurrent use.
+// Calls counts the calls of one command and their outcomes. It is safe for concurrent use. A call is added
+// to Limited or Failed before it is added to Calls. So if Calls is read first, the calls that it has
+// counted are in the others too.
 type Calls struct {
 	Calls, Rejected, Failed atomic.Int64
 	Limited                 atomic.Int64 // calls that a limiter refused, with a first integer of 1
@@ -17,6 +19,7 @@ type Calls struct {
 	Tracked                 atomic.Int64 // timed calls that are counted in buckets
 	buckets                 [timeBuckets]atomic.Int64
 	Untracked               atomic.Int64 // calls made while latency-tracking was off
+	untrackedNs             atomic.Int64 // sum of the durations of timed calls that are not counted in buckets
 }
 
 // timeBuckets is the number of buckets of the histogram of durations. Bucket i holds durations
@@ -30,6 +33,7 @@ func (r *Calls) Observe(ns int64, track bool) {
 	r.Timed.Add(1)
 	r.totalNs.Add(ns)
 	if !track {
+		r.untrackedNs.Add(ns)
 		return
 	}
 	r.Tracked.Add(1)
@@ -62,7 +66,7 @@ func (r *Calls) Percentile(share float64) int64 {
 
 func (r *Calls) Reset() {
 	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.totalNs, &r.Tracked,
-		&r.Untracked} {
+		&r.Untracked, &r.untrackedNs} {
 		n.Store(0)
 	}
 	for i := range r.buckets {
@@ -135,4 +139,19 @@ func (r *Calls) Histogram(on bool) (calls int64, pairs []int64) {
 		}
 	}
 	return calls, pairs
+}
+
+// Durations returns how many of the tracked calls took less than each of the bounds, in seconds, how many
+// there were, and the sum of their durations in seconds. The bounds are powers of four from 4 us to about a
+// second: half of the buckets, because a monitoring system keeps each of them for every command.
+func (r *Calls) Durations() (below map[float64]uint64, count uint64, sum float64) {
+	const first, last, step = 2, 20, 2
+	below = make(map[float64]uint64, (last-first)/step+1)
+	for i := range r.buckets {
+		count += uint64(r.buckets[i].Load())
+		if i >= first && i <= last && (i-first)%step == 0 {
+			below[float64(uint64(1)<<i)/1e6] = count
+		}
+	}
+	return below, count, float64(r.totalNs.Load()-r.untrackedNs.Load()) / 1e9
 }

@@ -104,6 +104,13 @@ func (l *SlowLog) Count() int {
 	return len(l.entries)
 }
 
+// Total returns the number of calls that were ever added.
+func (l *SlowLog) Total() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.next
+}
+
 // Reset removes all entries.
 func (l *SlowLog) Reset() {
 	l.mu.Lock()

@@ -38,6 +38,7 @@ var mayImport = map[string][]string{
 	"internal/journal": {},
 	"internal/rdb":     {},
 
+	"internal/metric":    {},
 	"internal/topk":      {},
 	"internal/match":     {},
 	"internal/acl":       {"internal/match"},
@@ -100,7 +101,7 @@ var mayImport = map[string][]string{
 	"internal/commands/limiter": {
 		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
 		"internal/resp",
-		"internal/command", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
+		"internal/command", "internal/metric", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
 	"internal/commands/policy": {"internal/policy", "internal/quota", "internal/store", "internal/command",
 		"internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
@@ -112,20 +113,22 @@ var mayImport = map[string][]string{
 	"internal/commands/transaction": {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/connection":  {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/admin": {
-		"internal/client", "internal/command", "internal/maxmemory", "internal/option", "internal/resp", "internal/stats",
-		"internal/store",
+		"internal/client", "internal/command", "internal/maxmemory", "internal/meter", "internal/metric", "internal/option",
+		"internal/resp", "internal/stats", "internal/store",
 	},
-	"internal/commands/persistence": {"internal/command", "internal/option", "internal/persist", "internal/store"},
+	"internal/commands/persistence": {"internal/command", "internal/metric", "internal/option", "internal/persist",
+		"internal/store"},
 
 	"internal/session": {
 		"internal/commands/access", "internal/commands/admin", "internal/commands/connection",
 		"internal/commands/persistence", "internal/commands/pubsub", "internal/commands/tracking",
 		"internal/commands/transaction", "internal/acl", "internal/background", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/resp", "internal/stats", "internal/store", "internal/waiting",
+		"internal/maxmemory", "internal/metric", "internal/resp", "internal/stats", "internal/store", "internal/waiting",
 	},
 	"internal/commands": {
 		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/meter", "internal/option", "internal/policy", "internal/resp", "internal/stats",
+		"internal/maxmemory", "internal/meter", "internal/metric", "internal/option", "internal/policy", "internal/resp",
+		"internal/stats",
 		"internal/store",
 	},
 	"internal/server": {
@@ -136,6 +139,7 @@ var mayImport = map[string][]string{
 	"internal/httpapi": {
 		"internal/web", "internal/session", "internal/client", "internal/command", "internal/policy", "internal/option",
 	},
+	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
 	"internal/cli": {
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
@@ -150,8 +154,9 @@ var mayImport = map[string][]string{
 	"cmd/cellserver": {
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
-		"internal/policy", "internal/persist", "internal/redisconf", "internal/transfer", "internal/store/remote",
-		"internal/store/remote/backend", "internal/store/remote/combine", "internal/top", "internal/web", "internal/httpapi",
+		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
+		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
+		"internal/web", "internal/httpapi",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

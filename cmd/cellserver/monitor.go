@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"cellserver/internal/monitor"
+	"cellserver/internal/option"
+	"cellserver/internal/server"
+	"cellserver/internal/session"
+	"cellserver/internal/store"
+	"cellserver/internal/web"
+)
+
+// monitorOptions holds the options of the port for operators of the server.
+type monitorOptions struct {
+	port          int
+	needsStore    string
+	shutdownDelay int           // seconds
+	atOnce        chan struct{} // closed when a client has called SHUTDOWN
+}
+
+func newMonitorOptions() monitorOptions {
+	return monitorOptions{needsStore: "no", atOnce: make(chan struct{})}
+}
+
+// withoutDelay returns the function that SHUTDOWN calls. It also ends a delay that a signal has begun.
+func (o *monitorOptions) withoutDelay(stop func()) func() {
+	closeOnce := sync.OnceFunc(func() { close(o.atOnce) })
+	return func() {
+		closeOnce()
+		stop()
+	}
+}
+
+func (o *monitorOptions) options() []*option.Option {
+	const group = "Monitoring"
+	return []*option.Option{
+		{Name: "metrics-port", Group: group, Kind: option.Number(&o.port, 0, 65535),
+			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz; 0 for none"},
+		{Name: "ready-needs-store", Group: group, Kind: option.YesNo(&o.needsStore),
+			Help: "/readyz fails while the store (--store) does not answer, with --store-fails error"},
+		{Name: "shutdown-delay", Group: group, Kind: option.Number(&o.shutdownDelay, 0, server.MaxSeconds),
+			Help: "seconds for which clients are served after SIGTERM, while /readyz fails; not after SHUTDOWN"},
+	}
+}
+
+// monitoring is the port for operators of the server. Without --metrics-port, it only has the health.
+type monitoring struct {
+	health    *monitor.Health
+	server    *web.Server // nil without a port
+	listeners []net.Listener
+}
+
+// openMonitoring opens the listeners of --metrics-port.
+func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*monitoring, error) {
+	m := &monitoring{health: &monitor.Health{IsLoading: instance.Persistence.IsLoading}}
+	if c.monitor.port == 0 {
+		return m, nil
+	}
+	if instance.Store.MayBlock() {
+		m.health.NeedsStore = func() bool {
+			return c.monitor.needsStore == "yes" && c.options.Show("store-fails") == "error"
+		}
+		m.health.CheckStore = monitor.Rarely(instance.Now, checkKey(instance.Store))
+	}
+	var err error
+	if m.listeners, err = listenAll(&c.network, c.monitor.port); err != nil {
+		closeAll(m.listeners)
+		return nil, fmt.Errorf("--metrics-port: %w", err)
+	}
+	m.server = web.New(web.Config{
+		Name: "metrics-port", Log: log, MaxConns: maxMonitors,
+		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
+		Handler:   monitor.New(monitor.Config{Metrics: instance.Metrics, Health: m.health, Log: log}),
+	})
+	return m, nil
+}
+
+// maxMonitors bounds the connections to the port.
+const maxMonitors = 256
+
+// checkKey returns a function that asks the store for a key.
+func checkKey(data store.Store) func(ctx context.Context) error {
+	key := [][]byte{[]byte("cellserver:ready")}
+	return func(ctx context.Context) error {
+		view := data.View()
+		view.Begin()
+		_, err := view.Count(ctx, key)
+		return err
+	}
+}
+
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// serve serves the port.
+func (m *monitoring) serve(log *slog.Logger) {
+	for _, l := range m.listeners {
+		go func() {
+			if err := m.server.Serve(l); err != web.ErrClosed {
+				log.Error("the port for metrics is not served any more", "error", err)
+			}
+		}()
+		log.Info("listening", "network", "http", "address", l.Addr(), "for", "metrics")
+	}
+}
+
+// drain makes the server unready, and waits for a while, in which load balancers notice. Clients are served
+// meanwhile. It returns the error of a listener that fails.
+func (c *config) drain(m *monitoring, failed <-chan error, log *slog.Logger) error {
+	m.health.Drain()
+	if c.monitor.shutdownDelay == 0 {
+		return nil
+	}
+	log.Info("shutting down: unready, and serving clients for a while", "seconds", c.monitor.shutdownDelay)
+	select {
+	case <-time.After(inSeconds(c.monitor.shutdownDelay)):
+		return nil
+	case <-c.monitor.atOnce:
+		return nil
+	case err := <-failed:
+		return err
+	}
+}
+
+// close ends all connections to the port, after the answers to the requests that have arrived.
+func (m *monitoring) close() {
+	if m.server == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = m.server.Shutdown(ctx) // an error means that connections had to be closed
+}

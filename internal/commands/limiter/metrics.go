@@ -1,0 +1,101 @@
+package limiter
+
+import (
+	"sync"
+
+	"cellserver/internal/command"
+	"cellserver/internal/metric"
+	"cellserver/internal/stats"
+)
+
+var (
+	decisionsTotal = metric.NewCounter("decisions_total",
+		"Decisions of limiters, by command and result: allowed, limited, or error for a call that failed. Their sum is the number of calls that were made.",
+		"command", "result")
+	idsRemembered = metric.NewGauge("ids_remembered", "Calls with an ID whose decisions are remembered.")
+	idsForgotten  = metric.NewCounter("ids_forgotten_total", "IDs that were forgotten before their time, because there were too many.")
+	idsRepeated   = metric.NewCounter("ids_repeated_total", "Calls that got the decision of an earlier call with the same ID.")
+
+	storeFailing   = metric.NewGauge("store_failing", "1 while the store does not make decisions, and --store-fails answers them.")
+	storeDecisions = metric.NewCounter("store_failed_decisions_total",
+		"Decisions that the store did not make, by what --store-fails answered: error, allow, deny, local.", "answer")
+)
+
+// Metrics returns the metrics of decisions.
+func (l *Family) Metrics(server *command.Server) []metric.Group {
+	groups := []metric.Group{decisionMetrics(server), {
+		Metrics: []*metric.Metric{idsRemembered, idsForgotten, idsRepeated},
+		Read: func(out *metric.Samples) {
+			if l.Tokens != nil {
+				remembered, forgotten := l.Tokens.Tokens()
+				out.Int(idsRemembered, int64(remembered))
+				out.Int(idsForgotten, forgotten)
+			}
+			out.Int(idsRepeated, l.repeats.Load())
+		},
+	}}
+	return append(groups, l.Fallback.metrics()...)
+}
+
+func decisionMetrics(server *command.Server) metric.Group {
+	var shown shownDecisions
+	return metric.Group{
+		Metrics: []*metric.Metric{decisionsTotal},
+		Read: func(out *metric.Samples) {
+			server.EachCalled(func(row *command.Command, r *stats.Calls) {
+				if row.Traits&command.Decides == 0 {
+					return
+				}
+				calls := r.Calls.Load() // first: see shownDecisions
+				limited, failed := r.Limited.Load(), r.Failed.Load()
+				out.Int(decisionsTotal, shown.allowed(row.Number, calls, calls-limited-failed), row.Name, "allowed")
+				out.Int(decisionsTotal, limited, row.Name, "limited")
+				out.Int(decisionsTotal, failed, row.Name, "error")
+			})
+		},
+	}
+}
+
+// shownDecisions makes the counters of allowed calls grow. There is no counter of these: they are the calls
+// that were neither limited nor failed. While calls are made, the three numbers are not of one moment. A
+// call is counted as limited or failed first, and as a call at the end of its turn, so the difference may be
+// too small, but never too large. A counter that falls would look like a restart of the server, after which
+// all that it has ever counted would be counted again; so the largest difference is shown.
+type shownDecisions struct {
+	mu   sync.Mutex
+	last map[int]shownCalls // by the numbers of the commands
+}
+
+type shownCalls struct{ calls, allowed int64 }
+
+// allowed returns the number of allowed calls to show, given the number of calls, and of those that were
+// neither limited nor failed. If the calls have become fewer, CONFIG RESETSTAT has set them to zero.
+func (s *shownDecisions) allowed(row int, calls, difference int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last == nil {
+		s.last = make(map[int]shownCalls)
+	}
+	allowed := max(difference, 0)
+	if last := s.last[row]; calls >= last.calls {
+		allowed = max(difference, last.allowed)
+	}
+	s.last[row] = shownCalls{calls, allowed}
+	return allowed
+}
+
+// metrics returns the metrics of a store that can fail.
+func (f *Fallback) metrics() []metric.Group {
+	if f.Log == nil {
+		return nil
+	}
+	return []metric.Group{{
+		Metrics: []*metric.Metric{storeFailing, storeDecisions},
+		Read: func(out *metric.Samples) {
+			out.Bool(storeFailing, f.failing.Load())
+			for i, policy := range policies {
+				out.Int(storeDecisions, f.answers[i].Load(), policy)
+			}
+		},
+	}}
+}

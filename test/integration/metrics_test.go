@@ -1,0 +1,132 @@
+package integration
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// startMonitored starts a server with --metrics-port, and returns the address of that port.
+func startMonitored(t *testing.T, args ...string) (s *peer.Server, url string) {
+	t.Helper()
+	port := strconv.Itoa(peer.FreePort(t))
+	return peer.Start(t, append(args, "--metrics-port", port)...), "http://127.0.0.1:" + port
+}
+
+func get(t *testing.T, url string) (status int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	require.NoError(t, err)
+	return response.StatusCode, string(text)
+}
+
+// sumOf returns the sum of the series of a metric.
+func sumOf(t *testing.T, body, name string) (sum int) {
+	t.Helper()
+	for line := range strings.Lines(body) {
+		if !strings.HasPrefix(line, name+"{") {
+			continue
+		}
+		fields := strings.Fields(line)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		require.NoError(t, err, line)
+		sum += int(value)
+	}
+	return sum
+}
+
+// TestDecisionCountersAddUp: while many clients make calls, no counter falls, and afterwards the counters of
+// decisions add up to the number of calls.
+func TestDecisionCountersAddUp(t *testing.T) {
+	const clients, calls = 8, 2000
+	server, url := startMonitored(t)
+	var working sync.WaitGroup
+	for client := range clients {
+		working.Go(func() {
+			pipeline := bytes.Repeat(command("CL.THROTTLE", fmt.Sprint("user", client%3), "15", "30", "60"), calls)
+			assert.Len(t, strings.Split(exchange(t, server, pipeline), "*5\r\n"), calls+1)
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(done)
+	}()
+	allowed := `cellserver_decisions_total{command="cl.throttle",result="allowed"`
+	for last, running := 0, true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		_, body := get(t, url+"/metrics")
+		now := sumOf(t, strings.ReplaceAll(body, allowed, "allowed{"), "allowed")
+		require.GreaterOrEqual(t, now, last)
+		last = now
+	}
+	_, body := get(t, url+"/metrics")
+	assert.Equal(t, clients*calls, sumOf(t, body, "cellserver_decisions_total"))
+	assert.Contains(t, body, fmt.Sprintf("cellserver_commands_total{command=\"cl.throttle\"} %d\n", clients*calls))
+	assert.Contains(t, body, "\ncellserver_keys 3\n")
+}
+
+// TestShutdownDelay: after SIGTERM the server is unready and serves its clients, new ones too, until the delay
+// is over, or SHUTDOWN ends it.
+func TestShutdownDelay(t *testing.T) {
+	server, url := startMonitored(t, "--shutdown-delay", "3600")
+	status, body := get(t, url+"/readyz")
+	assert.Equal(t, []any{200, "ready\n"}, []any{status, body})
+	server.Signal(syscall.SIGTERM)
+	for status == 200 { // the signal is on its way
+		status, body = get(t, url+"/readyz")
+	}
+	assert.Equal(t, []any{503, "shutting down\n"}, []any{status, body})
+	status, _ = get(t, url+"/healthz")
+	assert.Equal(t, 200, status)
+	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING")))
+	conn := dial(t, server)
+	_, err := conn.Write(command("SHUTDOWN"))
+	require.NoError(t, err)
+	assert.Zero(t, server.Wait())
+	_, err = http.Get(url + "/readyz")
+	assert.Error(t, err)
+}
+
+// TestReadiness: a server is not ready while it loads, and with --ready-needs-store while its store does not
+// answer.
+func TestReadiness(t *testing.T) {
+	nowhere := fmt.Sprintf("redis://127.0.0.1:%d", peer.FreePort(t))
+	for _, c := range []struct {
+		args   []string
+		status int
+		body   string
+	}{
+		{nil, 200, "ready\nstore: does not answer\n"},
+		{[]string{"--ready-needs-store", "yes"}, 503, "the store does not answer\nstore: does not answer\n"},
+		{[]string{"--ready-needs-store", "yes", "--store-fails", "allow"}, 200, "ready\nstore: does not answer\n"},
+	} {
+		_, url := startMonitored(t, append(c.args, "--store", nowhere, "--loglevel", "nothing")...)
+		status, body := get(t, url+"/readyz")
+		assert.Equal(t, []any{c.status, c.body}, []any{status, body}, "%q", c.args)
+	}
+	redis := peer.StartRedis(t)
+	_, url := startMonitored(t, "--ready-needs-store", "yes", "--store", "redis://"+redis.Addr)
+	status, body := get(t, url+"/readyz")
+	assert.Equal(t, []any{200, "ready\nstore: answers\n"}, []any{status, body})
+	_, body = get(t, url+"/metrics")
+	assert.Contains(t, body, "\ncellserver_store_reached 1\n")
+}
