@@ -29,6 +29,7 @@ type config struct {
 	monitor  monitorOptions
 	server   *server.Settings
 	commands *commands.Settings
+	policies *commands.PolicyFiles // set when all options are known
 
 	databases       int
 	shutdownTimeout int // seconds

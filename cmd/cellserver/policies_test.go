@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -47,4 +51,56 @@ func TestPoliciesOfFolder(t *testing.T) {
 	require.Error(t, err)
 	_, err = run()
 	require.ErrorContains(t, err, "policies needs check")
+}
+
+// Files have to be read again until they have looked the same for a while, and after each change.
+func TestPolicyWatch(t *testing.T) {
+	folder := t.TempDir()
+	in := func(name string) string { return filepath.Join(folder, name) }
+	write := func(name, text string) { require.NoError(t, os.WriteFile(in(name), []byte(text), 0o600)) }
+	require.NoError(t, os.MkdirAll(in("..1"), 0o700))
+	require.NoError(t, os.MkdirAll(in("..2"), 0o700))
+	write("..1/a.yaml", "old")
+	write("..2/a.yaml", "new")
+	require.NoError(t, os.Symlink("..1", in("..data")))
+	require.NoError(t, os.Symlink("..data/a.yaml", in("a.yaml")))
+	w := policyWatch{path: folder}
+	settle := func() {
+		for range sameForSure {
+			require.True(t, w.mayHaveChanged())
+		}
+		require.False(t, w.mayHaveChanged())
+	}
+	settle()
+	for i, change := range []func() error{
+		func() error { return errors.Join(os.Symlink("..2", in("next")), os.Rename(in("next"), in("..data"))) },
+		func() error { return os.Chtimes(in("a.yaml"), time.Time{}, time.Unix(1, 0)) },
+		func() error { return os.WriteFile(in("..2/a.yaml"), []byte("longer"), 0o600) },
+		func() error { return os.WriteFile(in("b.yml"), nil, 0o600) },
+		func() error { return os.Remove(in("b.yml")) },
+	} {
+		require.NoError(t, change(), i)
+		settle()
+	}
+	require.NoError(t, os.RemoveAll(folder))
+	for range 2 * sameForSure {
+		require.True(t, w.mayHaveChanged(), "an error may pass at any time")
+	}
+}
+
+func TestPolicyFilesAreBounded(t *testing.T) {
+	folder := t.TempDir()
+	write := func(i int) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, fmt.Sprint(i, ".yaml")), nil, 0o600))
+	}
+	for i := range maxPolicyFiles {
+		write(i)
+	}
+	require.NoError(t, syscall.Mkfifo(filepath.Join(folder, "pipe.yaml"), 0o600))
+	files, err := readPolicies(folder)
+	require.NoError(t, err)
+	require.Len(t, files, maxPolicyFiles)
+	write(maxPolicyFiles)
+	_, err = readPolicies(folder)
+	require.EqualError(t, err, folder+" has 1001 files with policies, and at most 1000 are allowed")
 }

@@ -55,7 +55,7 @@ func run(args []string) (err error) {
 		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
-		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policyFiles(),
+		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policies,
 	})
 	if err != nil {
 		return err
@@ -103,8 +103,8 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 // watch starts what runs while the server does.
 func (c *config) watch(ctx context.Context, instance *commands.Instance, hangUps <-chan os.Signal, log *slog.Logger) {
 	go sample(ctx, time.Tick(session.SampleEvery), instance)
-	go c.reload(ctx, hangUps, log)
 	go watchClock(ctx, time.Tick(time.Second), instance.Clock, log)
+	c.watchFiles(ctx, hangUps, log)
 }
 
 // notifyHangUps returns a channel that receives a value at each SIGHUP.
@@ -132,6 +132,7 @@ func (c *config) readFiles(log *slog.Logger) error {
 	if err := c.checkStore(); err != nil {
 		return err
 	}
+	c.policies = c.policyFiles()
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"cellserver/internal/option"
 	"cellserver/internal/server"
@@ -117,8 +118,17 @@ type redisError string
 
 func (r redisError) Error() string { return string(r) }
 
-// reload opens the log file and reads other files again on every SIGHUP. Without a log file, TLS and files
-// about the store, the signal has no effect, as in Redis.
+// watchFiles reads files again on every SIGHUP, and those with policies whenever they change.
+func (c *config) watchFiles(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
+	go c.reload(ctx, hangUps, log)
+	if path := c.commands.Policies.Path; path != "" {
+		w := policyWatch{path: path}
+		go w.watch(ctx, time.Tick(lookEvery), c.policies)
+	}
+}
+
+// reload opens the log file and reads other files again on every SIGHUP. Without a log file, TLS, policies
+// and files about the store, the signal has no effect, as in Redis.
 func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
 	for {
 		select {
@@ -135,6 +145,7 @@ func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog
 		case c.tls.isUsed():
 			log.Info("SIGHUP: TLS certificates reloaded")
 		}
+		_, _ = c.policies.Reload() // logs what it has done
 		if c.store.renew == nil {
 			continue
 		}

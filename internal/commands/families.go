@@ -49,7 +49,7 @@ func (f *families) info() []command.InfoPart {
 	return slices.Concat(
 		f.admin.OwnInfo(), []command.InfoPart{f.connection.Info()}, f.tracking.Info(), f.channels.Info(),
 		[]command.InfoPart{f.transactions.Info(), f.accounts.Info()}, f.limiters.Info(),
-		[]command.InfoPart{f.persistence.Info()},
+		[]command.InfoPart{f.persistence.Info()}, f.policies.Files.Info(),
 	)
 }
 

@@ -11,11 +11,11 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/persistence"
+	"cellserver/internal/commands/policy"
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
-	policies "cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 )
@@ -25,6 +25,9 @@ type ACLFile = access.ACLFile
 
 // Folder is the folder in which keys survive a restart.
 type Folder = persistence.Folder
+
+// PolicyFiles are the files with policies: those in force, and how they are read again.
+type PolicyFiles = policy.Files
 
 // Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
@@ -43,8 +46,7 @@ type Config struct {
 	ClientLog *slog.Logger   // for messages that clients cause, which may be very frequent; by default, Log
 	Stop      func()         // called by SHUTDOWN, which is refused if it is nil
 	ACLFile   access.ACLFile // nil if there is none
-	// Policies reads the files with policies; nil if there are none.
-	Policies func() ([]policies.File, error)
+	Policies  *PolicyFiles   // by default, there are none
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -61,6 +63,9 @@ func (c *Config) complete() error {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	c.ClientLog = cmp.Or(c.ClientLog, c.Log)
+	if c.Policies == nil {
+		c.Policies = new(PolicyFiles)
+	}
 	if c.Options != nil {
 		return nil
 	}
@@ -114,8 +119,8 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
 	f.policies.Limiters = &f.limiters
-	f.policies.Read, f.policies.Log = c.Policies, c.Log
-	f.policies.Options.MaxLogLimit = c.Settings.Limiter.MaxLogLimit
+	f.policies.Files = c.Policies
+	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
 	if c.Store.MayBlock() {
 		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
 	}

@@ -41,7 +41,7 @@ func TestRightsToPolicies(t *testing.T) {
 func TestReloadOfPolicies(t *testing.T) {
 	s := newServer(t)
 	file := t.TempDir() + "/policies.yaml"
-	s.families.policies.Read = func() ([]policies.File, error) {
+	s.families.policies.Files.Read = func() ([]policies.File, error) {
 		text, err := os.ReadFile(file)
 		return []policies.File{{Name: "p.yaml", Text: text}}, err
 	}

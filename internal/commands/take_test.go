@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/store"
 )
@@ -16,10 +17,10 @@ import (
 // setPolicies gives a server other policies.
 func setPolicies(t *testing.T, s *testServer, text string) {
 	t.Helper()
-	s.families.policies.Read = func() ([]policies.File, error) {
+	s.families.policies.Files.Read = func() ([]policies.File, error) {
 		return []policies.File{{Name: "p.yaml", Text: []byte("policies: " + text)}}, nil
 	}
-	_, _, err := s.families.policies.Reload()
+	_, err := s.families.policies.Files.Reload()
 	require.NoError(t, err)
 }
 
@@ -47,8 +48,9 @@ func TestTakeDecidesAsTheLimiter(t *testing.T) {
 func TestTransactionKeepsItsPolicies(t *testing.T) {
 	s := newServer(t)
 	c := s.dial()
+	s.instance.Table.ByName["cl.policy|reload"].Flags &^= command.NoMulti // to reload between two of its calls
 	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}]}}")
-	s.families.policies.Read = func() ([]policies.File, error) {
+	s.families.policies.Files.Read = func() ([]policies.File, error) {
 		return []policies.File{{Name: "p.yaml",
 			Text: []byte("policies: {p: {limits: [{fixed: {limit: 5, period: 60s}}, {sliding: {limit: 1, period: 60s}}]}}")}}, nil
 	}
@@ -93,8 +95,8 @@ func TestTakeWhileTheStoreFails(t *testing.T) {
 	const unlimited = 1<<63 - 1
 	for _, policy := range []string{"error", "allow", "deny"} {
 		s := newFailingServer(t, policy)
-		s.families.policies.Read = examplePolicies
-		_, _, err := s.families.policies.Reload()
+		s.families.policies.Files.Read = examplePolicies
+		_, err := s.families.policies.Files.Reload()
 		require.NoError(t, err)
 		c := s.dial()
 		*s.fails = store.ErrDown
@@ -111,8 +113,8 @@ func TestTakeWhileTheStoreFails(t *testing.T) {
 // With --store-fails local, CL.TAKE is decided in memory, and forgotten there when the store decides again.
 func TestTakeLocally(t *testing.T) {
 	s := newFailingServer(t, "local")
-	s.families.policies.Read = examplePolicies
-	_, _, err := s.families.policies.Reload()
+	s.families.policies.Files.Read = examplePolicies
+	_, err := s.families.policies.Files.Reload()
 	require.NoError(t, err)
 	c := s.dial()
 	*s.fails = store.ErrUnavailable

@@ -41,7 +41,7 @@ func (p *Program) ManPage() string {
 		}
 	}
 	out.WriteString(".SH SIGNALS\n.TP\n.BR SIGTERM ,\\ SIGINT\nClients get their replies, then the server ends.\n" +
-		".TP\n.B SIGHUP\nThe log file is opened again, and certificates and passwords of files are read again.\n" +
+		".TP\n.B SIGHUP\nThe log file is opened again, and certificates, policies and passwords of files are read again.\n" +
 		".SH EXIT STATUS\n0 after a shutdown; 1 if the server cannot start, or fails.\n" +
 		".SH SEE ALSO\n.BR redis\\-cli (1),\n.BR redis\\-server (1)\n")
 	return out.String()

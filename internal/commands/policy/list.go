@@ -22,10 +22,7 @@ func (f *Family) list() *command.Command {
 		Complexity: "O(N) in the number of policies", Flags: policyFlags, Cost: command.Unbounded,
 		Summary: "Lists the names of all policies.", Reply: "The names, in order.",
 		Run: func(c *command.Call) error {
-			var names []string
-			if set := f.set.Load(); set != nil {
-				names = set.Names()
-			}
+			names := f.current(c).Names()
 			c.Out.Array(len(names))
 			for _, name := range names {
 				c.Out.BulkString(name)
@@ -42,7 +39,7 @@ func (f *Family) get() *command.Command {
 		Summary: "Shows a policy.", Args: []command.Arg{command.Word("policy")},
 		Reply: "A map: limits, overrides, and the other fields that the file has.",
 		Run: func(c *command.Call) error {
-			p, err := f.find(c.Word())
+			p, err := find(f.current(c), c.Word())
 			if err != nil {
 				return err
 			}
@@ -69,7 +66,7 @@ func (f *Family) test() *command.Command {
 		Reply:   "A map: subject, as keys name it; override, its number in the file from 1 on, or 0; effect; limits.",
 		Run: func(c *command.Call) error {
 			text, name := c.Word(), c.Word()
-			p, err := f.find(name)
+			p, err := find(f.current(c), name)
 			if err != nil {
 				return err
 			}
@@ -97,13 +94,13 @@ func (f *Family) test() *command.Command {
 func (f *Family) reload() *command.Command {
 	return &command.Command{
 		Name: "cl.policy|reload", Group: "server", Category: "none", Since: "1.0.0",
-		Complexity: "O(N) in the size of the files", Flags: policyFlags, Cost: command.Unbounded,
+		Complexity: "O(N) in the size of the files", Flags: policyFlags | command.NoMulti, Cost: command.Unbounded,
 		Summary: "Reads the files of --policies again.",
 		Reply:   "What has changed, in lines. If a file is not valid, an error, and nothing has changed.",
 		Run: func(c *command.Call) error {
-			_, changes, err := f.Reload()
+			changes, err := f.Files.Reload()
 			if err != nil {
-				return command.Refusal("ERR " + strings.ReplaceAll(err.Error(), "\n", "; "))
+				return command.Refusal("ERR " + strings.TrimPrefix(oneLine(err), "ERR "))
 			}
 			c.Out.Array(len(changes))
 			for _, change := range changes {

@@ -21,12 +21,5 @@ func (s *Settings) Options() []*option.Option {
 // Begin applies the settings, and reads the policies for the first time.
 func (f *Family) Begin(s *Settings) error {
 	f.prefix = s.Prefix
-	if f.Read == nil {
-		return nil
-	}
-	count, _, err := f.Reload()
-	if err == nil {
-		f.Log.Info("policies loaded", "count", count)
-	}
-	return err
+	return f.Files.Load()
 }

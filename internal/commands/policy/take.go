@@ -41,12 +41,12 @@ response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
 // subject.
 func (f *Family) rights(keys, words [][]byte) [][]byte {
-	return append(keys, f.appendHead(nil, f.set.Load(), words[1], words[2]))
+	return append(keys, f.appendHead(nil, f.Files.InForce(), words[1], words[2]))
 }
 
 // appendHead appends the beginning of all keys of a subject.
 func (f *Family) appendHead(dst []byte, set *policies.Set, text, name []byte) []byte {
-	p, err := findIn(set, name)
+	p, err := find(set, name)
 	if err != nil { // the call is refused later, if the user may make it
 		return append(append(append(dst, f.prefix...), name...), ':')
 	}
@@ -61,7 +61,7 @@ func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
 // appendKeys appends the names of the keys of a subject: first that of its standing, and then those of its
 // limits. There are none if a call on the subject is refused.
 func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
-	p, err := findIn(set, name)
+	p, err := find(set, name)
 	if err != nil {
 		return keys
 	}
@@ -86,7 +86,7 @@ type subjectOf struct {
 
 // lookup finds the policy with a name, and treats a subject.
 func (s *subjectOf) lookup(set *policies.Set, text, name []byte) (err error) {
-	if s.policy, err = findIn(set, name); err != nil {
+	if s.policy, err = find(set, name); err != nil {
 		return err
 	}
 	s.subject, s.treatment, err = treat(s.policy, text)
