@@ -30,7 +30,7 @@ func conversations(t *testing.T, document string) (all []*transcript.File) {
 func TestConversations(t *testing.T) {
 	played := 0
 	for _, document := range documents(t) {
-		server := peer.Start(t)
+		server := peer.Start(t, argumentsFor(t, document)...)
 		stage := transcript.Network("tcp", server.Addr)
 		for _, f := range conversations(t, document) {
 			played++
@@ -41,6 +41,14 @@ func TestConversations(t *testing.T) {
 		}
 	}
 	assert.GreaterOrEqual(t, played, 25)
+}
+
+// argumentsFor returns the arguments of the server of a document's transcripts.
+func argumentsFor(t *testing.T, document string) []string {
+	if document == policiesPage {
+		return []string{"--policies", writePolicies(t)}
+	}
+	return nil
 }
 
 // A redis-server replies as the transcripts that begin with @redis say.

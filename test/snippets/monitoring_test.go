@@ -83,7 +83,7 @@ func TestMonitoringFields(t *testing.T) {
 	var info strings.Builder
 	for _, measured := range []string{"loops", "locks"} {
 		client := redis.NewClient(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured, "--dir",
-			t.TempDir()).Addr})
+			t.TempDir(), "--policies", writePolicies(t)).Addr})
 		defer client.Close()
 		require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60).Err())
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
