@@ -83,6 +83,8 @@ type KeyRules struct {
 	// with the snapshot by which it has found their keys.
 	Touched  func(keys, words [][]byte, snapshot any) [][]byte
 	Snapshot func() any
+	// SeveralSteps reports, of a row with the trait OneStep, whether a call is an exception.
+	SeveralSteps func(words [][]byte) bool
 
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing

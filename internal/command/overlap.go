@@ -13,7 +13,7 @@ func (row *Command) Overlaps() bool {
 		row.Traits&(AnyKey|WalksKeys) == 0 && !(row.Traits&ValueSized != 0 && row.TakesMany())
 }
 
-// MakesOneStep reports whether a call of so many words that overlaps uses the store once. If all calls
+// MakesOneStep reports whether a call with these words, which overlaps, uses the store once. If all calls
 // on a key do, they take effect in their order: when a call begins, the one before it has submitted
 // its only step. Otherwise a call must wait for those before it that use the store several times for
 // one of its keys.
@@ -21,8 +21,9 @@ func (row *Command) Overlaps() bool {
 // Calls with one key use the store once, unless the row has the trait SeveralSteps; calls with several
 // keys may use it several times, unless the row has the trait OneStep. Atomically is not one step
 // here: a store may read the keys in one, and change them in another.
-func (row *Command) MakesOneStep(words int) bool {
-	return row.oneStep == anyWords || row.oneStep == words
+func (row *Command) MakesOneStep(words [][]byte) bool {
+	return (row.oneStep == anyWords || row.oneStep == len(words)) &&
+		(row.Keys.SeveralSteps == nil || !row.Keys.SeveralSteps(words))
 }
 
 // Values of Command.oneStep. Any other is the number of words of the calls that have one key, of a row

@@ -118,7 +118,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
-	f.policies.Limiters = &f.limiters
+	f.policies.Limiters, f.limiters.Policies = &f.limiters, &f.policies
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
 	if c.Store.MayBlock() {

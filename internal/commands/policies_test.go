@@ -26,6 +26,13 @@ func TestRightsToPolicies(t *testing.T) {
 		{"+@ratelimit ~api:{shop-1}:", "CL.TAKE shop-12 api", false},
 		{"+@ratelimit ~api:{10.0.0.1}:", "CL.TAKE ::ffff:10.0.0.1 api", true},
 		{"+@all ~alice", "CL.TAKE alice api", false},
+		{"+@ratelimit %R~api:*", "CL.TAKE alice api 1", false},
+		{"+@ratelimit %R~api:*", "CL.TAKE alice api 1 PEEK MS VERBOSE LEAVE 1 ID a", true},
+		{"+@ratelimit ~api:* ~k", "CL.ALL 2 TAKE alice api 1 FIXED k 9 60 1", true},
+		{"+@ratelimit ~api:* ~k", "CL.ALL 2 FIXED k 9 60 1 TAKE alice login 1", false},
+		{"+@ratelimit ~api:* ~k", "CL.ALL 2 FIXED l 9 60 1 TAKE alice api 1", false},
+		{"+@all ~alice", "CL.ALL 1 TAKE alice api 1", false},
+		{"+@ratelimit %R~api:*", "CL.ALL 1 TAKE alice api 1 PEEK", true},
 	} {
 		got := s.dialAs(t, test.rules).do(t, test.call)
 		if test.allowed {

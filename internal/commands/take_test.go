@@ -73,6 +73,9 @@ func TestRepeatedTakeAfterReload(t *testing.T) {
 	require.Equal(t, want, c.do(t, "CL.TAKE k p 1 ID a"))
 	require.Contains(t, c.do(t, "CL.TAKE k p 1 VERBOSE ID b"), "$10\r\ndecided_by\r\n$5\r\nlimit\r\n")
 	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{k}:quota-day@UTC"))
+	c.do(t, "CL.ALL 1 TAKE l p 1 ID a")
+	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}, {sliding: {limit: 2, period: 60s}}]}}")
+	require.Equal(t, "-ERR ID was used for another call\r\n", c.do(t, "CL.ALL 1 TAKE l p 1 ID a"))
 }
 
 // takeReplies are the replies of --store-fails allow and deny.
@@ -88,6 +91,11 @@ var takeReplies = []struct{ call, allow, deny string }{
 	{"CL.TAKE k pair 3 FORCE", integers(0, 10, 0, -1, 0), integers(1, 10, 0, 1, 1)},
 	{"CL.TAKE k pair 1 ID a", integers(0, 10, 0, -1, 0), integers(1, 10, 0, 1, 1)},
 	{"CL.TAKE k new-plan", integers(0, 1, 0, -1, 0), integers(0, 1, 0, -1, 1)},
+	{"CL.ALL 2 TAKE k login 1 TAKE k pair 1",
+		"*4\r\n:0\r\n:-1\r\n" + integers(0, 2, 0, -1, 0) + integers(0, 10, 0, -1, 0),
+		"*4\r\n:1\r\n:1\r\n" + integers(1, 2, 0, 1, 1) + integers(1, 10, 0, 1, 1)},
+	{"CL.ALL 1 TAKE k new-plan 1 ID a", "*3\r\n:0\r\n:-1\r\n" + integers(0, 1, 0, -1, 0),
+		"*3\r\n:0\r\n:-1\r\n" + integers(0, 1, 0, -1, 1)},
 }
 
 // While the store fails, CL.TAKE is answered as --store-fails says, and what no limit decides as always.
@@ -124,6 +132,8 @@ func TestTakeLocally(t *testing.T) {
 	require.Equal(t, integers(0, 2, 1, -1, 60), c.do(t, "CL.TAKE k login"))
 	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
 	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
+	require.Equal(t, "*4\r\n:1\r\n:60\r\n"+integers(1, 2, 0, 60, 60)+integers(0, 1, 1, -1, 0),
+		c.do(t, "CL.ALL 2 TAKE k login 1 TAKE k new-plan 1"))
 	*s.fails = nil
 	require.Equal(t, integers(0, 5, 4, -1, 120), c.do(t, "CL.TAKE k pair"))
 	*s.fails = store.ErrUnavailable
@@ -142,6 +152,8 @@ func TestTakeWhileMemoryIsFull(t *testing.T) {
 	require.Equal(t, integers(0, 5, 3, -1, 120), c.do(t, "CL.TAKE old pair"))
 	calls := []string{"CL.TAKE new login", "CL.TAKE new login 1 LEAVE 1", "CL.TAKE new login 2 UPTO MS",
 		"CL.TAKE new pair", "CL.TAKE new pair 3 FORCE", "CL.TAKE new pair 1 ID a"}
+	const all = "CL.ALL 2 TAKE old login -1 TAKE new pair 1"
+	require.Contains(t, c.do(t, all), "-OOM ")
 	for _, call := range calls {
 		require.Contains(t, c.do(t, call), "-OOM ", call)
 	}
@@ -149,4 +161,5 @@ func TestTakeWhileMemoryIsFull(t *testing.T) {
 	for _, call := range calls {
 		require.Regexp(t, `^\*[56]\r\n:1\r\n`, c.do(t, call), call)
 	}
+	require.Regexp(t, `^\*4\r\n:1\r\n:1\r\n`, c.do(t, all))
 }

@@ -74,7 +74,7 @@ func (c *coroutine) resume() { c.next() }
 func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
 	c.row, c.ended = row, false
 	c.copyWords(words)
-	if c.call.OneStep = row.MakesOneStep(len(words)); !c.call.OneStep {
+	if c.call.OneStep = row.MakesOneStep(words); !c.call.OneStep {
 		c.keys = row.TouchedKeys(c.keys[:0], c.words, nil)
 	}
 	c.out.SetProtocol(s.out.Protocol())

@@ -24,17 +24,22 @@ func (l *Family) all() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
 			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [WAIT ms] [ID token]").Many()},
-		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks},
-		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG key limit
-period quantity; QUOTA key limit unit quantity; or ACQUIRE key limit ttl holder quantity. count is the number of
-limiters, 1 to 64. A quantity that FORCE follows, except that of ACQUIRE, is taken if all others are allowed, and limits
-nothing. The reply: limited, which is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was
-taken; retry_after, the longest of those that limited, -1 if none did or one will never allow it; then the five integers
-of each limiter. When limited, remaining and reset_after of each are its present state, and a forced quantity is shown
-as allowed.`,
+		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks, Rights: l.allRights,
+			Touched: l.allKeys, SeveralSteps: namesPolicy, Snapshot: func() any { return l.Policies.Snapshot() }},
+		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG
+key limit period quantity; QUOTA key limit unit quantity; ACQUIRE key limit ttl holder quantity; or TAKE subject
+policy quantity, which stands for all limits of a policy. count is the number of limiters, 1 to 64. A quantity that
+FORCE follows, except that of ACQUIRE and TAKE, is taken if all others are allowed, and limits nothing. The reply:
+limited, which is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was taken; retry_after,
+the longest of those that limited, -1 if none did or one will never allow it; then the five integers of each limiter;
+of a policy, those of the limit that decides. When limited, remaining and reset_after of each are its present state,
+and a forced quantity is shown as allowed.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
 			defer forgetRequests(c, takes)
+			if err == errNamesPolicy {
+				return l.decidePolicies(c, len(takes))
+			}
 			o, ok := allOptionsOf(rest)
 			if !ok {
 				return command.ErrSyntax // before errors of single numbers
@@ -44,7 +49,7 @@ as allowed.`,
 				return err
 			}
 			if repeatsKey(takes) {
-				return command.Refusal("ERR CL.ALL takes a key once")
+				return errRepeatsKey
 			}
 			if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
 				return l.offloadAll(c, takes, o)
@@ -152,6 +157,7 @@ var entryForms = [...]entryForm{
 	{"SLIDINGLOG", store.SlidingLog, 5},
 	{"QUOTA", store.Quota, 5},
 	{"ACQUIRE", store.Lease, 6},
+	{"TAKE", store.None, 4}, // a policy for a subject
 }
 
 // entry is one of the limiters of a call.
@@ -175,7 +181,7 @@ func entryOf(words [][]byte) (e entry) {
 		}
 		if n := f.words; len(words) > n {
 			e = entry{form: f, words: n}
-			if isForce(words[n]) && f.kind != store.Lease {
+			if isForce(words[n]) && f.kind != store.Lease && f.kind != store.None {
 				e.words, e.forced = n+1, true
 			}
 		} else if len(words) == n {
@@ -249,6 +255,8 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 		switch {
 		case e.form == nil:
 			return takes, nil, command.ErrSyntax
+		case e.form.kind == store.None:
+			return takes, nil, errNamesPolicy
 		case err != nil:
 		case e.form.kind == store.Lease:
 			err = l.leaseRequest(c, takes, i, words[1:e.form.words])

@@ -27,6 +27,7 @@ type Family struct {
 	// Fallback answers decisions while the store fails. Its Log is nil if the store cannot fail.
 	Fallback Fallback
 	Tokens   store.TokenCounter // for INFO; nil if the store does not count IDs
+	Policies command.Policies   // for members of CL.ALL that are policies
 }
 
 // Commands returns the rows of the family, in reading order.

@@ -24,8 +24,8 @@ func (f *Family) Commands() []*command.Command {
 	return []*command.Command{f.take(), f.policy()}
 }
 
-// snapshot returns the policies in force, as a command.KeyRules.Snapshot.
-func (f *Family) snapshot() any { return f.Files.InForce() }
+// Snapshot returns the policies in force: see command.KeyRules.
+func (f *Family) Snapshot() any { return f.Files.InForce() }
 
 // current returns the policies for a call: those in force, and in a transaction those by which it has found
 // the keys of its calls.

@@ -27,7 +27,7 @@ func (f *Family) take() *command.Command {
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
 			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
 			leaveArg, command.WaitArg, command.IDArg},
-		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.snapshot,
+		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.Snapshot,
 			Peeks: func(c *command.Call) bool { return modes[c.Bound[modeAt].N] == quota.Peek },
 			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
 		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: of those that refused the call, the one with

@@ -1,0 +1,23 @@
+package command
+
+import "cellserver/internal/store"
+
+// Member is a member of CL.ALL: a limiter that the call names itself, or a policy for a subject.
+type Member struct {
+	Request         store.LimitRequest // of a limiter
+	NamesPolicy     bool               // it is a policy; if not, the other fields say nothing
+	Subject, Policy []byte
+	Quantity        int64
+}
+
+// Policies is what the family of limiters needs of the family of policies, for CL.ALL.
+type Policies interface {
+	// Join completes a call on all of its members, of which PEEK and the other options are set. If the
+	// limits have not to be asked, there are no requests then.
+	Join(c *Call, members []Member, call *LimitCall, ms bool) error
+	// Snapshot is that of KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
+	// MemberRight what the key patterns of users are checked against.
+	Snapshot() any
+	MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
+	MemberRight(keys [][]byte, subject, policy []byte) [][]byte
+}

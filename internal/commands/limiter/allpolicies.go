@@ -1,0 +1,138 @@
+package limiter
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+
+	"cellserver/internal/command"
+	"cellserver/internal/store"
+)
+
+// A member of CL.ALL may be TAKE subject policy quantity, which stands for all limits of a policy. Few
+// calls have such a member, so they are parsed apart, and the family of policies decides them: see
+// command.Policies.
+
+// errNamesPolicy is returned for a call that has such a member.
+var errNamesPolicy = errors.New("a member is a policy")
+
+// decidePolicies makes a CL.ALL of which a member is a policy.
+func (l *Family) decidePolicies(c *command.Call, count int) error {
+	members, takes, words := make([]command.Member, count), make([]store.LimitRequest, count), c.Words[2:]
+	var err error
+	c.Work = 0 // leases before the first policy have been counted
+	for i := range members {
+		e := entryOf(words)
+		if e.form == nil {
+			return command.ErrSyntax
+		}
+		if err == nil {
+			err = l.member(c, &members[i], takes, i, e, words[1:e.form.words])
+		}
+		words = words[e.words:]
+	}
+	o, ok := allOptionsOf(words)
+	if !ok {
+		return command.ErrSyntax // before errors of single numbers
+	}
+	o.first = len(c.Words) - len(words)
+	if err = cmp.Or(err, o.err); err != nil {
+		return err
+	}
+	if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
+		return l.offloadAll(c, slices.DeleteFunc(takes, func(t store.LimitRequest) bool { return t.Key == nil }), o)
+	}
+	call := &command.LimitCall{Peek: o.peek, Wait: o.wait}
+	if o.idAt > 0 {
+		call.IDAt, call.WaitAt = o.places()
+	}
+	if err := l.Policies.Join(c, members, call, o.ms); err != nil {
+		return err
+	}
+	switch {
+	case len(call.Requests) == 0:
+		return call.Reply(command.LimitOutcome{})
+	case len(call.Requests) > maxRequests:
+		return errManyLimits
+	case repeatsKey(call.Requests):
+		return errRepeatsKey
+	}
+	return l.Decide(c, call)
+}
+
+const (
+	errManyLimits command.Refusal = "ERR CL.ALL takes at most 64 limits, with those of policies"
+	errRepeatsKey command.Refusal = "ERR CL.ALL takes a key once"
+)
+
+// matchWork is the work (see command.Call) of comparing a byte of a subject with the patterns of its policy.
+const matchWork = 64
+
+// member reads the i-th member of a call.
+func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitRequest, i int, e entry,
+	words [][]byte) (err error) {
+	switch e.form.kind {
+	case store.None:
+		m.NamesPolicy, m.Subject, m.Policy = true, words[0], words[1]
+		if err := c.CheckKey(m.Subject); err != nil {
+			return err
+		}
+		c.Work += matchWork * len(m.Subject)
+		m.Quantity, err = integerBeforeOption(words[2])
+		return err
+	case store.Lease:
+		err = l.leaseRequest(c, takes, i, words)
+	default:
+		err = l.request(c, &takes[i], e, words)
+	}
+	m.Request = takes[i]
+	return err
+}
+
+// eachMember calls visit for each member of CL.ALL, whose words begin with its name. It stops where the
+// words are not those of a member.
+func eachMember(words [][]byte, visit func(e entry, words [][]byte)) {
+	count, ok := command.ParseInteger(words[1], true)
+	if !ok || count > maxRequests {
+		return
+	}
+	words = words[2:]
+	for range count {
+		e := entryOf(words)
+		if e.form == nil {
+			return
+		}
+		visit(e, words)
+		words = words[e.words:]
+	}
+}
+
+// namesPolicy is the KeyRules.SeveralSteps of CL.ALL. It does not bind the words, so it may also report a
+// call of which another word is TAKE.
+func namesPolicy(words [][]byte) bool {
+	return slices.ContainsFunc(words, func(word []byte) bool { return command.FoldEqual(word, "TAKE") })
+}
+
+// allKeys is the KeyRules.Touched of CL.ALL.
+func (l *Family) allKeys(keys, words [][]byte, snapshot any) [][]byte {
+	eachMember(words, func(e entry, words [][]byte) {
+		if e.form.kind == store.None {
+			keys = l.Policies.MemberKeys(keys, snapshot, words[1], words[2])
+		} else {
+			keys = append(keys, words[1])
+		}
+	})
+	return keys
+}
+
+// allRights is the KeyRules.Rights of CL.ALL.
+func (l *Family) allRights(keys, words [][]byte) [][]byte {
+	eachMember(words, func(e entry, words [][]byte) {
+		if e.form.kind == store.None {
+			keys = l.Policies.MemberRight(keys, words[1], words[2])
+		} else {
+			keys = append(keys, words[1])
+		}
+	})
+	return keys
+}
