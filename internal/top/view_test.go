@@ -100,11 +100,12 @@ func TestUnknownRates(t *testing.T) {
 
 func TestWarnings(t *testing.T) {
 	info := infoNow + "loading:1\nloading_loaded_perc:50.00\nstore_failing:1\nstore_fails:allow\n" +
-		"journal_failing_since:1700000000\njournal_failure:no space left on device\n"
+		"journal_failing_since:1700000000\njournal_failure:no space left on device\npolicies_failing:1\n"
 	v := view{now: sampleAt(0, strings.Replace(info, "maxmemory:536870912", "maxmemory:1", 1))}
 	assert.Equal(t, `! the server loads its keys: 50.00 %
 ! the store fails; limiters answer: allow
 ! changes cannot be written to the disk: no space left on device
+! the files with policies are not valid: those of before are in force
 ! the memory is full: calls that need more are refused
 `, texts(v.warnings()))
 	assert.Empty(t, (&view{now: sampleAt(0, infoNow)}).warnings())

@@ -103,7 +103,7 @@ var mayImport = map[string][]string{
 		"internal/resp",
 		"internal/command", "internal/metric", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
 	"internal/commands/policy": {"internal/policy", "internal/quota", "internal/store", "internal/command",
-		"internal/option"},
+		"internal/metric", "internal/option"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",

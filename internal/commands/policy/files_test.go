@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
+	"cellserver/internal/metric"
 	policies "cellserver/internal/policy"
 )
 
@@ -124,9 +125,17 @@ func TestReload(t *testing.T) {
 	require.Zero(t, none.InForce().Len())
 }
 
-// INFO shows whether the files that were read last are in force.
+// INFO and the metrics show whether the files that were read last are in force.
 func TestInfoOfFiles(t *testing.T) {
 	w := newWritten(t, one)
+	gauges := func() (values []float64) {
+		var out metric.Samples
+		w.Metrics().Read(&out)
+		for _, sample := range out.List {
+			values = append(values, sample.Value)
+		}
+		return values
+	}
 	info := func() string {
 		var out command.InfoText
 		for _, part := range w.Info() {
@@ -138,8 +147,11 @@ func TestInfoOfFiles(t *testing.T) {
 	w.text = "!no file"
 	_, _ = w.Reload()
 	require.Equal(t, "policies:1\r\npolicies_failing:1\r\n", info())
+	require.Equal(t, []float64{1, 1}, gauges())
 	w.text = two
 	_, _ = w.Reload()
 	require.Equal(t, "policies:2\r\npolicies_failing:0\r\n", info())
+	require.Equal(t, []float64{2, 0}, gauges())
 	require.Empty(t, new(Files).Info())
+	require.Empty(t, new(Files).Metrics().Metrics)
 }
