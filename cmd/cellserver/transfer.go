@@ -12,7 +12,19 @@ import (
 
 // serverEnvironment tells subcommands how to read the server's configuration from the environment.
 func serverEnvironment() cli.ServerEnvironment {
-	return cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword}
+	return cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword, ReadConfig: readListening}
+}
+
+// readListening returns where a server listens that is started with a configuration file and this environment.
+func readListening(path string) (l cli.Listening, err error) {
+	c, err := parseConfig([]string{"--config", path}, environment())
+	if err != nil {
+		return l, err
+	}
+	l = cli.Listening{Port: c.network.port, TLSPort: c.tls.port, Socket: c.network.unixSocket,
+		CertFile: c.tls.files.CertFile, KeyFile: c.tls.files.KeyFile}
+	l.Password, err = c.access.readPassword(c.commands.Access.Password)
+	return l, err
 }
 
 // transferEnvironment returns the environment of export and import.

@@ -21,6 +21,17 @@ import (
 type ServerEnvironment struct {
 	Prefix   string        // of the names of the variables
 	Password func() string // returns the password of the server, "" if there is none
+
+	// ReadConfig returns what the server's configuration file and the environment say together.
+	ReadConfig func(path string) (Listening, error)
+}
+
+// Listening says where the server listens, and how a client on the same machine authenticates.
+type Listening struct {
+	Port, TLSPort     int    // 0 for none
+	Socket            string // "" for none
+	CertFile, KeyFile string // of TLS
+	Password          string
 }
 
 // Server says how to reach a server.
@@ -39,20 +50,28 @@ type Server struct {
 // called after the command line has been parsed; it checks the values, and reads files.
 func (s *Server) Define(f *pflag.FlagSet, own ServerEnvironment) (complete func() error) {
 	f.StringVarP(&s.host, "host", "h", "127.0.0.1", "address of the server")
-	f.IntVarP(&s.port, "port", "p", own.port("PORT"), "TCP port of the server; by default from "+own.Prefix+"PORT")
+	f.IntVarP(&s.port, "port", "p", orUsual(own.port("PORT")), "TCP port of the server; by default from "+own.Prefix+"PORT")
 	f.StringVarP(&s.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
 	f.StringVar(&s.user, "user", "", "name of the user; without it, the default user")
 	f.StringVarP(&s.password, "pass", "a", "",
 		"password; by default from the environment: REDISCLI_AUTH, "+own.Prefix+"REQUIREPASS, or the file "+own.Prefix+
 			"REQUIREPASS_FILE")
+	config := f.String("config", "", "configuration file of the server, whose port, socket and password are used")
 	configureTLS := s.defineTLS(f, own)
 	return func() error {
+		server, err := own.listening(*config)
+		if err != nil {
+			return err
+		}
+		if !f.Changed("port") {
+			s.port = orUsual(server.Port)
+		}
 		if !f.Changed("pass") {
 			if s.password = os.Getenv("REDISCLI_AUTH"); s.password == "" {
-				s.password = own.Password()
+				s.password = server.Password
 			}
 		}
-		if err := configureTLS(); err != nil {
+		if err := configureTLS(server); err != nil {
 			return err
 		}
 		if s.port < 1 || s.port > 65535 {
@@ -125,7 +144,7 @@ func (c *Connection) Address() string { return c.inner.address }
 
 // defineTLS defines the options of TLS. The function that it returns is to be called after the
 // command line has been parsed; it reads the files.
-func (s *Server) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTLS func() error) {
+func (s *Server) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTLS func(server Listening) error) {
 	var wanted bool
 	var trust tlsconfig.ClientOptions
 	f.BoolVar(&wanted, "tls", false, "use TLS; -p is by default from "+own.Prefix+"TLS_PORT")
@@ -135,9 +154,9 @@ func (s *Server) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTL
 	f.StringVar(&trust.Key, "key", "", "PEM file of its key")
 	f.StringVar(&trust.ServerName, "sni", "", "the server's name in its certificate, if it is not the address")
 	f.BoolVar(&trust.Insecure, "insecure", false, "accept any certificate of the server")
-	return func() (err error) {
-		if os.Getenv(own.Prefix+"PORT") == "0" && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
-			wanted = s.useEnvironment(own, &trust)
+	return func(server Listening) (err error) {
+		if server.Port == 0 && !slices.ContainsFunc([]string{"host", "port", "socket", "tls"}, f.Changed) {
+			wanted = s.useLocal(server, &trust)
 		}
 		if !wanted {
 			if trust != (tlsconfig.ClientOptions{}) {
@@ -146,7 +165,7 @@ func (s *Server) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTL
 			return nil
 		}
 		if !f.Changed("port") {
-			s.port = own.port("TLS_PORT")
+			s.port = orUsual(server.TLSPort)
 		}
 		if trust.ServerName == "" {
 			trust.ServerName = s.host
@@ -156,27 +175,49 @@ func (s *Server) defineTLS(f *pflag.FlagSet, own ServerEnvironment) (configureTL
 	}
 }
 
-// useEnvironment selects how to connect to the server that the environment configures without a
-// plain port: on its Unix socket, or over TLS. With TLS, the client uses the server's own
-// certificate and does not verify the one that the server presents. It reports whether TLS is used.
-func (s *Server) useEnvironment(own ServerEnvironment, trust *tlsconfig.ClientOptions) (overTLS bool) {
-	if s.socket = os.Getenv(own.Prefix + "UNIXSOCKET"); s.socket != "" || os.Getenv(own.Prefix+"TLS_PORT") == "" {
+// useLocal selects how to connect to a server without a plain port: on its Unix socket, or over TLS. With
+// TLS, the client uses the server's own certificate and does not verify the one that the server presents. It
+// reports whether TLS is used.
+func (s *Server) useLocal(server Listening, trust *tlsconfig.ClientOptions) (overTLS bool) {
+	if s.socket = server.Socket; s.socket != "" || server.TLSPort == 0 {
 		return false
 	}
 	if *trust == (tlsconfig.ClientOptions{}) {
-		*trust = tlsconfig.ClientOptions{Cert: os.Getenv(own.Prefix + "TLS_CERT_FILE"),
-			Key:      os.Getenv(own.Prefix + "TLS_KEY_FILE"),
-			Insecure: true}
+		*trust = tlsconfig.ClientOptions{Cert: server.CertFile, Key: server.KeyFile, Insecure: true}
 	}
 	return true
 }
 
-// port returns the default of -p from an environment variable, so that a health check in a
-// container needs no option. It ignores an invalid value: the server reports it, unless it is one
-// that Kubernetes sets for a service.
+// listening returns what the environment says, and the configuration file if there is one.
+func (own ServerEnvironment) listening(config string) (Listening, error) {
+	if config != "" {
+		return own.ReadConfig(config)
+	}
+	l := Listening{Port: own.port("PORT"), Socket: os.Getenv(own.Prefix + "UNIXSOCKET"),
+		CertFile: os.Getenv(own.Prefix + "TLS_CERT_FILE"), KeyFile: os.Getenv(own.Prefix + "TLS_KEY_FILE"),
+		Password: own.Password()}
+	if os.Getenv(own.Prefix+"TLS_PORT") != "" {
+		l.TLSPort = own.port("TLS_PORT")
+	}
+	return l, nil
+}
+
+// usualPort is the port of a server that is not told another.
+const usualPort = 6379
+
+// orUsual returns the port, or the usual one for 0.
+func orUsual(port int) int {
+	if port == 0 {
+		return usualPort
+	}
+	return port
+}
+
+// port returns a port from an environment variable, so that a health check in a container needs no option.
+// It ignores an invalid value: the server reports it, unless it is one that Kubernetes sets for a service.
 func (own ServerEnvironment) port(variable string) int {
-	if n, err := strconv.Atoi(os.Getenv(own.Prefix + variable)); err == nil && n > 0 && n <= 65535 {
+	if n, err := strconv.Atoi(os.Getenv(own.Prefix + variable)); err == nil && n >= 0 && n <= 65535 {
 		return n
 	}
-	return 6379
+	return usualPort
 }

@@ -1,0 +1,41 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// With the server's configuration file, a health check needs no other option: neither the port or the socket,
+// nor the password.
+func TestServersConfigurationFile(t *testing.T) {
+	for name, format := range map[string]string{
+		"port":   "port %d\nrequirepass \"a secret\"\n",
+		"socket": "port 0\nunixsocket %[2]s\nrequirepass \"a secret\"\n",
+	} {
+		dir := t.TempDir()
+		file, socket := filepath.Join(dir, "cellserver.conf"), filepath.Join(dir, "s")
+		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, format+"# socket %[2]s\n", peer.FreePort(t), socket), 0o600))
+		server := peer.Launch(t, peer.Command("--config", file))
+		require.Eventually(t, func() bool { return bytes.Contains([]byte(server.Stdout()), []byte(peer.Ready)) }, patience,
+			time.Millisecond)
+		out := run(t, ours("--config", file, "PING"), "")
+		assert.Equal(t, outcome{"PONG\n", "", 0}, out, name)
+		ready := peer.Command("ready", "--config", file)
+		ready.Env = nil
+		assert.Equal(t, outcome{"ready\n", "", 0}, run(t, ready, ""), name)
+		out = run(t, ours("--config", file, "-a", "", "PING"), "")
+		assert.Contains(t, out.stdout, "NOAUTH", "an option takes precedence")
+	}
+	out := run(t, ours("--config", filepath.Join(t.TempDir(), "nosuch"), "PING"), "")
+	assert.Equal(t, 1, out.status)
+	assert.Contains(t, out.stderr, "no such file")
+}
