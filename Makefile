@@ -193,6 +193,10 @@ pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) aga
 bench: build ## compare CPU per call with redis-server, 21 alternating rounds (ARGS=--list lists all scenarios; ARGS=--publish writes the results)
 	$(GO) run ./bench $(ARGS)
 
+.PHONY: compare
+compare: build ## compare with redis-cell, throttlecrab, redis_rate and a script, in 15 minutes, and write docs/compare.md (cargo and protoc build the first two)
+	bench/compare.sh $(ARGS)
+
 .PHONY: test-release
 test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
 	test/release/run.sh

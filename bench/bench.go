@@ -54,13 +54,12 @@ func (b *bench) enterOne(ctx context.Context, c contender, limit string) (*entra
 		return nil, err
 	}
 	e := &entrant{contender: c, process: p, target: p.tcp}
-	var sha string
 	if c.script != "" {
-		if sha, err = load.Ask(p.tcp, "SCRIPT", "LOAD", c.script); err != nil {
+		if e.sha, err = load.Ask(p.tcp, "SCRIPT", "LOAD", c.script); err != nil {
 			return e, err
 		}
 	}
-	e.call = c.callWith(limit, sha)
+	e.call = c.callWith(limit, e.sha)
 	return e, nil
 }
 

@@ -155,5 +155,6 @@ type entrant struct {
 	contender
 	process *process
 	call    string
+	sha     string // of the script
 	target  load.Target
 }

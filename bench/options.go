@@ -19,6 +19,9 @@ type options struct {
 	otherCall string
 	module    string
 
+	throttlecrab string
+	peers        string
+
 	only     *regexp.Regexp
 	list     bool
 	rounds   int // 0: as many as the scenario's kind needs
@@ -52,6 +55,8 @@ func parseOptions(args []string) (*options, error) {
 	f.StringVar(&o.otherCall, "other-call", throttleCall,
 		"the call to the other server; {limit} stands for max_burst, count, period, quantity")
 	f.StringVar(&o.module, "module", "", "`file` of a Redis module with CL.THROTTLE to compare with, such as redis-cell")
+	f.StringVar(&o.throttlecrab, "throttlecrab", "", "`program` of throttlecrab's server, for the scenarios that compare limiters")
+	f.StringVar(&o.peers, "peers", "", "versions of other limiters, published with the results")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 21 for CPU, 5 for latency)")
 	f.DurationVar(&o.roundFor, "round", 600*time.Millisecond, "approximate length of a CPU round")
 	f.DurationVar(&o.openFor, "for", 0, "length of a latency round (default 10s; 60s with --publish)")

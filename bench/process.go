@@ -165,4 +165,10 @@ func (p *process) stop() {
 	}
 }
 
+// kill ends the server with SIGKILL.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // fails if it has ended
+	<-p.ended
+}
+
 func (p *process) id() int { return p.cmd.Process.Pid }

@@ -26,11 +26,12 @@ type publication struct {
 	commit  string
 	command string
 	machine report.Machine
+	peers   string
 }
 
 // newPublication checks at the start, and not after an hour, that the results can be published.
 func newPublication(o *options, all []scenario) (*publication, error) {
-	p := &publication{root: o.root, command: published(o.args)}
+	p := &publication{root: o.root, command: published(o.args), peers: o.peers}
 	for _, s := range all {
 		p.names = append(p.names, s.name)
 	}
@@ -49,7 +50,7 @@ func newPublication(o *options, all []scenario) (*publication, error) {
 }
 
 func (p *publication) put(s report.Scenario) error {
-	s.Commit, s.Command, s.Machine = p.commit, p.command, p.machine
+	s.Commit, s.Command, s.Machine, s.Peers = p.commit, p.command, p.machine, p.peers
 	s.Date = time.Now().UTC().Format(time.DateOnly)
 	p.results.Put(s, p.names)
 	return p.results.Store(p.root)

@@ -61,7 +61,8 @@ func scenarios(o *options) []scenario {
 		{"options-p64", "P=64, 50 connections, 100k keys, options and quotas", usual(64, 50, few).cpu(o.withOptions())},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
-	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), o.storeScenarios(few))
+	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), o.storeScenarios(few),
+		o.compareScenarios(few, million))
 }
 
 // durabilityScenarios are about --dir.

@@ -14,7 +14,7 @@ import (
 //
 // A table has the comments on lines of their own. Everything between them is written by
 // [Results.Documents].
-var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md"}
+var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md", "docs/compare.md"}
 
 // parts returns the text of each figure, by the name in its comment. Without the scenario that it
 // needs, a text is empty.
@@ -31,6 +31,11 @@ var parts = map[string]func(r *Results) string{
 	"store-cpu":              (*Results).storeCPU,
 	"store-latency":          (*Results).storeLatency,
 	"store-share":            (*Results).storeShares,
+	"compare-cpu":            (*Results).compareCPU,
+	"compare-latency":        (*Results).compareLatency,
+	"compare-memory":         (*Results).compareMemory,
+	"compare-answers":        (*Results).compareAnswers,
+	"compare-restarts":       (*Results).compareRestarts,
 }
 
 var part = regexp.MustCompile(`(?s)(<!-- bench:([a-z0-9-]+) -->\n?)(.*?)(<!-- bench:end -->)`)

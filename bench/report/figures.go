@@ -47,8 +47,12 @@ func (all figures) write(b *bytes.Buffer, heading []string) {
 // run says where and when a scenario was measured.
 func (s Scenario) run() string {
 	m := s.Machine
-	return fmt.Sprintf("Commit %s, %s; %s, %d cores, %s, redis-server %s.", s.Commit, s.Date, m.CPU, m.Cores, m.Go,
-		m.Redis)
+	peers := ""
+	if s.Peers != "" {
+		peers = ", " + s.Peers
+	}
+	return fmt.Sprintf("Commit %s, %s; %s, %d cores, %s, redis-server %s%s.", s.Commit, s.Date, m.CPU, m.Cores, m.Go,
+		m.Redis, peers)
 }
 
 // fewFigures returns the figures of the README.
@@ -72,7 +76,7 @@ func (r *Results) allFigures() string {
 		write(&b, heading)
 	r.writeLimiters(&b)
 	for _, p := range plots {
-		if p.draw(r) != nil {
+		if p.title != "" && p.draw(r) != nil {
 			fmt.Fprintf(&b, "\n![%s](../bench/plots/%s)\n", p.title, p.name)
 		}
 	}
@@ -274,5 +278,6 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 // Featured are the scenarios that the figures and the plots are made of.
 func Featured() []string {
 	return slices.Concat(cpuScenarios, latencyScenarios,
-		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64"}, storeScenarios())
+		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64"},
+		storeScenarios(), compareScenarios())
 }

@@ -35,7 +35,7 @@ func (s Scenario) origin() string {
 // Tables returns a scenario's results as tables, as the benchmark prints them too.
 func (s Scenario) Tables() string {
 	all := []string{cpuTable(s.CPU), latencyTable(s.Latency), memoryTable(s.Memory), growthTable(s.Growth),
-		sharesTable(s.Shares), figuresTable(s.Figures)}
+		sharesTable(s.Shares), figuresTable(s.Figures), answersTable(s.Answers), restartsTable(s.Restarts)}
 	tables := strings.Join(slices.DeleteFunc(all, func(t string) bool { return t == "" }), "\n")
 	for _, i := range s.Inside {
 		tables += fmt.Sprintf("\n%s reports: %s %s\n", i.Server, i.Field, i.Value)

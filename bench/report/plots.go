@@ -4,7 +4,7 @@ import "fmt"
 
 // plot is a picture of some scenarios. If these have not been run, draw returns nil.
 type plot struct {
-	name, title string
+	name, title string // without a title, it is not shown in docs/performance.md
 	draw        func(r *Results) []byte
 }
 
@@ -12,6 +12,8 @@ var plots = []plot{
 	{"cpu.svg", "CPU time per call", drawCPU},
 	{"latency.svg", "latency at fixed rates", drawLatency},
 	{"memory.svg", "memory per key by number of keys", drawMemory},
+	{"compare-cpu.svg", "", drawCompareCPU},
+	{"compare-memory.svg", "", drawCompareMemory},
 }
 
 // Plots returns the pictures that can be drawn, by file name.

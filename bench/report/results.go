@@ -35,6 +35,10 @@ type Scenario struct {
 	Shares  []Share   `json:"shares,omitempty"`
 	Figures []Figure  `json:"figures,omitempty"`
 	Inside  []Inside  `json:"inside,omitempty"`
+
+	Answers  []Answers `json:"answers,omitempty"`
+	Restarts []Restart `json:"restarts,omitempty"`
+	Peers    string    `json:"peers,omitempty"` // versions of other limiters
 }
 
 // Figure is a measured value. If it has a bar, it should be at most or at least that.

@@ -44,7 +44,7 @@ const (
 	legendLine, legendColumns = 18, 3
 )
 
-var colors = []string{"#9a3324", "#1f6f8b", "#8a8a8a", "#b58900", "#5b5ea6"}
+var colors = []string{"#9a3324", "#1f6f8b", "#8a8a8a", "#b58900", "#5b5ea6", "#4b8b3b"}
 
 // canvas is a picture with a vertical axis: from 0 to most, or by powers of ten from least to most.
 type canvas struct {
