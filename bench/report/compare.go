@@ -77,7 +77,7 @@ func (r *Results) compareCPU() string {
 		t = append(t, []string{row.Server, micros(row.Micros.Middle), ratio(row.Ratio.Middle), micros(p64.Micros.Middle),
 			ratio(p64.Ratio.Middle)})
 	}
-	return compared(t, one)
+	return compared(t, one) + "\n![CPU time per call](../bench/plots/compare-cpu.svg)\n"
 }
 
 func (r *Results) compareLatency() string {
@@ -108,7 +108,7 @@ func (r *Results) compareMemory() string {
 	for _, row := range s.Memory {
 		t = append(t, []string{row.Server, oneDecimal(row.PerKey()), mebibytes(row.Start)})
 	}
-	return compared(t, s)
+	return compared(t, s) + "\n![memory per key](../bench/plots/compare-memory.svg)\n"
 }
 
 func (r *Results) compareAnswers() string {
