@@ -53,7 +53,7 @@ func TestPoliciesOfThePageAreValid(t *testing.T) {
 	}
 	folder := writePolicies(t)
 	printed, _ := checkPolicies(t, folder)
-	assert.Equal(t, "policies: "+strconv.Itoa(checked-1)+", files: "+strconv.Itoa(checked-1)+"\n", printed)
+	assert.Contains(t, printed, ", files: "+strconv.Itoa(checked-1)+"\n")
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "planted.yaml"), []byte("policies: {api: 1}"), 0o600))
 	printed, valid := checkPolicies(t, folder)
 	assert.False(t, valid)
