@@ -85,7 +85,15 @@ func readTraffic(server *command.Server, out *metric.Samples) {
 	out.Int(writes, moved.Writes)
 	out.Int(hits, s.Hits.Load())
 	out.Int(misses, s.Misses.Load())
-	s.Codes.Each(func(code string, count int64) { out.Int(errorReplies, count, code) })
+	refused := int64(0)
+	s.Codes.Each(func(code string, count int64) {
+		if code == "OOM" {
+			refused = count
+			return
+		}
+		out.Int(errorReplies, count, code)
+	})
+	out.Int(errorReplies, refused, "OOM") // even if there is none: an increase needs a number to begin with
 	out.Int(slowCalls, s.SlowLog.Total())
 	out.Int(slowLogLength, int64(s.SlowLog.Count()))
 }
