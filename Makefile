@@ -138,6 +138,7 @@ rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review 
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite
 	$(GO) test ./test/simulation/scale -run TestPageFollowsFromResults -rewrite
+	$(GO) test ./test/prometheus -run TestPageIsCurrent -rewrite
 	$(GO) run ./bench/limiters
 
 FUZZTIME := 60s

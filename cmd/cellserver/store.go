@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"cellserver/internal/meter"
@@ -178,9 +179,10 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 		return nil, fmt.Errorf("--store: %w", err)
 	}
 	timeout := time.Duration(s.timeout) * time.Millisecond
+	var breakersOpen atomic.Int64
 	engine := remote.NewEngine(remote.EngineOptions{
 		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known, KnownBytes: bytesPerKnownKey * s.known,
-		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, log),
+		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, &breakersOpen, log),
 		DenialAge: time.Duration(s.cacheDenials) * time.Millisecond,
 	})
 	if s.passwordFile != "" || s.hasTLSFiles() {
@@ -190,8 +192,12 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
 		Reserved: b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
-		Close:    func() error { engine.Close(b.Close); return nil },
-		Describe: func(add func(string, any)) { engine.Describe(add); describeServers(b, add) },
+		Close: func() error { engine.Close(b.Close); return nil },
+		Describe: func(add func(string, any)) {
+			engine.Describe(add)
+			add("store_breakers_open", breakersOpen.Load())
+			describeServers(b, add)
+		},
 	}
 	if address.Kind == backend.Cluster {
 		o.Slot = backend.Slot
@@ -199,14 +205,16 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	return remote.New(o), nil
 }
 
-// logBreaker returns the function that logs that the circuit breaker of a server opens or closes. It
-// must not block, and neither does the log.
-func logBreaker(b *backend.Backend, log *slog.Logger) func(p combine.Primary, open bool) {
+// logBreaker returns the function that logs that the circuit breaker of a server opens or closes, and counts
+// those that are open. It must not block, and neither does the log.
+func logBreaker(b *backend.Backend, count *atomic.Int64, log *slog.Logger) func(p combine.Primary, open bool) {
 	return func(p combine.Primary, open bool) {
 		if open {
+			count.Add(1)
 			log.Warn("a server of the store does not answer: calls on its keys fail at once", "server", b.Where(p))
 			return
 		}
+		count.Add(-1)
 		log.Info("a server of the store answers again", "server", b.Where(p))
 	}
 }

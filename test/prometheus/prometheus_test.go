@@ -81,7 +81,8 @@ func servers(t *testing.T) (addresses []string, made int) {
 	t.Helper()
 	redis := peer.StartRedis(t)
 	for _, args := range [][]string{
-		{"--measure-pauses", "loops"}, {"--dir", t.TempDir()}, {"--store", "redis://" + redis.Addr},
+		{"--measure-pauses", "loops"}, {"--dir", t.TempDir(), "--measure-pauses", "locks"},
+		{"--store", "redis://" + redis.Addr},
 	} {
 		s, address := start(t, args...)
 		call(t, s, 100, "CL.THROTTLE user 4 1 3600")
@@ -207,7 +208,9 @@ func expressions(t *testing.T) (list []string) {
 	t.Helper()
 	text, err := os.ReadFile(folder + "grafana-dashboard.json")
 	require.NoError(t, err)
-	var dashboard struct{ Panels []struct{ Targets []struct{ Expr string } } }
+	var dashboard struct {
+		Panels []struct{ Targets []struct{ Expr string } }
+	}
 	require.NoError(t, json.Unmarshal(text, &dashboard))
 	variables := strings.NewReplacer("$instance", ".*", "$job", ".*", "$__rate_interval", "1m")
 	for _, p := range dashboard.Panels {

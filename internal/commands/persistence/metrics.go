@@ -1,23 +1,19 @@
 package persistence
 
-import (
-	"time"
-
-	"cellserver/internal/metric"
-)
+import "cellserver/internal/metric"
 
 var (
 	loadingNow     = metric.NewGauge("loading", "1 while the keys of an earlier run are loaded, and most calls are refused.")
 	loadedRatio    = metric.NewGauge("loading_ratio", "How much of the files has been loaded, from 0 to 1.")
 	journalBytes   = metric.NewGauge("journal_size_bytes", "Size of the last snapshot and the journal.")
 	snapshotBytes  = metric.NewGauge("snapshot_size_bytes", "Size of the last snapshot.")
-	passes         = metric.NewCounter("journal_passes_total", "Passes that were written to the journal, one a second while keys change.")
+	passes         = metric.NewCounter("journal_passes_total", "Passes of the journal, one a second.")
 	passSeconds    = metric.NewGauge("journal_last_pass_seconds", "How long the last pass took, with its sync.")
 	unsyncedAge    = metric.NewGauge("journal_unsynced_seconds", "The changes of so many seconds would be lost if the machine failed now.")
 	journalFails   = metric.NewGauge("journal_failing", "1 while changes cannot be written to the disk.")
 	compactions    = metric.NewCounter("snapshots_total", "Snapshots of the journal that were begun.")
 	compacting     = metric.NewGauge("snapshot_running", "1 while a snapshot is written.")
-	snapshotTook   = metric.NewGauge("snapshot_last_duration_seconds", "How long the last snapshot took.")
+	snapshotTook   = metric.NewGauge("snapshot_last_duration_seconds", "How long the last snapshot took, 0 if there was none.")
 	snapshotFailed = metric.NewGauge("snapshot_last_failed", "1 if the last snapshot failed.")
 	saves          = metric.NewCounter("rdb_saves_total", "Files of SAVE and BGSAVE that were written.")
 	saveFailed     = metric.NewGauge("rdb_last_failed", "1 if the last SAVE or BGSAVE failed.")
@@ -60,14 +56,8 @@ func (f *Family) readFolder(out *metric.Samples) {
 	out.Bool(saveFailed, s.RDB.LastSaveFailed)
 	out.Int(lastSave, s.RDB.LastSave)
 	// A negative duration means that there is none.
-	addDuration(out, unsyncedAge, s.Passes.SyncAge)
-	addDuration(out, snapshotTook, s.Journal.LastCompaction)
-}
-
-func addDuration(out *metric.Samples, m *metric.Metric, d time.Duration) {
-	if d >= 0 {
-		out.Float(m, d.Seconds())
-	}
+	out.Float(unsyncedAge, max(s.Passes.SyncAge, 0).Seconds())
+	out.Float(snapshotTook, max(s.Journal.LastCompaction, 0).Seconds())
 }
 
 // IsLoading reports whether keys are being loaded.
