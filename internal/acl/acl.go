@@ -33,8 +33,8 @@ type category struct {
 // categoryNames lists Redis's categories in Redis's order, and ours after "string". Rules may name
 // any of them, even one without commands here, so that files written for Redis can be read.
 var categoryNames = []string{
-	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "bitmap", "hyperloglog", "geo",
-	"stream",
+	"keyspace", "read", "write", "set", "sortedset", "list", "hash", "string", "ratelimit", "policy", "bitmap",
+	"hyperloglog", "geo", "stream",
 	"pubsub", "admin", "fast", "slow", "blocking", "dangerous", "connection", "transaction", "scripting",
 }
 

@@ -121,6 +121,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.policies.Limiters, f.limiters.Policies = &f.limiters, &f.policies
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
+	f.policies.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {
 		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
 	}

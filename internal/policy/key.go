@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 )
@@ -49,4 +50,40 @@ func appendTag(dst, subject []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// SubjectOfStanding returns the subject of a key that holds a standing of a policy. If the key has the
+// hash of the subject in its place, it returns that. ok is false for all other keys.
+func SubjectOfStanding(key []byte, prefix string, p *Policy) (subject []byte, ok bool) {
+	head, tail := prefix+p.Name+":{", "}:"+StandingLabel
+	if len(key) < len(head)+len(tail) || string(key[:len(head)]) != head || string(key[len(key)-len(tail):]) != tail {
+		return nil, false
+	}
+	tag := key[len(head) : len(key)-len(tail)]
+	if bytes.HasPrefix(tag, []byte("%#")) { // no subject is written so
+		return tag, len(tag) == len("%#")+2*sha256.Size
+	}
+	for rest := tag; len(rest) > 0; {
+		var c [1]byte
+		n := 1
+		if c[0] = rest[0]; c[0] == '%' && len(rest) >= 3 {
+			n = 3
+			_, _ = hex.Decode(c[:], rest[1:3]) // what is not hexadecimal is refused below
+		}
+		subject, rest = append(subject, c[0]), rest[n:]
+	}
+	return subject, string(appendTag(nil, subject)) == string(tag)
+}
+
+// StandingPattern returns a glob-style pattern that matches all keys that hold standings of a policy, and
+// perhaps others.
+func StandingPattern(prefix string, p *Policy) []byte {
+	var pattern []byte
+	for _, c := range []byte(prefix + p.Name) {
+		if c == '*' || c == '?' || c == '[' || c == '\\' {
+			pattern = append(pattern, '\\')
+		}
+		pattern = append(pattern, c)
+	}
+	return append(pattern, ":{*}:"+StandingLabel...)
 }

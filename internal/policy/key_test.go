@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/match"
 )
 
 const network = "{limits: [{throttle: {burst: 1, rate: 1/1s}}], overrides: [{cidr: [10.0.0.0/8], unlimited: true}]}"
@@ -30,6 +32,36 @@ func TestKeys(t *testing.T) {
 		require.Equal(t, "p:{"+tag+"}:a.quota-day@Europe/Berlin", string(AppendKey(nil, "", p, s, p.Limits[1].Label())))
 		require.Equal(t, "p:{"+tag+"}:standing", string(AppendKey(nil, "", p, s, StandingLabel)))
 		require.Equal(t, "xp:{"+tag+"}:", string(AppendKeyHead([]byte("x"), "", p, s)))
+	}
+}
+
+// The subject of a standing is found in its key, unless it is long. Other keys have none.
+func TestSubjectsOfStandings(t *testing.T) {
+	const prefix = "cl*[a]?\\"
+	p := one(t, network)
+	pattern := StandingPattern(prefix, p)
+	check := func(t require.TestingT, subject []byte) {
+		key := AppendKey(nil, prefix, p, Subject{Text: subject}, StandingLabel)
+		got, ok := SubjectOfStanding(key, prefix, p)
+		require.True(t, ok, "%q", key)
+		require.True(t, match.Glob(pattern, key, false))
+		if tag := appendTag(nil, subject); len(subject) == 0 || len(subject) > maxWritten {
+			require.Equal(t, string(tag), string(got))
+		} else {
+			require.Equal(t, string(subject), string(got))
+		}
+	}
+	check(t, nil)
+	check(t, bytes.Repeat([]byte("{"), maxWritten+1))
+	rapid.Check(t, func(t *rapid.T) { check(t, drawSubject(t)) })
+	for _, key := range []string{
+		"p:{a}:standing", prefix + "q:{a}:standing", prefix + "p:{a}:fixed", prefix + "p:{a}:x.standing",
+		prefix + "p:{}:standing",
+		prefix + "p:{a}b}:standing", prefix + "p:{%6}:standing", prefix + "p:{%61}:standing", prefix + "p:{%7d}:standing",
+		prefix + "p:{%}:standing", prefix + "p:{ }:standing", prefix + "p:{a:standing", "", prefix + "p:{}:standin",
+	} {
+		_, ok := SubjectOfStanding([]byte(key), prefix, p)
+		require.False(t, ok, key)
 	}
 }
 

@@ -123,8 +123,8 @@ func (k *Family) restore() *command.Command {
 		},
 		Reply: `OK. The key expires after ttl milliseconds, with ABSTTL at that Unix time; 0 is for no expiry. A limiter has
 the expiry of its state, whatever the ttl is. Restoring a limiter needs the permission to make its calls on the key:
-CL.THROTTLE, CL.FIXED, CL.SLIDING, CL.SLIDINGLOG, CL.QUOTA or CL.ACQUIRE. IDLETIME and FREQ are accepted, and have no
-effect.`,
+CL.THROTTLE, CL.FIXED, CL.SLIDING, CL.SLIDINGLOG, CL.QUOTA or CL.ACQUIRE, and of an exemption or a ban CL.EXEMPT.
+IDLETIME and FREQ are accepted, and have no effect.`,
 		Run: func(c *command.Call) error {
 			if offload(c, workToRestore(c.Words)) {
 				return nil

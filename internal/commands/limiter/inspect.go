@@ -14,8 +14,9 @@ func (l *Family) inspect() *command.Command {
 		Args: []command.Arg{command.Key("key")},
 		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
 nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
-newest; of cl.quota: unit, used, end; of cl.lease: holders, held; instants are Unix nanoseconds); expires_ms, the
-milliseconds until the limit has fully recovered. Nil if there is no such key.`,
+newest; of cl.quota: unit, used, end; of cl.lease: holders, held; of cl.standing, which CL.BAN and CL.EXEMPT write:
+exempt_until, exempt_reason, banned_until and banned_reason, of what there is, level, refusals; instants are Unix
+nanoseconds); expires_ms, the milliseconds until the limit has fully recovered. Nil if there is no such key.`,
 		Run: func(c *command.Call) error {
 			e, fields, err := c.View.Inspect(c.Context, c.Key())
 			if err != nil {

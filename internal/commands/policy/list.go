@@ -10,7 +10,7 @@ const policyFlags = command.Admin | command.Dangerous | command.Loading | comman
 
 func (f *Family) policy() *command.Command {
 	return &command.Command{
-		Name: "cl.policy", Group: "server", Category: "none", Since: "1.0.0", Complexity: "Depends on the subcommand.",
+		Name: "cl.policy", Group: "server", Category: "policy", Since: "1.0.0", Complexity: "Depends on the subcommand.",
 		Min: 2, Summary: "Commands about policies, which are in the files of --policies.", AnyMore: true,
 		Subs: []*command.Command{f.list(), f.get(), f.test(), f.reload(), command.HelpOf("cl.policy", "1.0.0")},
 	}
@@ -18,7 +18,7 @@ func (f *Family) policy() *command.Command {
 
 func (f *Family) list() *command.Command {
 	return &command.Command{
-		Name: "cl.policy|list", Group: "server", Category: "none", Since: "1.0.0",
+		Name: "cl.policy|list", Group: "server", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the number of policies", Flags: policyFlags, Cost: command.Unbounded,
 		Summary: "Lists the names of all policies.", Reply: "The names, in order.",
 		Run: func(c *command.Call) error {
@@ -34,7 +34,7 @@ func (f *Family) list() *command.Command {
 
 func (f *Family) get() *command.Command {
 	return &command.Command{
-		Name: "cl.policy|get", Group: "server", Category: "none", Since: "1.0.0",
+		Name: "cl.policy|get", Group: "server", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags, Cost: command.Unbounded,
 		Summary: "Shows a policy.", Args: []command.Arg{command.Word("policy")},
 		Reply: "A map: limits, overrides, and the other fields that the file has.",
@@ -59,7 +59,7 @@ func (f *Family) get() *command.Command {
 
 func (f *Family) test() *command.Command {
 	return &command.Command{
-		Name: "cl.policy|test", Group: "server", Category: "none", Since: "1.0.0",
+		Name: "cl.policy|test", Group: "server", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags,
 		Summary: "Shows how a policy treats a subject, without taking anything.",
 		Args:    []command.Arg{command.Word("subject"), command.Word("policy")},
@@ -93,7 +93,7 @@ func (f *Family) test() *command.Command {
 
 func (f *Family) reload() *command.Command {
 	return &command.Command{
-		Name: "cl.policy|reload", Group: "server", Category: "none", Since: "1.0.0",
+		Name: "cl.policy|reload", Group: "server", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the size of the files", Flags: policyFlags | command.NoMulti, Cost: command.Unbounded,
 		Summary: "Reads the files of --policies again.",
 		Reply:   "What has changed, in lines. If a file is not valid, an error, and nothing has changed.",

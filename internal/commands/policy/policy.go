@@ -8,11 +8,14 @@ package policy
 import (
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
+	"cellserver/internal/store"
 )
 
 // Family is the state that the commands share.
 type Family struct {
 	Files *Files
+	// Standings reports whether the store has keys of standings; nil if the store does not know.
+	Standings store.StandingReporter
 	// Limiters decides the calls that are more than one step on one view.
 	Limiters command.Limiters
 
@@ -21,7 +24,7 @@ type Family struct {
 
 // Commands returns the rows of the family, in reading order.
 func (f *Family) Commands() []*command.Command {
-	return []*command.Command{f.take(), f.policy()}
+	return []*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.bans()}
 }
 
 // Snapshot returns the policies in force: see command.KeyRules.

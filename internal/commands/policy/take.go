@@ -41,6 +41,9 @@ response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
 // subject.
 func (f *Family) rights(keys, words [][]byte) [][]byte {
+	if len(words) < 3 { // the key of a standing, which RESTORE writes
+		return append(keys, words[1:]...)
+	}
 	return append(keys, f.appendHead(nil, f.Files.InForce(), words[1], words[2]))
 }
 
@@ -114,7 +117,10 @@ func (f *Family) runTake(c *command.Call) error {
 	if err := t.lookup(f.current(c), text, name); err != nil {
 		return err
 	}
-	if v, decided := t.policy.JudgeStanding(c.View.Now(), nil, t.treatment, t.request); decided {
+	switch v, decided, err := t.judgeStanding(); {
+	case err != nil:
+		return t.withoutStanding(err)
+	case decided:
 		return t.reply(v, nil)
 	}
 	if !c.Extra && len(t.treatment.Limits) == 1 {
@@ -182,5 +188,8 @@ func (t taking) limitCall(requests []store.LimitRequest) *command.LimitCall {
 
 // answer writes the reply of a call that the limits have decided.
 func (t *taking) answer(o command.LimitOutcome) error {
+	if v, banned := t.countRefusal(o); banned {
+		return t.reply(v, nil)
+	}
 	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
 }

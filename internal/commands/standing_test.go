@@ -1,0 +1,148 @@
+package commands
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/store"
+)
+
+// banPolicy is a policy that bans after the second refusal within an hour.
+const banPolicy = "{p: {limits: [{fixed: {limit: 1, period: 60s}}], ban: {after: 2, within: 1h, for: 15m}}}"
+
+// +@ratelimit with the keys of a policy lets a user take from it, but not ban or exempt subjects.
+func TestRightsToStandings(t *testing.T) {
+	s := newServer(t)
+	for _, test := range []struct {
+		rules, call string
+		allowed     bool
+	}{
+		{"+@ratelimit ~api:*", "CL.TAKE alice api", true},
+		{"+@ratelimit ~api:*", "CL.EXEMPT alice api 60", false},
+		{"+@ratelimit ~api:*", "CL.BAN alice api 60", false},
+		{"+@ratelimit ~api:*", "CL.PARDON alice api", false},
+		{"+@ratelimit ~api:*", "CL.BANS api", false},
+		{"+@policy ~api:*", "CL.BAN alice api 60", true},
+		{"+@policy ~api:*", "CL.EXEMPT alice login 60", false},
+		{"+@policy ~api:*", "CL.PARDON api: login", false},
+		{"+@policy ~api:{shop-*", "CL.PARDON shop-1 api", true},
+		{"+@policy ~api:{shop-*", "CL.PARDON alice api", false},
+		{"+@policy %R~api:*", "CL.BAN alice api 60", false},
+		{"+@policy %R~api:*", "CL.BANS api", true},
+		{"+@policy ~api:*", "CL.BANS login", false},
+		{"+@policy ~api:{shop-*", "CL.BANS api", false},
+		{"+@policy -@admin ~*", "CL.BANS api", true},
+		{"+@policy -@admin ~*", "CL.BAN alice api 60", false},
+		{"+@policy -@dangerous ~*", "CL.BANS api", false},
+	} {
+		got := s.dialAs(t, test.rules).do(t, test.call)
+		require.Equal(t, test.allowed, !strings.HasPrefix(got, "-NOPERM"), "%s: %s: %s", test.rules, test.call, got)
+	}
+}
+
+// A payload of DUMP keeps a ban, whatever the clocks are, and needs the right to CL.EXEMPT.
+func TestRestoredStanding(t *testing.T) {
+	one, other := newServer(t), newServer(t)
+	other.clock.Advance(-1000 * time.Hour)
+	other.clock.SetOffset(1000 * time.Hour)
+	c := one.dial()
+	c.call(t, "CL.BAN", "eve", "login", "600", "a reason")
+	c.call(t, "CL.EXEMPT", "eve", "login", "60")
+	const key = "login:{eve}:standing"
+	payload := readBulk(t, c, "DUMP", key)
+	require.NoError(t, one.Advance(100*time.Second))
+	require.NoError(t, other.Advance(100*time.Second))
+	to := other.dial()
+	require.Equal(t, "[0, 2, 1, -1, 60]", to.call(t, "CL.TAKE", "eve", "login"))
+	require.Equal(t, "+OK", to.call(t, "RESTORE", key, "0", payload))
+	require.Equal(t, payload, readBulk(t, to, "DUMP", key))
+	require.Equal(t, "[1, 2, 0, 500, 500]", to.call(t, "CL.TAKE", "eve", "login"))
+	for rules, want := range map[string]string{
+		"~login:* +restore +cl.exempt":                          "+OK",
+		"~login:* +@all -cl.exempt":                             "-NOPERM User u has no permissions to run the 'cl.exempt' command",
+		"~login:* +restore +@ratelimit":                         "-NOPERM User u has no permissions to run the 'cl.exempt' command",
+		"%W~login:{eve}* +restore (~api:* +cl.exempt)":          "-NOPERM No permissions to access a key",
+		"%W~login:{eve}* +restore (%RW~login:* +cl.exempt)":     "+OK",
+		"%W~login:{eve}* +restore (%RW~login:{bob* +cl.exempt)": "-NOPERM No permissions to access a key",
+	} {
+		require.Equal(t, want, other.dialAs(t, rules).call(t, "RESTORE", key, "0", payload, "REPLACE"), rules)
+	}
+}
+
+// A call that has waited does not count, however it ends. One that is refused at once does, with WAIT or an
+// ID as without.
+func TestRefusalsThatCount(t *testing.T) {
+	s := newServer(t)
+	setPolicies(t, s, banPolicy)
+	c := s.dial()
+	for _, call := range []string{"CL.TAKE k p", "CL.TAKE k p 1 WAIT 1000 ID a", "CL.TAKE k p 1 PEEK",
+		"CL.TAKE k p 1 FORCE",
+		"CL.TAKE k p -1", "CL.TAKE k p 0", "CL.TAKE k p 9", "CL.TAKE l p 1 LEAVE 1", "CL.TAKE l p 1 LEAVE 1"} {
+		require.NotContains(t, c.do(t, call), ":900", call)
+	}
+	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{l}:standing"))
+	require.Contains(t, c.do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
+	// Behind a call for which there is time, another waits in vain.
+	waiting, late := s.dial(), s.dial()
+	require.NoError(t, waiting.Send([]byte("CL.TAKE k p 1 WAIT 90000\r\n")))
+	require.NoError(t, late.Send([]byte("CL.TAKE k p 1 WAIT 61000\r\n")))
+	require.NoError(t, s.Advance(70*time.Second))
+	reply, err := waiting.Receive(0)
+	require.NoError(t, err)
+	require.Equal(t, "[0, 1, 0, -1, 60]", reply)
+	reply, err = late.Receive(0)
+	require.NoError(t, err)
+	require.Contains(t, reply, "[1, 1, 0, ")
+	require.Contains(t, c.do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
+	require.Equal(t, integers(1, 1, 0, 900, 900), c.do(t, "CL.TAKE k p 1 ID b"))
+}
+
+// While memory is full, exemptions and bans can be written, and a refusal that cannot be counted is one
+// nevertheless.
+func TestStandingsWhileMemoryIsFull(t *testing.T) {
+	s := newServer(t)
+	setPolicies(t, s, banPolicy)
+	c := s.dial()
+	c.do(t, "CL.TAKE old p")
+	c.do(t, "CL.TAKE new p")
+	c.do(t, "CL.TAKE old p")
+	c.do(t, "CONFIG SET maxmemory 1")
+	for range 3 {
+		require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE new p"))
+	}
+	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{new}:standing"))
+	require.Equal(t, integers(1, 1, 0, 900, 900), c.do(t, "CL.TAKE old p"), "its key exists")
+	require.Equal(t, "+OK\r\n", c.do(t, "CL.EXEMPT new p 60 reason"))
+	require.Equal(t, "+OK\r\n", c.do(t, "CL.BAN another p 60"))
+	require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE another p"))
+	require.Equal(t, ":1\r\n", c.do(t, "CL.PARDON old p"))
+	c.do(t, "MULTI\r\nCL.BAN third p 60")
+	require.Equal(t, "*1\r\n+OK\r\n", c.do(t, "EXEC"))
+}
+
+// While the store fails, the settings for that answer calls of banned subjects too. No such answer counts.
+func TestStandingsWhileTheStoreFails(t *testing.T) {
+	for policy, want := range map[string]string{
+		"error": storeDown, "allow": integers(0, 1, 0, -1, 0), "deny": integers(1, 1, 0, 1, 1),
+		"local": integers(0, 1, 0, -1, 60),
+	} {
+		s := newFailingServer(t, policy)
+		setPolicies(t, s.testServer, banPolicy[:len(banPolicy)-1]+", api: {limits: [{fixed: {limit: 1, period: 60s}}], "+
+			"overrides: [{subject: evil, blocked: true}]}}")
+		c := s.dial()
+		c.do(t, "CL.BAN eve p 60")
+		*s.fails = store.ErrDown
+		require.Equal(t, want, c.do(t, "CL.TAKE eve p"), policy)
+		require.Equal(t, integers(1, 0, 0, -1, 0), c.do(t, "CL.TAKE evil api"), policy)
+		require.Equal(t, storeDown, c.do(t, "CL.BAN bob p 60"))
+		c.do(t, "CL.TAKE bob p")
+		c.do(t, "CL.TAKE bob p")
+		c.do(t, "CL.TAKE bob p")
+		*s.fails = nil
+		require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{bob}:standing"), policy)
+		require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE eve p"))
+	}
+}
