@@ -43,6 +43,7 @@ func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports [
 		Instance: instance, Settings: c.http, Log: log,
 		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
 	})
+	instance.Metrics = append(instance.Metrics, api.Metrics())
 	defer func() {
 		if err != nil {
 			for _, p := range ports {

@@ -92,7 +92,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 		Store: c.Store, ClientLog: c.ClientLog, Clients: client.NewRegistry(c.ClientLog), Memory: memory,
 		Blocked: &f.connection.Blocked, Watches: &f.transactions, Monitors: &f.admin.Monitors,
 		Tracking: &f.tracking, Persistence: &f.persistence, Accounts: &f.accounts,
-		Notifier: &pubsub.Notifier{Channels: &f.channels},
+		Notifier: &pubsub.Notifier{Channels: &f.channels}, Policies: c.Policies.InForce,
 	}
 	in.Clock, in.Databases, in.Abilities = c.Store.Clock(), c.Store.Databases(), store.AbilitiesOf(c.Store)
 	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds

@@ -13,8 +13,10 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 
+	"cellserver/internal/client"
 	"cellserver/internal/session"
 	"cellserver/internal/web"
 )
@@ -32,6 +34,10 @@ type API struct {
 	instance *session.Instance
 	config   Config
 	conns    sync.Map // *conn by net.Conn
+
+	gateways *client.Account // as which the requests of gateways are made
+	counts   counts
+	warned   sync.Once // of a peer that is no trusted proxy
 }
 
 // New returns the API of an instance.
@@ -39,7 +45,10 @@ func New(c Config) *API {
 	if c.Settings == nil {
 		c.Settings = NewSettings()
 	}
-	return &API{instance: c.Instance, config: c}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &API{instance: c.Instance, config: c, gateways: c.Instance.Accounts.Internal("(gateway)")}
 }
 
 // NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.
@@ -58,13 +67,25 @@ func (a *API) NewServer(secured func() *tls.Config) *web.Server {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
-	switch r.URL.Path {
-	case "/v1":
+	path := r.URL.Path
+	switch take, ok := strings.CutPrefix(path, "/v1/take/"); {
+	case strings.HasPrefix(path, authPath):
+		a.counts.auths.Add(1)
+		a.auth(w, r, path[len(authPath):])
+	case path == "/v1":
+		a.counts.calls.Add(1)
 		a.calls(w, r)
+	case ok && !strings.Contains(take, "/"):
+		a.counts.takes.Add(1)
+		a.take(w, r, take)
 	default:
+		a.counts.others.Add(1)
 		writeError(w, http.StatusNotFound, "ERR there is nothing at this path")
 	}
 }
+
+// authPath is the beginning of the paths of gateways' requests.
+const authPath = "/v1/auth/"
 
 var (
 	noStore = []string{"no-store"}

@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
+	"cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
@@ -34,16 +35,39 @@ type api struct {
 	client   *http.Client
 }
 
+// policies are those of the tests.
+const policies = `
+policies:
+  api: {limits: [{throttle: {burst: 2, rate: 1/10s}}], from: "{client_ip}"}
+  both:
+    limits: [{throttle: {burst: 3, rate: 1/10s}}, {fixed: {limit: 2, period: 60s}}]
+    overrides: [{subject: evil, blocked: true}, {subject: vip, unlimited: true}]
+    from: "{header.X-User}"
+  share: {limits: [{fixed: {limit: 1, period: 60s}}], from: "{header.X-User}", without: share}
+  allow: {limits: [{fixed: {limit: 1, period: 60s}}], from: "{header.X-User}", without: allow}
+  strict: {limits: [{fixed: {limit: 1, period: 60s}}], from: "{header.X-User}", errors: refuse}
+  named: {limits: [{fixed: {limit: 1, period: 60s}}]}
+  new-plan: {limits: [{fixed: {limit: 1, period: 60s}}], from: "{header.X-User}", shadow: true}
+`
+
 // clockStart is 2026-01-01 00:00:00 UTC in nanoseconds.
 const clockStart = 1767225600_000000000
 
 func newAPI(t *testing.T) *api {
 	t.Helper()
+	return newAPIWith(t, policies)
+}
+
+func newAPIWith(t *testing.T, policies string) *api {
+	t.Helper()
 	a := &api{t: t, clock: store.NewStillClock(clockStart)}
 	keys := memory.New(memory.Options{Clock: a.clock, SweepEvery: -1})
 	t.Cleanup(func() { keys.Close() })
 	var err error
-	a.instance, err = commands.New(commands.Config{Store: keys})
+	files := &commands.PolicyFiles{Read: func() ([]policy.File, error) {
+		return []policy.File{{Name: "policies.yaml", Text: []byte(policies)}}, nil
+	}}
+	a.instance, err = commands.New(commands.Config{Store: keys, Policies: files})
 	require.NoError(t, err)
 	a.serve(httpapi.New(httpapi.Config{Instance: a.instance}), nil)
 	return a

@@ -1,15 +1,26 @@
 package httpapi
 
-import "cellserver/internal/option"
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"cellserver/internal/option"
+)
 
 // Settings are the values of the options of HTTP.
 type Settings struct {
-	Port       int
-	UnixSocket string
+	Port           int
+	UnixSocket     string
+	TrustedProxies []netip.Prefix
 }
 
 // NewSettings returns the defaults.
-func NewSettings() *Settings { return new(Settings) }
+func NewSettings() *Settings {
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	return &Settings{TrustedProxies: loopback}
+}
 
 // Options returns the options whose values the settings hold.
 func (s *Settings) Options() []*option.Option {
@@ -19,5 +30,50 @@ func (s *Settings) Options() []*option.Option {
 			Help: "TCP port for calls over HTTP, on the addresses of --bind; 0 for none"},
 		{Name: "http-unixsocket", Group: group, Kind: option.Text(&s.UnixSocket, "path"),
 			Help: "path of a Unix socket for calls over HTTP, with the permissions of --unixsocketperm"},
+		{Name: "http-trusted-proxies", Group: group, Kind: networks{&s.TrustedProxies}, Words: true,
+			Help: "addresses and networks of the gateways that may ask /v1/auth, and whose X-Forwarded-For is believed"},
 	}
 }
+
+// networks is the option.Kind of a list of addresses and networks.
+type networks struct{ to *[]netip.Prefix }
+
+func (n networks) Set(text string) error {
+	list := []netip.Prefix{}
+	for _, word := range strings.Fields(text) {
+		prefix, err := parseNetwork(word)
+		if err != nil {
+			return fmt.Errorf("%q is not an address or a network: they are written like 10.0.0.1, 10.0.0.0/8 or 2001:db8::/32", word)
+		}
+		list = append(list, prefix)
+	}
+	*n.to = list
+	return nil
+}
+
+// parseNetwork reads a network, or an address, which is a network of one address.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if prefix, err := netip.ParsePrefix(text); err == nil {
+		return prefix.Masked(), nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil || address.Zone() != "" {
+		return netip.Prefix{}, errors.New("it is not an address")
+	}
+	address = address.Unmap()
+	return netip.PrefixFrom(address, address.BitLen()), nil
+}
+
+func (n networks) Check(text string) error { return networks{new([]netip.Prefix)}.Set(text) }
+
+func (n networks) String() string {
+	words := make([]string, len(*n.to))
+	for i, prefix := range *n.to {
+		words[i] = prefix.String()
+	}
+	return strings.Join(words, " ")
+}
+
+func (n networks) Show() string  { return n.String() }
+func (n networks) Type() string  { return "networks" }
+func (n networks) Range() string { return "" }

@@ -16,6 +16,7 @@ import (
 	"cellserver/internal/commands/transaction"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/metric"
+	"cellserver/internal/policy"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
@@ -39,6 +40,7 @@ type Instance struct {
 	Persistence *persistence.Family
 	Accounts    *access.Accounts
 	Memory      *maxmemory.Bound
+	Policies    func() *policy.Set // those in force
 
 	Background *background.Slots
 	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction

@@ -123,7 +123,8 @@ var mayImport = map[string][]string{
 		"internal/commands/access", "internal/commands/admin", "internal/commands/connection",
 		"internal/commands/persistence", "internal/commands/pubsub", "internal/commands/tracking",
 		"internal/commands/transaction", "internal/acl", "internal/background", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/metric", "internal/resp", "internal/stats", "internal/store", "internal/waiting",
+		"internal/maxmemory", "internal/metric", "internal/policy", "internal/resp", "internal/stats", "internal/store",
+		"internal/waiting",
 	},
 	"internal/commands": {
 		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
@@ -137,7 +138,8 @@ var mayImport = map[string][]string{
 	},
 	"internal/web": {"internal/client"},
 	"internal/httpapi": {
-		"internal/web", "internal/session", "internal/client", "internal/command", "internal/policy", "internal/option",
+		"internal/web", "internal/session", "internal/client", "internal/command", "internal/metric", "internal/policy",
+		"internal/option", "internal/quota",
 	},
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
 	"internal/cli": {

@@ -27,6 +27,14 @@ func (as *Accounts) Authenticate(remote, local string, name, password []byte) *c
 	return account
 }
 
+// Internal returns an account that may make every call, for calls that the server itself composes. No client
+// can authenticate as it.
+func (as *Accounts) Internal(name string) *client.Account {
+	a := &client.Account{Name: name}
+	a.User.Store(as.commands.Default())
+	return a
+}
+
 // stranger returns a client as which the log shows a peer without a session.
 func (as *Accounts) stranger(remote, local string) *client.Client {
 	c := as.Clients.New(client.Peer{Remote: remote, Local: local, FD: -1})

@@ -1,0 +1,174 @@
+package httpapi
+
+import (
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"cellserver/internal/policy"
+	"cellserver/internal/web"
+)
+
+// Requests of gateways: ANY /v1/auth/{policy}[,{policy}...][/rest]. A gateway asks with a request of its own
+// before it passes on that of its client, and passes that on if the answer is 200. Most gateways send the
+// client's header, method and path, and some announce the client's body and do not send it.
+//
+// The answer is never 401 or 404, which gateways would show to their clients. Authorization is the client's,
+// and is ignored: the server answers the gateways that it trusts, and no other peers.
+
+// maxPolicies bounds the policies of a request.
+const maxPolicies = 16
+
+// ask is a policy that a request asks, about a subject.
+type ask struct {
+	policy  *policy.Policy
+	name    string
+	subject string
+}
+
+// auth answers the request of a gateway. rest is the path after /v1/auth/.
+func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
+	ignoreBody(w, r)
+	limited := http.StatusTooManyRequests
+	if strings.Contains(r.URL.RawQuery, "limited=403") && r.URL.Query().Get("limited") == "403" {
+		limited = http.StatusForbidden
+	}
+	trusted, ok := a.trustedBy(r)
+	if !ok {
+		a.counts.untrusted.Add(1)
+		a.warned.Do(func() {
+			a.config.Log.Warn("a peer that is none of --http-trusted-proxies asked /v1/auth, and was refused", "peer", r.RemoteAddr)
+		})
+		writeError(w, http.StatusForbidden, "ERR this peer is none of the trusted proxies (--http-trusted-proxies)")
+		return
+	}
+	names, _, _ := strings.Cut(rest, "/")
+	asks, refused := a.asksOf(r, strings.Split(names, ","), trusted)
+	switch {
+	case refused == withoutSubject:
+		w.Header()["X-Limited"] = yes
+		writeError(w, limited, refused)
+	case refused != "":
+		a.answerWithout(w, asks, refused)
+	case len(asks) == 0: // its policies allow requests without their headers
+		allow(w)
+	default:
+		a.decide(w, r, asks, limited)
+	}
+}
+
+var yes = []string{"1"}
+
+const (
+	withoutSubject = "ERR the request has no header that the policy needs, or has it twice"
+	noSubject      = "ERR the policy does not say what the subject of a request is: it has no field from"
+)
+
+// ignoreBody arranges that the response does not wait for the body of the request, which may never come. The
+// connection is closed after the response; what arrives of the body until then is discarded, for a second.
+func ignoreBody(w http.ResponseWriter, r *http.Request) {
+	const patience = time.Second
+	if r.Body == http.NoBody || r.ProtoMajor != 1 {
+		return
+	}
+	c := http.NewResponseController(w)
+	_ = c.EnableFullDuplex() // HTTP/1 has it
+	w.Header()["Connection"] = []string{"close"}
+	time.AfterFunc(patience, func() { _ = c.SetReadDeadline(pastDeadline) })
+}
+
+// trustedBy reports whether the peer of a request is trusted: a proxy of the option, a process that reaches the
+// Unix socket, or a peer with a certificate. It returns the networks of which X-Forwarded-For is believed.
+func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, ok bool) {
+	trusted, peer := a.config.Settings.TrustedProxies, web.Peer(r)
+	switch {
+	case !peer.IsValid() || slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }):
+		return trusted, true
+	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
+		return append(slices.Clip(trusted), netip.PrefixFrom(peer, peer.BitLen())), true
+	}
+	return nil, false
+}
+
+// asksOf returns what a request asks. If that is not clear, refused says why.
+func (a *API) asksOf(r *http.Request, names []string, trusted []netip.Prefix) (asks []ask, refused string) {
+	if len(names) > maxPolicies {
+		return nil, "ERR too many policies"
+	}
+	set := a.instance.Policies()
+	from := policy.Client{Peer: web.Peer(r), Host: r.Host, Header: func(name string) []string { return r.Header[name] }}
+	var buffer [256]byte
+	for _, name := range names {
+		p := set.Policy([]byte(name))
+		if p == nil {
+			refused = "ERR no such policy '" + name[:min(len(name), policy.MaxNameBytes)] + "'"
+			continue
+		}
+		subject, ok := p.HTTP.Subject(buffer[:0], from, trusted)
+		switch {
+		case p.HTTP.From == nil:
+			refused = noSubject
+		case !ok && p.HTTP.Without == policy.WithoutAllow:
+			continue
+		case !ok && p.HTTP.Without == policy.WithoutRefuse:
+			return nil, withoutSubject
+		case !ok:
+			subject = append(buffer[:0], policy.Shared...)
+		}
+		asks = append(asks, ask{p, name, string(subject)})
+	}
+	return asks, refused
+}
+
+// decide makes the calls of a request, and answers it.
+func (a *API) decide(w http.ResponseWriter, r *http.Request, asks []ask, limited int) {
+	c := r.Context().Value(connKey{}).(*conn)
+	k := c.take(a.gateways)
+	defer c.release(k)
+	o, refused := k.takeAll(r, asks)
+	if refused != "" {
+		a.answerWithout(w, asks, refused)
+		return
+	}
+	if o.allowed {
+		o.setFields(w.Header())
+		allow(w)
+		return
+	}
+	status := o.status()
+	if status == http.StatusForbidden {
+		o.answer(w, status, false) // blocked: nothing says when to come again
+		return
+	}
+	w.Header()["X-Limited"] = yes
+	o.answer(w, limited, false)
+}
+
+// answerWithout answers a request about which there is no decision, as its policies say: if one of them refuses
+// such requests, the request is refused.
+func (a *API) answerWithout(w http.ResponseWriter, asks []ask, reason string) {
+	w.Header()["X-Cellserver-Error"] = []string{strings.Map(printable, reason)}
+	for _, asked := range asks {
+		if asked.policy.HTTP.Errors == policy.ErrorsRefuse {
+			writeError(w, http.StatusServiceUnavailable, reason)
+			return
+		}
+	}
+	allow(w)
+}
+
+// printable replaces characters that a header must not have, or that its readers may not expect: a reason may
+// quote the request.
+func printable(r rune) rune {
+	if r < ' ' || r > '~' {
+		return '?'
+	}
+	return r
+}
+
+func allow(w http.ResponseWriter) {
+	w.Header()["Content-Length"] = []string{"0"}
+	w.WriteHeader(http.StatusOK)
+}

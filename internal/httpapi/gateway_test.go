@@ -1,0 +1,189 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/httpapi"
+	"cellserver/internal/metric"
+)
+
+// ask sends the request of a gateway, with pairs of a header's name and a value.
+func (a *api) ask(path string, header ...string) (status int, got http.Header) {
+	a.t.Helper()
+	r := a.request("/v1/auth/"+path, "")
+	r.Method = http.MethodGet
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Add(header[i], header[i+1])
+	}
+	status, got, _ = a.do(r)
+	return status, got
+}
+
+func TestGateway(t *testing.T) {
+	a := newAPI(t)
+	for _, path := range []string{"api", "api/any/../path//?x=%zz"} {
+		status, header := a.ask(path)
+		require.Equal(t, http.StatusOK, status)
+		assert.Equal(t, `"api";q=2;w=20`, header.Get("RateLimit-Policy"))
+		assert.Empty(t, header.Get("X-Limited"))
+		assert.Empty(t, header.Get("X-Cellserver-Error"))
+	}
+	for path, want := range map[string]int{"api": 429, "api?limited=403": 403, "api/x?limited=200": 429} {
+		status, header := a.ask(path)
+		assert.Equal(t, want, status, path)
+		assert.Equal(t, "10", header.Get("Retry-After"))
+		assert.Equal(t, `"api";r=0;t=10`, header.Get("RateLimit"))
+		assert.Equal(t, "1", header.Get("X-Limited"))
+		assert.Equal(t, "application/problem+json", header.Get("Content-Type"))
+	}
+	a.operate("CONFIG SET requirepass secret")
+	status, _ := a.ask("api", "Authorization", "Bearer of-the-client")
+	assert.Equal(t, http.StatusTooManyRequests, status, "Authorization is the client's")
+}
+
+// TestGatewayWithoutDecision: what is no decision is answered as the policy says, and never with 401 or 404.
+func TestGatewayWithoutDecision(t *testing.T) {
+	a := newAPI(t)
+	a.operate("SET both:{u}:throttle value")
+	a.operate("SET strict:{u}:fixed value")
+	for _, c := range []struct {
+		path    string
+		user    string
+		status  int
+		problem string
+	}{
+		{"none", "u", 200, "ERR no such policy 'none'"},
+		{"", "u", 200, "ERR no such policy ''"},
+		{"%0a%00", "u", 200, "ERR no such policy '??'"},
+		{"named", "u", 200, "ERR the policy does not say what the subject of a request is: it has no field from"},
+		{"both", "u", 200, "WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{"strict", "u", 503, "WRONGTYPE Operation against a key holding the wrong kind of value"},
+		{"strict,none", "v", 503, "ERR no such policy 'none'"},
+		{"both", "evil", 403, ""},
+		{"both", "vip", 200, ""},
+		{"both", "", 429, ""},
+		{"allow", "", 200, ""},
+		{"share", "", 200, ""},
+		{"share", "", 429, ""},
+		{"new-plan", "u", 200, ""},
+		{"new-plan", "u", 200, ""},
+	} {
+		var header []string
+		if c.user != "" {
+			header = []string{"X-User", c.user}
+		}
+		status, got := a.ask(c.path, header...)
+		assert.Equal(t, c.status, status, "%s of %q", c.path, c.user)
+		assert.Equal(t, c.problem, got.Get("X-Cellserver-Error"), "%s of %q", c.path, c.user)
+		if c.status != 429 {
+			assert.Empty(t, got.Get("X-Limited"))
+		}
+	}
+	status, header := a.ask("both", "X-User", "a", "X-User", "b")
+	assert.Equal(t, http.StatusTooManyRequests, status, "a header that stands twice")
+	assert.Empty(t, header.Get("Retry-After"))
+}
+
+// TestSeveralPolicies: all or none, and the fields of all.
+func TestSeveralPolicies(t *testing.T) {
+	a := newAPI(t)
+	user := []string{"X-User", "u"}
+	status, header := a.ask("both,share", user...)
+	require.Equal(t, http.StatusOK, status)
+	assert.Equal(t, `"both.throttle";q=3;w=30, "both.fixed";q=2;w=60, "share";q=1;w=60`, header.Get("RateLimit-Policy"))
+	assert.Equal(t, `"both.throttle";r=2;t=10, "both.fixed";r=1;t=60, "share";r=0;t=60`, header.Get("RateLimit"))
+	assert.Equal(t, "1", header.Get("X-RateLimit-Limit"))
+	assert.Equal(t, "0", header.Get("X-RateLimit-Remaining"))
+	assert.Empty(t, header.Get("Retry-After"))
+
+	a.clock.Advance(10 * time.Second)
+	status, header = a.ask("both,share", user...)
+	require.Equal(t, http.StatusTooManyRequests, status)
+	assert.Equal(t, `"both.throttle";r=3, "both.fixed";r=1;t=50, "share";r=0;t=50`, header.Get("RateLimit"),
+		"nothing is taken from both")
+	assert.Equal(t, "50", header.Get("Retry-After"))
+	assert.Equal(t, "1", header.Get("X-Limited"))
+
+	status, _ = a.ask("both,allow")
+	assert.Equal(t, http.StatusTooManyRequests, status, "without the header, both refuses")
+	status, _ = a.ask("allow,share")
+	assert.Equal(t, http.StatusOK, status, "and allow is not asked")
+	status, header = a.ask("both,none", user...)
+	assert.Equal(t, http.StatusOK, status)
+	assert.Equal(t, "ERR no such policy 'none'", header.Get("X-Cellserver-Error"))
+	status, header = a.ask("both,share", "X-User", "evil")
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Empty(t, header.Get("X-Limited"))
+}
+
+// TestForwardedFor: of X-Forwarded-For, the last address that is no proxy's is the client's.
+func TestForwardedFor(t *testing.T) {
+	a := newAPI(t)
+	for _, c := range []struct {
+		key   string
+		lines []string
+	}{
+		{"1.2.3.4", []string{"9.9.9.9, 1.2.3.4"}},
+		{"1.2.3.5", []string{"9.9.9.9", "1.2.3.5, 127.0.0.1"}},
+		{"2001:db8::", []string{"[2001:db8::7]:5"}},
+		{"1.2.3.6", []string{"::ffff:1.2.3.6"}},
+		{"127.0.0.1", []string{"garbage"}},
+	} {
+		var header []string
+		for _, line := range c.lines {
+			header = append(header, "X-Forwarded-For", line)
+		}
+		a.ask("api", header...)
+		assert.Equal(t, ":1\r\n", a.operate("EXISTS api:{"+c.key+"}:throttle"), c.lines)
+	}
+}
+
+// TestBodyIsNotAwaited: a gateway announces the body of its client, and may not send it.
+func TestBodyIsNotAwaited(t *testing.T) {
+	a := newAPI(t)
+	for _, announced := range []string{"Content-Length: 3\r\n", "Transfer-Encoding: chunked\r\n",
+		"Content-Length: 3\r\nExpect: 100-continue\r\n"} {
+		t.Run("", func(t *testing.T) {
+			t.Parallel() // the server waits a second before it closes the connection
+			conn, err := net.Dial("tcp", a.address)
+			require.NoError(t, err)
+			defer conn.Close()
+			_, err = io.WriteString(conn, "PUT /v1/auth/api HTTP/1.1\r\nHost: h\r\n"+announced+"\r\n")
+			require.NoError(t, err)
+			got, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err, announced)
+			assert.NotEmpty(t, got.Header.Get("RateLimit"))
+			assert.True(t, got.Close, "the next bytes may be of the body")
+			rest, err := io.ReadAll(conn)
+			assert.NoError(t, err)
+			assert.Empty(t, rest)
+		})
+	}
+}
+
+// TestTrustedProxies: other peers get 403, and so their X-Forwarded-For has no effect.
+func TestTrustedProxies(t *testing.T) {
+	a := newAPI(t)
+	settings := httpapi.NewSettings()
+	settings.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	handler := httpapi.New(httpapi.Config{Instance: a.instance, Settings: settings})
+	a.serve(handler, nil)
+	status, header := a.ask("api")
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Empty(t, header.Get("X-Limited"))
+	settings.TrustedProxies = append(settings.TrustedProxies, netip.MustParsePrefix("127.0.0.1/32"))
+	status, _ = a.ask("api")
+	assert.Equal(t, http.StatusOK, status)
+	var counted metric.Samples
+	handler.Metrics().Read(&counted)
+	assert.EqualValues(t, 1, counted.List[len(counted.List)-1].Value, "cellserver_http_untrusted_total")
+}

@@ -1,0 +1,75 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTake(t *testing.T) {
+	a := newAPI(t)
+	const exceeded = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded",` +
+		`"title":"Request cannot be satisfied as assigned quota has been exceeded","status":`
+	for _, c := range []struct {
+		query  string
+		status int
+		body   string
+	}{
+		{"both?subject=u", 200, `{"allowed":true,"policy":"both","decided_by":"fixed","shadow":false,` +
+			`"limit":2,"remaining":1,"retry_after":-1,"reset_after":60}`},
+		{"both?subject=u&quantity=9&mode=upto", 200, `{"allowed":true,"policy":"both","decided_by":"fixed","shadow":false,` +
+			`"limit":2,"remaining":0,"retry_after":-1,"reset_after":60,"taken":1}`},
+		{"both?subject=u", 429, exceeded + `429,"violated-policies":["both.fixed"],"allowed":false,"policy":"both",` +
+			`"decided_by":"fixed","shadow":false,"limit":2,"remaining":0,"retry_after":60,"reset_after":60}`},
+		{"both?subject=u&decision=body", 200, `{"allowed":false,"policy":"both","decided_by":"fixed","shadow":false,` +
+			`"limit":2,"remaining":0,"retry_after":60,"reset_after":60}`},
+		{"named?subject=u&quantity=2", 413, exceeded + `413,"violated-policies":["named"],"allowed":false,` +
+			`"policy":"named","decided_by":"fixed","shadow":false,"limit":1,"remaining":1,"retry_after":-1,"reset_after":0}`},
+		{"both?subject=evil", 403, `{"type":"about:blank","title":"Forbidden","status":403,"allowed":false,` +
+			`"policy":"both","decided_by":"override","shadow":false,"limit":0,"remaining":0,"retry_after":-1,"reset_after":0}`},
+		{"named?subject=v&leave=1", 413, exceeded + `413,"violated-policies":["named"],"allowed":false,"policy":"named",` +
+			`"decided_by":"fixed","shadow":false,"limit":1,"remaining":1,"retry_after":-1,"reset_after":0}`},
+		{"none?subject=u", 404, `{"error":"ERR no such policy 'none'"}`},
+		{"both", 400, `{"error":"ERR the query must have a subject"}`},
+		{"both?subject=u&mode=x", 400, `{"error":"ERR the mode must be take, peek, upto or force"}`},
+		{"both?subject=u&subject=v", 400, `{"error":"ERR the query has the parameter subject twice"}`},
+		{"both?subject=u&other=1", 400, `{"error":"ERR the query has an unknown parameter: other"}`},
+		{"both?subject=u&quantity=x", 400, `{"error":"ERR value is not an integer or out of range"}`},
+		{"both?subject=%zz", 400, `{"error":"ERR the query is malformed"}`},
+		{"both/x?subject=u", 404, `{"error":"ERR there is nothing at this path"}`},
+	} {
+		status, _, body := a.do(a.request("/v1/take/"+c.query, ""))
+		assert.Equal(t, c.status, status, c.query)
+		assert.Equal(t, c.body, body, c.query)
+	}
+}
+
+// TestFieldsOfTake: the fields are those that VERBOSE shows.
+func TestFieldsOfTake(t *testing.T) {
+	a := newAPI(t)
+	_, header, _ := a.do(a.request("/v1/take/both?subject=u", ""))
+	assert.Equal(t, `"both.throttle";q=3;w=30, "both.fixed";q=2;w=60`, header.Get("RateLimit-Policy"))
+	assert.Equal(t, `"both.throttle";r=2;t=10, "both.fixed";r=1;t=60`, header.Get("RateLimit"))
+	assert.Equal(t, "1", header.Get("X-RateLimit-Remaining"))
+	assert.Empty(t, header.Get("Retry-After"))
+	_, header, _ = a.do(a.request("/v1/take/both?subject=u&quantity=2", ""))
+	assert.Equal(t, "60", header.Get("Retry-After"))
+	assert.Equal(t, "application/problem+json", header.Get("Content-Type"))
+	_, header, _ = a.do(a.request("/v1/take/both?subject=vip", ""))
+	assert.Empty(t, header.Get("RateLimit"))
+}
+
+func TestRightsToTake(t *testing.T) {
+	a := newAPI(t)
+	a.operate("ACL SETUSER alice on >secret +@ratelimit ~both:*")
+	for query, status := range map[string]int{"both?subject=u": 200, "named?subject=u": 403} {
+		got, _, body := a.do(a.request("/v1/take/"+query, "", as("alice", "secret")))
+		assert.Equal(t, status, got, body)
+	}
+	status, _, _ := a.do(a.request("/v1/take/both?subject=u", "", as("alice", "wrong")))
+	require.Equal(t, http.StatusUnauthorized, status)
+	status, _, _ = a.do(a.request("/v1/take/both?subject=u", "", func(r *http.Request) { r.Method = http.MethodGet }))
+	assert.Equal(t, http.StatusMethodNotAllowed, status)
+}
