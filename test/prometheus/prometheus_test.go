@@ -81,7 +81,8 @@ func servers(t *testing.T) (addresses []string, made int) {
 	t.Helper()
 	redis := peer.StartRedis(t)
 	for _, args := range [][]string{
-		{"--measure-pauses", "loops"}, {"--dir", t.TempDir(), "--measure-pauses", "locks"},
+		{"--measure-pauses", "loops", "--policies", "../../examples/policies/policies"},
+		{"--dir", t.TempDir(), "--measure-pauses", "locks"},
 		{"--store", "redis://" + redis.Addr},
 	} {
 		s, address := start(t, args...)
