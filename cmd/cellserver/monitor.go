@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/monitor"
 	"cellserver/internal/option"
+	"cellserver/internal/page"
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
@@ -20,12 +21,13 @@ import (
 type monitorOptions struct {
 	port          int
 	needsStore    string
+	page          *page.Settings
 	shutdownDelay int           // seconds
 	atOnce        chan struct{} // closed when a client has called SHUTDOWN
 }
 
 func newMonitorOptions() monitorOptions {
-	return monitorOptions{needsStore: "no", atOnce: make(chan struct{})}
+	return monitorOptions{needsStore: "no", page: page.NewSettings(), atOnce: make(chan struct{})}
 }
 
 // withoutDelay returns the function that SHUTDOWN calls. It also ends a delay that a signal has begun.
@@ -39,20 +41,22 @@ func (o *monitorOptions) withoutDelay(stop func()) func() {
 
 func (o *monitorOptions) options() []*option.Option {
 	const group = "Monitoring"
-	return []*option.Option{
+	own := []*option.Option{
 		{Name: "metrics-port", Group: group, Kind: option.Number(&o.port, 0, 65535),
-			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz; 0 for none"},
+			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz, and a page for browsers; 0 for none"},
 		{Name: "ready-needs-store", Group: group, Kind: option.YesNo(&o.needsStore),
 			Help: "/readyz fails while the store (--store) does not answer, with --store-fails error"},
 		{Name: "shutdown-delay", Group: group, Kind: option.Number(&o.shutdownDelay, 0, server.MaxSeconds),
 			Help: "seconds for which clients are served after SIGTERM, while /readyz fails; not after SHUTDOWN"},
 	}
+	return append(own, o.page.Options()...)
 }
 
 // monitoring is the port for operators of the server. Without --metrics-port, it only has the health.
 type monitoring struct {
 	health    *monitor.Health
 	server    *web.Server // nil without a port
+	page      *page.Page
 	listeners []net.Listener
 }
 
@@ -73,10 +77,11 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		closeAll(m.listeners)
 		return nil, fmt.Errorf("--metrics-port: %w", err)
 	}
+	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log})
 	m.server = web.New(web.Config{
 		Name: "metrics-port", Log: log, MaxConns: maxMonitors,
 		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
-		Handler:   monitor.New(monitor.Config{Metrics: instance.Metrics, Health: m.health, Log: log}),
+		Handler:   monitor.New(monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}),
 	})
 	return m, nil
 }
@@ -138,5 +143,6 @@ func (m *monitoring) close() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
+	m.page.End()               // streams never end by themselves
 	_ = m.server.Shutdown(ctx) // an error means that connections had to be closed
 }

@@ -142,6 +142,7 @@ var mayImport = map[string][]string{
 		"internal/option", "internal/quota",
 	},
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
+	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/web"},
 	"internal/cli": {
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
@@ -158,7 +159,7 @@ var mayImport = map[string][]string{
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
-		"internal/web", "internal/httpapi",
+		"internal/web", "internal/httpapi", "internal/page",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -181,7 +182,7 @@ var layers = [][]string{
 	{"internal/session"},
 	{"internal/commands"},
 	{"internal/server", "internal/web"},
-	{"internal/httpapi"},
+	{"internal/httpapi", "internal/page"},
 	{"cmd/cellserver"},
 }
 

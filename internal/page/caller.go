@@ -1,0 +1,88 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"strconv"
+
+	"cellserver/internal/client"
+	"cellserver/internal/session"
+)
+
+// caller makes calls in this process, as a client with a session of its own. Only one goroutine at a
+// time may use it.
+type caller struct {
+	instance *session.Instance
+	session  *session.Session
+	woken    chan struct{}   // receives a value when the session is to be resumed
+	cut      context.Context // ends when the client is disconnected
+}
+
+var errDisconnected = errors.New("the client was disconnected")
+
+// newCaller opens a session for a connection with these addresses, which CLIENT LIST shows.
+func newCaller(in *session.Instance, remote, local string) *caller {
+	cut, disconnect := context.WithCancel(context.Background())
+	c := &caller{instance: in, woken: make(chan struct{}, 1), cut: cut}
+	c.session = in.Open(client.Peer{Remote: remote, Local: local, FD: -1, Wake: c.wake, Cut: disconnect})
+	return c
+}
+
+func (c *caller) wake() {
+	select {
+	case c.woken <- struct{}{}:
+	default:
+	}
+}
+
+func (c *caller) close() { c.session.Close() }
+
+// call makes a call and returns its reply. An error means that the client was disconnected, or that ctx
+// is done; then the caller can only be closed.
+func (c *caller) call(ctx context.Context, words ...string) (reply, error) {
+	c.session.Feed(encode(words))
+	c.instance.Yield()
+	var out []byte
+	for {
+		for piece := c.session.Output(); len(piece) > 0; piece = c.session.Output() {
+			out = append(out, piece...)
+			c.session.Sent()
+		}
+		switch {
+		case c.session.More():
+		case c.session.HasUnanswered():
+			if err := c.await(ctx); err != nil {
+				return reply{}, err
+			}
+		case c.cut.Err() != nil:
+			return reply{}, errDisconnected
+		default:
+			r, _, err := parse(out)
+			return r, err
+		}
+		c.session.Resume()
+		c.instance.Yield()
+	}
+}
+
+// await waits until the session is to be resumed.
+func (c *caller) await(ctx context.Context) error {
+	select {
+	case <-c.woken:
+		return nil
+	case <-c.cut.Done():
+		return errDisconnected
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// encode returns a call in RESP.
+func encode(words []string) (b []byte) {
+	b = strconv.AppendInt(append(b, '*'), int64(len(words)), 10)
+	for _, word := range words {
+		b = strconv.AppendInt(append(b, "\r\n$"...), int64(len(word)), 10)
+		b = append(append(b, "\r\n"...), word...)
+	}
+	return append(b, "\r\n"...)
+}

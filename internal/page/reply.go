@@ -1,0 +1,101 @@
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+)
+
+// reply is a reply in RESP2. Its kind is its first byte, and 0 for a null.
+type reply struct {
+	kind  byte
+	text  []byte  // of a reply that is no array
+	parts []reply // the elements of an array
+}
+
+var errReply = errors.New("invalid RESP")
+
+// parse reads the reply at the beginning of b, and returns the bytes after it.
+func parse(b []byte) (r reply, rest []byte, err error) {
+	line, rest, found := bytes.Cut(b, []byte("\r\n"))
+	if !found || len(line) == 0 {
+		return r, nil, errReply
+	}
+	r = reply{kind: line[0], text: line[1:]}
+	if r.kind != '$' && r.kind != '*' {
+		return r, rest, nil
+	}
+	n, err := strconv.Atoi(string(r.text))
+	switch {
+	case err != nil:
+		return r, nil, errReply
+	case n < 0:
+		return reply{}, rest, nil
+	case r.kind == '$' && len(rest) < n+2:
+		return r, nil, errReply
+	case r.kind == '$':
+		r.text = rest[:n]
+		return r, rest[n+2:], nil
+	}
+	r.text = nil
+	for range n {
+		var part reply
+		if part, rest, err = parse(rest); err != nil {
+			return r, nil, err
+		}
+		r.parts = append(r.parts, part)
+	}
+	return r, rest, nil
+}
+
+// failure returns the text of an error reply, else an empty string.
+func (r reply) failure() string {
+	if r.kind == '-' {
+		return string(r.text)
+	}
+	return ""
+}
+
+// number returns the value of an integer reply.
+func (r reply) number() int64 {
+	n, _ := strconv.ParseInt(string(r.text), 10, 64)
+	return n
+}
+
+// pairs calls visit for the fields of a map, which is an array of names and values in RESP2.
+func (r reply) pairs(visit func(name string, value reply)) {
+	for i := 0; i+1 < len(r.parts); i += 2 {
+		visit(string(r.parts[i].text), r.parts[i+1])
+	}
+}
+
+// quote returns a name as redis-cli prints it: in quotes, in ASCII, with escapes. So a name of any bytes
+// can be shown, copied, and given back to unquote.
+func quote(name []byte) string {
+	b := append(make([]byte, 0, len(name)+2), '"')
+	for _, c := range name {
+		switch i := bytes.IndexByte([]byte("\n\r\t\b\a\"\\"), c); {
+		case i >= 0:
+			b = append(b, '\\', `nrtba"\`[i])
+		case c < ' ' || c > '~':
+			b = fmt.Appendf(b, `\x%02x`, c)
+		default:
+			b = append(b, c)
+		}
+	}
+	return string(append(b, '"'))
+}
+
+// unquote returns the name that a person has entered: as redis-cli prints it if it begins with a quote,
+// otherwise as it stands.
+func unquote(text string) (string, error) {
+	if len(text) == 0 || text[0] != '"' {
+		return text, nil
+	}
+	name, err := strconv.Unquote(text)
+	if err != nil {
+		return "", errors.New(`a name in quotes ends with a quote, and its escapes are those of redis-cli: \n \r \t \b \a \" \\ \xHH`)
+	}
+	return name, nil
+}

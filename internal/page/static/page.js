@@ -1,0 +1,396 @@
+// The page gets a message a second from /stream, and draws it. Everything from the server is text for the
+// page: it is set by textContent, never as HTML.
+"use strict";
+
+const seconds = 120; // of history
+const history = []; // of {allowed, limited} per second, the latest last
+let previous = null; // the message before
+let shownKey = null; // the key that is looked up, as it was entered
+let drawnKey = null; // the key of the result that is shown, in quotes
+let longest = 0; // the longest time to recovery of the key that is looked up, in milliseconds
+const byId = (id) => document.getElementById(id);
+
+// The page may have been opened with a password in its address. Requests must not repeat that.
+const url = (path) => location.origin + path;
+
+function element(name, text, attributes = {}) {
+  const e = document.createElement(name);
+  e.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  return e;
+}
+
+function drawing(name, attributes, text = "") {
+  const e = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) e.setAttribute(key, value);
+  e.textContent = text;
+  return e;
+}
+
+function show(id, text) {
+  byId(id).textContent = text || "";
+  byId(id).hidden = !text;
+}
+
+// Numbers.
+
+const count = (n) => Math.round(n).toLocaleString("en");
+
+function rate(n) {
+  if (n >= 10 || n === 0) return count(n);
+  return n.toFixed(1);
+}
+
+function bytes(n) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let i = 0;
+  for (; n >= 1024 && i < units.length - 1; i++) n /= 1024;
+  return (i === 0 || n >= 100 ? Math.round(n) : n.toFixed(1)) + " " + units[i];
+}
+
+function duration(ms) {
+  if (ms < 1000) return Math.round(ms) + " ms";
+  const s = ms / 1000;
+  if (s < 60) return s.toFixed(1) + " s";
+  if (s < 3600) return Math.floor(s / 60) + " min " + Math.floor(s % 60) + " s";
+  if (s < 86400) return Math.floor(s / 3600) + " h " + Math.floor((s % 3600) / 60) + " min";
+  return Math.floor(s / 86400) + " d " + Math.floor((s % 86400) / 3600) + " h";
+}
+
+const microseconds = (text) => {
+  const n = Number(text);
+  return n < 1000 ? n + " µs" : n / 1000 + " ms";
+};
+
+// fields turns "allowed=1,limited=2" into an object.
+function fields(text) {
+  const all = {};
+  for (const part of (text || "").split(",")) {
+    const at = part.indexOf("=");
+    if (at > 0) all[part.slice(0, at)] = part.slice(at + 1);
+  }
+  return all;
+}
+
+// commandName turns cl_throttle, as INFO has it, into CL.THROTTLE.
+const commandName = (name) => name.replace(/^cl[_.]/, "cl.").toUpperCase();
+
+// growth returns by how much a counter has grown per second since the previous message.
+function growth(m, read) {
+  if (!previous || m.time <= previous.time) return 0;
+  return Math.max(0, (read(m.fields) - read(previous.fields)) / ((m.time - previous.time) / 1000));
+}
+
+const number = (name) => (f) => Number(f[name] || 0);
+
+// Decisions.
+
+function decisionRates(m) {
+  const rows = [];
+  for (const name of Object.keys(m.fields).sort()) {
+    if (!name.startsWith("cell_decisions_")) continue;
+    const part = (of) => (f) => Number(fields(f[name])[of] || 0);
+    rows.push({
+      name: commandName(name.slice("cell_decisions_".length)),
+      allowed: growth(m, part("allowed")), limited: growth(m, part("limited")),
+    });
+  }
+  return rows;
+}
+
+function drawDecisions(m) {
+  const rows = decisionRates(m);
+  const total = { allowed: 0, limited: 0 };
+  const lines = rows.map((row) => {
+    total.allowed += row.allowed;
+    total.limited += row.limited;
+    const all = row.allowed + row.limited;
+    const line = element("tr", "");
+    line.append(element("th", row.name, { scope: "row" }), element("td", rate(row.allowed)), element("td", rate(row.limited)),
+      element("td", all ? (100 * row.limited / all).toFixed(1) + " %" : "–"));
+    return line;
+  });
+  byId("decisions").replaceChildren(...lines);
+  byId("decisions-empty").hidden = rows.length > 0 || "INFO" in m.errors;
+  show("info-error", m.errors["INFO"]);
+  if (!previous) return;
+  history.push(total);
+  if (history.length > seconds) history.shift();
+  drawChart();
+}
+
+// niceMax returns the end of an axis: 1, 2 or 5 times a power of ten.
+function niceMax(n) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(n, 1)));
+  return [1, 2, 5, 10].map((step) => step * power).find((end) => end >= n);
+}
+
+function drawChart() {
+  const width = 720, top = 1, bottom = 159;
+  const most = niceMax(Math.max(10, ...history.map((h) => h.allowed + h.limited)));
+  const y = (n) => (bottom - (bottom - top) * n / most).toFixed(1);
+  const x = (i) => (width * (seconds - history.length + i) / (seconds - 1)).toFixed(1);
+  const area = (upper, lower) => history.length < 2 ? "" :
+    "M" + history.map((h, i) => x(i) + " " + y(upper(h))).join("L") +
+    "L" + history.map((h, i) => x(i) + " " + y(lower(h))).reverse().join("L") + "Z";
+  byId("limited-area").setAttribute("d", area((h) => h.limited, () => 0));
+  byId("allowed-area").setAttribute("d", area((h) => h.limited + h.allowed, (h) => h.limited));
+  byId("chart-max").textContent = count(most) + " per second";
+  byId("grid").replaceChildren(...[0, 0.5, 1].map((part) =>
+    drawing("line", { x1: 0, x2: width, y1: y(part * most), y2: y(part * most) })));
+}
+
+// The server.
+
+function keysOf(m) {
+  let keys = 0;
+  for (const [name, value] of Object.entries(m.fields)) {
+    if (/^db\d+$/.test(name)) keys += Number(fields(value).keys || 0);
+  }
+  return keys;
+}
+
+function tile(name, value, more) {
+  const dd = element("dd", value);
+  if (more) dd.append(element("small", more));
+  return [element("dt", name), dd];
+}
+
+function drawServer(m) {
+  const f = m.fields;
+  const cpu = growth(m, (f) => Number(f.used_cpu_sys || 0) + Number(f.used_cpu_user || 0));
+  const most = Number(f.maxmemory || 0);
+  const wait = Number(f.blocked_clients || 0) + Number(f.store_steps_waiting || 0);
+  const tiles = "INFO" in m.errors ? [] : [
+    tile("calls", rate(growth(m, number("total_commands_processed"))) + " /s"),
+    tile("errors", rate(growth(m, number("total_error_replies"))) + " /s"),
+    tile("keys", count(keysOf(m)), bytes(f.used_memory_dataset || 0)),
+    tile("memory", bytes(f.used_memory || 0), most ? Math.round(100 * f.used_memory / most) + " % of " + bytes(most) : "no bound"),
+    tile("clients", count(f.connected_clients || 0), f.maxclients ? "of " + count(f.maxclients) : ""),
+    tile("waiting", count(wait), "clients and calls"),
+    tile("CPU", (100 * cpu).toFixed(1) + " %", "of one core"),
+    tile("up", duration(1000 * (f.uptime_in_seconds || 0))),
+  ];
+  byId("tiles").replaceChildren(...tiles.map((parts) => {
+    const box = document.createElement("div");
+    box.append(...parts);
+    return box;
+  }));
+  byId("version").textContent = f.cellserver_version || "";
+  byId("user").textContent = "user " + m.user;
+  show("warning", warningOf(f));
+}
+
+function warningOf(f) {
+  if (f.loading === "1") return "Keys are being loaded: " + (f.loading_loaded_perc || "") + " %";
+  if (f.store_failing === "1") return "The store does not answer. Calls are answered as --store-fails says: " + f.store_fails;
+  if (Number(f.journal_failing_since || 0) > 0) return "The disk fails: a crash would lose changes. The log says why.";
+  return "";
+}
+
+function drawLatency(m) {
+  const lines = [];
+  for (const name of Object.keys(m.fields).sort()) {
+    const command = name.replace("latency_percentiles_usec_", "");
+    if (command === name || !("cell_decisions_" + command.replace(".", "_") in m.fields)) continue;
+    const f = fields(m.fields[name]);
+    const line = element("tr", "");
+    line.append(element("th", commandName(command), { scope: "row" }));
+    for (const p of ["p50", "p99", "p99.9"]) line.append(element("td", f[p] ? microseconds(f[p]) : "–"));
+    lines.push(line);
+  }
+  byId("latency").replaceChildren(...lines);
+  byId("latency-empty").hidden = lines.length > 0 || "INFO" in m.errors;
+}
+
+// drawKeys keeps the buttons of keys that stay, so that the one that has the focus keeps it.
+function drawKeys(id, keys, error) {
+  const body = byId(id);
+  const rows = new Map([...body.rows].map((row) => [row.dataset.key, row]));
+  const wanted = (keys || []).map((key) => {
+    let row = rows.get(key.name);
+    if (!row) {
+      row = element("tr", "");
+      row.dataset.key = key.name;
+      const button = element("button", key.name, { type: "button", title: "look up" });
+      button.addEventListener("click", () => choose(key.name));
+      const cell = element("td", "");
+      cell.append(button);
+      row.append(cell, element("td", ""));
+    }
+    row.lastChild.textContent = (key.error ? "≈ " : "") + count(key.count);
+    return row;
+  });
+  if (wanted.length !== body.rows.length || wanted.some((row, i) => body.rows[i] !== row)) {
+    const focused = document.activeElement;
+    body.replaceChildren(...wanted);
+    if (focused && focused.isConnected && document.activeElement !== focused) focused.focus({ preventScroll: true });
+  }
+  byId(id + "-empty").hidden = wanted.length > 0 || Boolean(error);
+  show(id + "-error", error);
+}
+
+function drawPolicies(policies, error) {
+  const rows = (policies || []).map((policy) => {
+    const row = element("tr", "");
+    const limits = element("td", "");
+    limits.append(...policy.lines.map((line) => element("div", line)));
+    row.append(element("th", policy.name, { scope: "row" }), limits);
+    return row;
+  });
+  byId("policies").replaceChildren(...rows);
+  byId("policies-section").hidden = rows.length === 0 && !error;
+  show("policies-error", error);
+}
+
+function draw(m) {
+  drawDecisions(m);
+  drawServer(m);
+  drawLatency(m);
+  drawKeys("limited", m.limited, m.errors["CL.TOP"]);
+  drawKeys("seen", m.seen, m.errors["CL.TOP"]);
+  drawPolicies(m.policies, m.errors["CL.POLICY"]);
+  previous = m;
+}
+
+// Looking up a key.
+
+async function post(path, key) {
+  const response = await fetch(url(path), {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ key }),
+  });
+  const result = await response.json();
+  if (!response.ok) throw new Error(result.error);
+  return result;
+}
+
+function choose(name) {
+  byId("key").value = name;
+  lookUp(name);
+  byId("lookup").scrollIntoView({ block: "nearest" });
+}
+
+// lookUp shows a key. If it does so again, to show how it changes, it leaves what the page says about the key.
+async function lookUp(key, again = false) {
+  if (shownKey !== key) longest = 0;
+  shownKey = key;
+  if (!again) {
+    show("lookup-notice", "");
+    show("lookup-error", "");
+  }
+  try {
+    const found = await post("/inspect", key);
+    if (shownKey === key) drawKey(found);
+  } catch (failure) {
+    if (shownKey !== key) return;
+    shownKey = null;
+    byId("result").hidden = true;
+    show("lookup-error", failure.message);
+  }
+}
+
+const instants = new Set(["tat", "start", "oldest", "newest", "end"]);
+
+function fieldText(name, value) {
+  if (!instants.has(name)) return value;
+  const at = new Date(Number(BigInt(value) / 1000000n));
+  return at.toLocaleString();
+}
+
+// barsOf returns what is drawn of a key: a name, a part of the width from 0 to 1, and a text.
+function barsOf(found) {
+  const bars = [];
+  const state = found.state;
+  if (found.expires_ms > 0) {
+    longest = Math.max(longest, found.expires_ms);
+    bars.push({ name: "recovers in", part: found.expires_ms / longest, text: duration(found.expires_ms) });
+  }
+  const uses = ["used", "previous", "current", "held"].filter((name) => name in state);
+  const most = Math.max(1, ...uses.map((name) => Number(state[name])));
+  for (const name of uses) bars.push({ name, part: Number(state[name]) / most, text: count(Number(state[name])), uses: true });
+  const last = Math.max(1, ...(found.holders || []).map((h) => h.ends_ms));
+  for (const h of (found.holders || []).slice(0, 10)) {
+    bars.push({ name: h.name, part: h.ends_ms / last, text: h.permits + " for " + duration(h.ends_ms), uses: true });
+  }
+  return bars;
+}
+
+function drawBar(bar) {
+  const part = drawing("svg", { "aria-hidden": "true" });
+  part.append(drawing("rect", { class: "track", width: "100%", height: 16, rx: 4 }),
+    drawing("rect", { class: bar.uses ? "limited-bar" : "allowed-bar", width: (100 * bar.part).toFixed(1) + "%", height: 16, rx: 4 }));
+  const picture = element("dd", "");
+  picture.append(part);
+  const row = element("div", "");
+  row.append(element("dt", bar.name), picture, element("dd", bar.text));
+  return row;
+}
+
+function drawKey(found) {
+  const none = found.kind === "none";
+  drawnKey = none ? null : found.key;
+  byId("result").hidden = none;
+  show("lookup-notice", none ? "There is no key " + found.key + " now: its limit is untouched, or has fully recovered." : "");
+  if (none) return;
+  byId("result-key").textContent = found.key;
+  byId("result-kind").textContent = found.kind;
+  const bars = barsOf(found);
+  byId("result-bars").replaceChildren(...bars.map(drawBar));
+  byId("result-summary").textContent = found.expires_ms > 0 ?
+    "The key expires in " + duration(found.expires_ms) + ", when its limit has fully recovered." : "The key does not expire.";
+  byId("result-state").replaceChildren(...Object.entries(found.state).flatMap(([name, value]) =>
+    [element("dt", name), element("dd", fieldText(name, value))]));
+}
+
+async function deleteKey() {
+  byId("confirm").close();
+  try {
+    const result = await post("/delete", byId("confirm-key").textContent);
+    shownKey = null;
+    byId("result").hidden = true;
+    show("lookup-error", "");
+    show("lookup-notice", result.deleted ? "The key was deleted." : "The key had gone already.");
+  } catch (failure) {
+    show("lookup-error", failure.message);
+  }
+}
+
+// Connection.
+
+function setStatus(text, live) {
+  const status = byId("status");
+  if (status.textContent !== text) status.textContent = text;
+  status.className = live ? "on" : "off";
+}
+
+function connect() {
+  const stream = new EventSource(url("/stream"));
+  let messages = 0;
+  stream.onmessage = (event) => {
+    setStatus("live", true);
+    draw(JSON.parse(event.data));
+    if (shownKey && messages++ % 2 && !document.hidden && !byId("confirm").open) lookUp(shownKey, true);
+  };
+  stream.onerror = () => {
+    previous = null;
+    if (stream.readyState !== EventSource.CLOSED) {
+      setStatus("connecting", false);
+      return;
+    }
+    setStatus("refused: log in again, or too many viewers", false);
+    setTimeout(connect, 10000);
+  };
+}
+
+byId("lookup-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  lookUp(byId("key").value);
+});
+byId("delete").addEventListener("click", () => {
+  byId("confirm-key").textContent = drawnKey;
+  byId("confirm").showModal();
+});
+byId("cancel").addEventListener("click", () => byId("confirm").close());
+byId("confirm-delete").addEventListener("click", deleteKey);
+drawChart();
+connect();
