@@ -384,13 +384,14 @@ func TestThrottleAllocatesNothing(t *testing.T) {
 }
 
 // Nor does CL.ALL allocate for up to eight limiters whose keys exist, leases and forced quantities
-// included.
+// included, and CL.TAKE for a policy of so many limits.
 func TestAllAllocatesNothing(t *testing.T) {
 	for _, call := range []string{
 		"CL.ALL 2 THROTTLE user123 15 30 60 1 FIXED user123:day 1000000 86400 1",
 		"CL.ALL 8" + numberedWords(" FIXED k%d 1000000 86400 1", 8),
 		"CL.ALL 3 ACQUIRE jobs 2 60 holder 1 THROTTLE user123 15 30 60 20 FORCE SLIDINGLOG user123:log 10 60 1",
 		"CL.ALL 2 ACQUIRE jobs 2 60 holder 1 FIXED user123:day 0 60 1",
+		"CL.TAKE user123 bench", "CL.TAKE user123 login 1 FORCE", "CL.TAKE user123 bench2", "CL.TAKE user123 bench2 2 FORCE",
 	} {
 		s := newServer(t)
 		c := s.dial()

@@ -42,14 +42,14 @@ func appendTag(dst, subject []byte) []byte {
 		return hex.AppendEncode(append(dst, "%#"...), sum[:])
 	}
 	const digits = "0123456789ABCDEF"
-	for _, c := range subject {
-		if c < 0x21 || c == 0x7f || c == '%' || c == '{' || c == '}' {
-			dst = append(dst, '%', digits[c>>4], digits[c&15])
-		} else {
-			dst = append(dst, c)
+	written := 0 // bytes of the subject; most are written at once
+	for i, c := range subject {
+		if unsafeInKeys[c] {
+			dst = append(append(dst, subject[written:i]...), '%', digits[c>>4], digits[c&15])
+			written = i + 1
 		}
 	}
-	return dst
+	return append(dst, subject[written:]...)
 }
 
 // SubjectOfStanding returns the subject of a key that holds a standing of a policy. If the key has the
@@ -87,3 +87,14 @@ func StandingPattern(prefix string, p *Policy) []byte {
 	}
 	return append(pattern, ":{*}:"+StandingLabel...)
 }
+
+// unsafeInKeys says which bytes of a subject are written as digits.
+var unsafeInKeys = func() (unsafe [256]bool) {
+	for c := range 0x21 {
+		unsafe[c] = true
+	}
+	for _, c := range []byte{0x7f, '%', '{', '}'} {
+		unsafe[c] = true
+	}
+	return unsafe
+}()

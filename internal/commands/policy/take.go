@@ -188,6 +188,15 @@ func (t taking) limitCall(requests []store.LimitRequest) *command.LimitCall {
 
 // answer writes the reply of a call that the limits have decided.
 func (t *taking) answer(o command.LimitOutcome) error {
+	if !o.Allowed && t.policy.Ban != nil {
+		return t.answerRefused(o)
+	}
+	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
+}
+
+// answerRefused is answer for a call that may lead to a ban. It has a copy of the call, which is on the
+// heap; other calls allocate nothing.
+func (t taking) answerRefused(o command.LimitOutcome) error {
 	if v, banned := t.countRefusal(o); banned {
 		return t.reply(v, nil)
 	}

@@ -63,13 +63,21 @@ func (t *taking) step(ctx context.Context, v store.View, requests []store.LimitR
 	if !leaves && (peek || quantity <= 0 || mode != quota.UpTo) {
 		return v.TakeAll(ctx, withQuantity(requests, quantity), peek)
 	}
+	return t.steps(ctx, v, requests, quantity, peek)
+}
+
+// steps is step for a call that needs several steps of the store. It has a copy of the call, which is on
+// the heap; other calls allocate nothing.
+func (t taking) steps(ctx context.Context, v store.View, requests []store.LimitRequest, quantity int64, peek bool) (
+	decisions []quota.Decision, allowed bool, err error,
+) {
 	defer withQuantity(requests, t.request.Quantity)
 	keys := make([]store.KeyRef, len(requests))
 	for i := range requests {
 		keys[i] = store.KeyRef{Database: v.Selected(), Key: requests[i].Key}
 	}
 	err = v.Atomically(ctx, keys, false, func() (err error) {
-		if mode == quota.UpTo && quantity > 0 && !peek {
+		if t.request.Mode == quota.UpTo && quantity > 0 && !peek {
 			decisions, allowed, err = t.takeUpTo(ctx, v, requests, quantity)
 		} else {
 			decisions, allowed, err = t.takeLeaving(ctx, v, requests, quantity, peek)
