@@ -108,7 +108,7 @@ func (r *Results) compareMemory() string {
 	for _, row := range s.Memory {
 		t = append(t, []string{row.Server, oneDecimal(row.PerKey()), mebibytes(row.Start)})
 	}
-	return compared(t, s) + "\n![memory per key](../bench/plots/compare-memory.svg)\n"
+	return t.String() + "\n" + s.run() + "\n\n![memory per key](../bench/plots/compare-memory.svg)\n"
 }
 
 func (r *Results) compareAnswers() string {
