@@ -57,8 +57,11 @@ const preamble = `cellserver() {
 }
 `
 
+// metricsPort is the port of the page in docs/start.md.
+const metricsPort = "9121"
+
 // runSession runs the commands in one shell, and returns what each has printed. The server and the client use
-// a free port, because the usual one may be taken.
+// free ports, because the usual ones may be taken.
 func runSession(t *testing.T, steps []step) []string {
 	const mark = "=== the next command"
 	dir := t.TempDir()
@@ -67,6 +70,7 @@ func runSession(t *testing.T, steps []step) []string {
 	for _, s := range steps {
 		script += fmt.Sprintf("%s\necho '%s'\n", s.command, mark)
 	}
+	script = strings.ReplaceAll(script, metricsPort, strconv.Itoa(peer.FreePort(t)))
 	cmd := exec.CommandContext(t.Context(), "bash", "-c", script)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "CELLSERVER_PORT="+strconv.Itoa(peer.FreePort(t)),
