@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -148,6 +149,32 @@ func TestOptions(t *testing.T) {
 		assert.Contains(t, string(text), part)
 	}
 	assert.NotContains(t, string(text), "CELLSERVER_DIR")
+}
+
+// With metrics, Prometheus finds and reaches the port, and a shutdown gives load balancers time. Without,
+// TestChartIsThePlainManifests shows that there is nothing of this.
+func TestMetrics(t *testing.T) {
+	for _, set := range [][]string{nil, shared} {
+		text, err := render(t, "cellserver", append([]string{"metrics.enabled=true", "metrics.serviceMonitor=true",
+			"metrics.serviceMonitorLabels.release=prometheus"}, set...)...)
+		require.NoError(t, err)
+		for _, part := range []string{
+			`name: CELLSERVER_METRICS_PORT, value: "9121"`, `name: CELLSERVER_SHUTDOWN_DELAY, value: "5"`,
+			"- {name: metrics, containerPort: 9121}", "- {name: metrics, port: 9121, targetPort: metrics}",
+		} {
+			assert.Contains(t, string(text), part)
+		}
+		assert.NotContains(t, string(text), "preStop", "the server waits itself")
+		assert.Equal(t, set == nil, strings.Contains(string(text), "httpGet: {path: /readyz, port: metrics}"))
+		found := objects(t, text)
+		rules := found["NetworkPolicy"]["spec"].(object)["ingress"].([]any)
+		require.Len(t, rules, 2)
+		assert.Equal(t, []any{object{"protocol": "TCP", "port": "metrics"}}, rules[1].(object)["ports"])
+		monitor := found["ServiceMonitor"]
+		assert.Equal(t, "prometheus", monitor["metadata"].(object)["labels"].(object)["release"])
+		assert.Equal(t, found["Service"]["spec"].(object)["selector"],
+			monitor["spec"].(object)["selector"].(object)["matchLabels"])
+	}
 }
 
 func TestLint(t *testing.T) {
