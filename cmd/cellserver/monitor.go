@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"sync"
 	"time"
 
@@ -22,12 +24,13 @@ type monitorOptions struct {
 	port          int
 	needsStore    string
 	page          *page.Settings
+	profiles      string
 	shutdownDelay int           // seconds
 	atOnce        chan struct{} // closed when a client has called SHUTDOWN
 }
 
 func newMonitorOptions() monitorOptions {
-	return monitorOptions{needsStore: "no", page: page.NewSettings(), atOnce: make(chan struct{})}
+	return monitorOptions{needsStore: "no", profiles: "no", page: page.NewSettings(), atOnce: make(chan struct{})}
 }
 
 // withoutDelay returns the function that SHUTDOWN calls. It also ends a delay that a signal has begun.
@@ -46,6 +49,8 @@ func (o *monitorOptions) options() []*option.Option {
 			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz, and a page for browsers; 0 for none"},
 		{Name: "ready-needs-store", Group: group, Kind: option.YesNo(&o.needsStore),
 			Help: "/readyz fails while the store (--store) does not answer, with --store-fails error"},
+		{Name: "metrics-profiles", Group: group, Kind: option.YesNo(&o.profiles),
+			Help: "/debug/pprof/ on the port of metrics: Go's profiles, for users on this machine that may call DEBUG"},
 		{Name: "shutdown-delay", Group: group, Kind: option.Number(&o.shutdownDelay, 0, server.MaxSeconds),
 			Help: "seconds for which clients are served after SIGTERM, while /readyz fails; not after SHUTDOWN"},
 	}
@@ -66,6 +71,9 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 	if c.monitor.port == 0 {
 		return m, nil
 	}
+	if c.monitor.profiles == "yes" && c.monitor.page.Open == "yes" {
+		return nil, errors.New("--metrics-profiles and --page-open cannot be used together")
+	}
 	if instance.Store.MayBlock() {
 		m.health.NeedsStore = func() bool {
 			return c.monitor.needsStore == "yes" && c.options.Show("store-fails") == "error"
@@ -78,12 +86,32 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		return nil, fmt.Errorf("--metrics-port: %w", err)
 	}
 	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log})
+	paths := monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}
+	if c.monitor.profiles == "yes" {
+		paths.Profile = monitor.Profiles(mayProfile(instance))
+	}
 	m.server = web.New(web.Config{
 		Name: "metrics-port", Log: log, MaxConns: maxMonitors,
 		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
-		Handler:   monitor.New(monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}),
+		Handler:   monitor.New(paths),
 	})
 	return m, nil
+}
+
+// mayProfile returns the function that decides about requests for profiles, which slow the server down.
+func mayProfile(instance *session.Instance) func(w http.ResponseWriter, r *http.Request) bool {
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		if !web.IsLocal(r) {
+			http.Error(w, "profiles are for users on this machine", http.StatusForbidden)
+			return false
+		}
+		account := web.User(w, r, instance.Accounts)
+		if account != nil && !instance.MayCall(account, "debug") {
+			http.Error(w, "NOPERM profiles are for users that may call DEBUG", http.StatusForbidden)
+			account = nil
+		}
+		return account != nil
+	}
 }
 
 // maxMonitors bounds the connections to the port.

@@ -106,6 +106,43 @@ func TestShutdownDelay(t *testing.T) {
 	assert.Error(t, err)
 }
 
+// TestProfiles: profiles are off by default, and for users that may call DEBUG, but not for pages.
+func TestProfiles(t *testing.T) {
+	_, url := startMonitored(t)
+	status, _ := get(t, url+"/debug/pprof/")
+	assert.Equal(t, http.StatusNotFound, status)
+
+	_, url = startMonitored(t, "--metrics-profiles", "yes", "--user", "default on >secret ~* &* +@all",
+		"--user", "reader on >secret ~* +@read")
+	for _, c := range []struct {
+		user, header string
+		status       int
+	}{
+		{"", "", 401}, {"reader", "", 403}, {"nobody", "", 401}, {"default", "", 200},
+		{"default", "Origin", 403}, {"default", "Sec-Fetch-Site", 403},
+	} {
+		for _, path := range []string{"heap", "profile?seconds=1", "trace?seconds=1"} {
+			if path != "heap" && c.status != 200 {
+				path, _, _ = strings.Cut(path, "?")
+			}
+			r, err := http.NewRequest(http.MethodGet, url+"/debug/pprof/"+path, nil)
+			require.NoError(t, err)
+			if c.user != "" {
+				r.SetBasicAuth(c.user, "secret")
+			}
+			if c.header != "" {
+				r.Header.Set(c.header, "cross-site")
+			}
+			response, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			response.Body.Close()
+			assert.Equal(t, c.status, response.StatusCode, "%v: %s", c, path)
+		}
+	}
+	status, _ = get(t, strings.Replace(url, "//", "//default:secret@", 1)+"/debug/pprof/cmdline")
+	assert.Equal(t, http.StatusNotFound, status)
+}
+
 // TestReadiness: a server is not ready while it loads, and with --ready-needs-store while its store does not
 // answer.
 func TestReadiness(t *testing.T) {
