@@ -38,6 +38,8 @@ type API struct {
 	gateways *client.Account // as which the requests of gateways are made
 	counts   counts
 	warned   sync.Once // of a peer that is no trusted proxy
+
+	hasWarned bool // of policies with {client_ip}: see warn
 }
 
 // New returns the API of an instance.
@@ -53,6 +55,7 @@ func New(c Config) *API {
 
 // NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.
 func (a *API) NewServer(secured func() *tls.Config) *web.Server {
+	a.warn()
 	name := "http"
 	if secured != nil {
 		name = "https"

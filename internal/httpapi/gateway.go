@@ -92,6 +92,29 @@ func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, ok bool) {
 	return nil, false
 }
 
+// warn warns, once, about policies that tell clients apart by their addresses, if only gateways on this machine
+// are trusted: if the gateways are on others, all of their requests get 403.
+func (a *API) warn() {
+	isLoopback := func(p netip.Prefix) bool { return p.Addr().IsLoopback() }
+	if a.hasWarned || !allOf(a.config.Settings.TrustedProxies, isLoopback) {
+		return
+	}
+	set := a.instance.Policies()
+	for _, name := range set.Names() {
+		isAddress := func(p policy.Part) bool { return p.Kind == policy.ClientIP }
+		if slices.ContainsFunc(set.Policy([]byte(name)).HTTP.From, isAddress) {
+			a.config.Log.Warn("a policy has {client_ip}, and only gateways on this machine are trusted: "+
+				"--http-trusted-proxies names others", "policy", name)
+			a.hasWarned = true
+			return
+		}
+	}
+}
+
+func allOf[T any](list []T, has func(T) bool) bool {
+	return !slices.ContainsFunc(list, func(item T) bool { return !has(item) })
+}
+
 // asksOf returns what a request asks. If that is not clear, refused says why.
 func (a *API) asksOf(r *http.Request, names []string, trusted []netip.Prefix) (asks []ask, refused string) {
 	if len(names) > maxPolicies {

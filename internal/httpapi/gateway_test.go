@@ -2,10 +2,13 @@ package httpapi_test
 
 import (
 	"bufio"
+	"bytes"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,4 +189,19 @@ func TestTrustedProxies(t *testing.T) {
 	var counted metric.Samples
 	handler.Metrics().Read(&counted)
 	assert.EqualValues(t, 1, counted.List[len(counted.List)-1].Value, "cellserver_http_untrusted_total")
+}
+
+// TestWarning: gateways on other machines would get 403, if only this machine is trusted.
+func TestWarning(t *testing.T) {
+	a := newAPI(t)
+	for trusted, warnings := range map[string]int{"127.0.0.1/32": 1, "192.0.2.0/24": 0} {
+		var log bytes.Buffer
+		settings := &httpapi.Settings{TrustedProxies: []netip.Prefix{netip.MustParsePrefix(trusted)}}
+		handler := httpapi.New(httpapi.Config{
+			Instance: a.instance, Settings: settings, Log: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		handler.NewServer(nil)
+		handler.NewServer(nil)
+		assert.Equal(t, warnings, strings.Count(log.String(), "policy=api"), trusted)
+	}
 }

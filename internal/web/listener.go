@@ -25,7 +25,7 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		s := l.server
 		if s.admit() {
-			return &boundedConn{Conn: conn, server: s}, nil
+			return s.secure(&boundedConn{Conn: conn, server: s}), nil
 		}
 		s.config.Log.Warn("max number of HTTP connections reached", "port", s.config.Name, "peer", conn.RemoteAddr())
 		if s.config.TLS == nil {
@@ -95,10 +95,12 @@ func (s *Server) Conns() int { return int(s.conns.Load()) }
 // securedConfig is a configuration of TLS, and the same with the protocols of HTTP.
 type securedConfig struct{ given, offered *tls.Config }
 
-// configForClient returns the configuration of a new connection, with the protocols that the port offers.
-// The result is kept until the configuration changes. Session tickets are those of the server's own
-// configuration, so that they stay valid.
-func (s *Server) configForClient(*tls.ClientHelloInfo) (*tls.Config, error) {
+// secure returns a connection with TLS if the port has it; net/http makes the handshake. Each configuration has
+// session tickets of its own, so a peer that is no longer trusted cannot resume a session.
+func (s *Server) secure(conn net.Conn) net.Conn {
+	if s.config.TLS == nil {
+		return conn
+	}
 	given := s.config.TLS()
 	kept := s.secured.Load()
 	if kept == nil || kept.given != given {
@@ -106,5 +108,5 @@ func (s *Server) configForClient(*tls.ClientHelloInfo) (*tls.Config, error) {
 		kept.offered.NextProtos = []string{"h2", "http/1.1"}
 		s.secured.Store(kept)
 	}
-	return kept.offered, nil
+	return tls.Server(conn, kept.offered)
 }

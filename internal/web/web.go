@@ -105,16 +105,7 @@ func New(c Config) *Server {
 // Serve accepts the listener's connections until Shutdown, and then returns ErrClosed. It closes the
 // listener.
 func (s *Server) Serve(listener net.Listener) error {
-	bounded := &boundedListener{listener, s}
-	if s.config.TLS == nil {
-		return s.http.Serve(bounded)
-	}
-	s.mu.Lock()
-	if s.http.TLSConfig == nil {
-		s.http.TLSConfig = &tls.Config{GetConfigForClient: s.configForClient}
-	}
-	s.mu.Unlock()
-	return s.http.ServeTLS(bounded, "", "")
+	return s.http.Serve(&boundedListener{listener, s})
 }
 
 // Stopping returns a channel that is closed when Shutdown begins. A handler that answers for as long as

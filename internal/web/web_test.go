@@ -286,12 +286,13 @@ func TestShutdownTimeout(t *testing.T) {
 	<-ended
 }
 
-// TestTLS: HTTP/2, and certificates that change.
+// TestTLS: HTTP/2, and certificates that change, with which sessions end.
 func TestTLS(t *testing.T) {
 	authority := certs.New(t)
 	load := func(name string) *tls.Config {
 		pair := authority.Issue(t, name)
-		c, err := tlsconfig.ServerOptions{CertFile: pair.Cert, KeyFile: pair.Key, AuthClients: "no"}.Config()
+		files := tlsconfig.ServerOptions{CertFile: pair.Cert, KeyFile: pair.Key, AuthClients: "no", SessionCaching: true}
+		c, err := files.Config()
 		require.NoError(t, err)
 		return c
 	}
@@ -303,7 +304,8 @@ func TestTLS(t *testing.T) {
 	})
 	trust, err := tlsconfig.ClientOptions{CACert: authority.File}.Config()
 	require.NoError(t, err)
-	get := func() (proto, certificate string) {
+	trust.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+	get := func() (proto, certificate string, resumed bool) {
 		transport := &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}
 		defer transport.CloseIdleConnections()
 		got, err := (&http.Client{Transport: transport}).Get("https://" + address)
@@ -311,11 +313,15 @@ func TestTLS(t *testing.T) {
 		defer got.Body.Close()
 		body, err := io.ReadAll(got.Body)
 		require.NoError(t, err)
-		return string(body), got.TLS.PeerCertificates[0].Subject.CommonName
+		return string(body), got.TLS.PeerCertificates[0].Subject.CommonName, got.TLS.DidResume
 	}
-	proto, certificate := get()
-	assert.Equal(t, []string{"HTTP/2.0", "first"}, []string{proto, certificate})
-	current.Store("", load("second"))
-	_, certificate = get()
-	assert.Equal(t, "second", certificate)
+	for i, name := range []string{"first", "second"} {
+		if i > 0 {
+			current.Store("", load(name))
+		}
+		proto, certificate, resumed := get()
+		assert.Equal(t, []any{"HTTP/2.0", name, false}, []any{proto, certificate, resumed})
+		_, _, resumed = get()
+		assert.True(t, resumed)
+	}
 }
