@@ -136,6 +136,7 @@ func TestStandingsWhileTheStoreFails(t *testing.T) {
 		c.do(t, "CL.BAN eve p 60")
 		*s.fails = store.ErrDown
 		require.Equal(t, want, c.do(t, "CL.TAKE eve p"), policy)
+		require.Equal(t, strings.HasPrefix(want, "-"), strings.HasPrefix(c.do(t, "CL.ALL 1 TAKE eve p 1"), "-"), policy)
 		require.Equal(t, integers(1, 0, 0, -1, 0), c.do(t, "CL.TAKE evil api"), policy)
 		require.Equal(t, storeDown, c.do(t, "CL.BAN bob p 60"))
 		c.do(t, "CL.TAKE bob p")

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"cellserver/internal/command"
@@ -13,17 +14,20 @@ import (
 // joint is a CL.ALL of which members are policies. It takes from all members or from none; but a policy in
 // shadow mode refuses nothing, so if the others allow the call, it takes from that policy what fits.
 type joint struct {
+	family   *Family
 	call     *command.Call
 	members  []member
 	requests []store.LimitRequest // first those that may refuse the call, then those of policies in shadow mode
 	binding  int                  // how many of them may refuse the call
 	refused  bool                 // a member refuses the call without its limits
 	peek     bool
+	failed   error // of the store, when a standing was to be read
 }
 
 // member is one of the members of a call.
 type member struct {
 	subjectOf                  // its policy is nil for a limiter
+	request   policies.Request // of a policy
 	from, to  int              // its requests
 	verdict   policies.Verdict // of a policy; of one that decides without its limits, from the beginning
 	decided   bool             // without its limits
@@ -31,14 +35,16 @@ type member struct {
 
 // Join implements command.Policies.
 func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitCall, ms bool) error {
-	j := &joint{call: c, members: make([]member, len(of)), peek: call.Peek}
+	j := &joint{family: f, call: c, members: make([]member, len(of)), peek: call.Peek}
 	set := f.current(c)
 	for i := range of {
 		if m := &j.members[i]; of[i].NamesPolicy {
 			if err := m.lookup(set, of[i].Subject, of[i].Policy); err != nil {
 				return err
 			}
-			j.judge(m, of[i].Quantity)
+			if err := j.judge(m, of[i].Quantity); err != nil {
+				return err
+			}
 		}
 	}
 	j.addRequests(f, of, false)
@@ -62,10 +68,23 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 }
 
 // judge decides a member that needs no decisions of limits.
-func (j *joint) judge(m *member, quantity int64) {
-	r := policies.Request{Quantity: quantity, Mode: quota.Take}
-	m.verdict, m.decided = m.policy.JudgeStanding(j.call.View.Now(), nil, m.treatment, r)
+func (j *joint) judge(m *member, quantity int64) (err error) {
+	m.request = policies.Request{Quantity: quantity, Mode: quota.Take}
+	if j.peek {
+		m.request.Mode = quota.Peek
+	}
+	m.verdict, m.decided, err = j.family.judgeStanding(j.call, &m.subjectOf, m.request)
+	if errors.Is(err, store.ErrWrongKind) {
+		return err
+	}
+	if err != nil {
+		m.verdict, m.decided = m.policy.JudgeStanding(j.call.View.Now(), nil, m.treatment, m.request)
+	}
+	if err != nil && !m.decided {
+		j.failed = err
+	}
 	j.refused = j.refused || m.decided && m.verdict.Limited
+	return nil
 }
 
 // addRequests adds the requests of the members that are in shadow mode, or of the others.
@@ -94,6 +113,10 @@ func (j *joint) addRequests(f *Family, of []command.Member, shadow bool) {
 func (j *joint) step(ctx context.Context, v store.View, peek bool) (
 	decisions []quota.Decision, allowed bool, err error,
 ) {
+	if err := j.failed; err != nil { // what comes next does not ask the store, but decides without it
+		j.failed = nil
+		return nil, false, err
+	}
 	if j.binding == len(j.requests) {
 		return j.take(ctx, v, peek)
 	}
@@ -175,6 +198,9 @@ func (j *joint) reply(o command.LimitOutcome, ms bool) error {
 			m.verdict = policies.Verdict{Decision: decisions[0]}
 		case !m.decided:
 			m.verdict = m.policy.JudgeLimits(decisions)
+			if ban, banned := j.family.countRefusal(j.call, &m.subjectOf, m.request, o, decisions); banned {
+				m.verdict = ban
+			}
 		}
 		limited = limited || m.verdict.Limited
 	}

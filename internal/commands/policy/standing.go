@@ -5,6 +5,7 @@ import (
 
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
+	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
@@ -12,25 +13,25 @@ import (
 // A subject's exemption, its ban and its refusals are in one key, which few subjects have. If the store
 // knows that there is no such key at all, none is looked up.
 
-// standingKey returns the key of the subject's standing. It is valid until the call asks a limit.
-func (t *taking) standingKey() []byte {
-	c := t.call
-	c.Value = policies.AppendKey(c.Value[:0], t.f.prefix, t.policy, t.subject, policies.StandingLabel)
+// standingKey returns the key of a subject's standing, in memory of the call.
+func (f *Family) standingKey(c *command.Call, s *subjectOf) []byte {
+	c.Value = policies.AppendKey(c.Value[:0], f.prefix, s.policy, s.subject, policies.StandingLabel)
 	return c.Value
 }
 
-// judgeStanding decides a call that needs no decisions of limits; see policies.JudgeStanding.
-func (t *taking) judgeStanding() (v policies.Verdict, decided bool, err error) {
-	c := t.call
-	if s := t.f.Standings; s != nil && !s.MayHaveStandings() {
-		v, decided = t.policy.JudgeStanding(c.View.Now(), nil, t.treatment, t.request)
+// judgeStanding decides a request that needs no decisions of limits; see policies.JudgeStanding.
+func (f *Family) judgeStanding(c *command.Call, s *subjectOf, r policies.Request) (
+	v policies.Verdict, decided bool, err error,
+) {
+	if f.Standings != nil && !f.Standings.MayHaveStandings() {
+		v, decided = s.policy.JudgeStanding(c.View.Now(), nil, s.treatment, r)
 		return v, decided, nil
 	}
-	state, err := c.View.Standing(c.Context, t.standingKey())
+	state, err := c.View.Standing(c.Context, f.standingKey(c, s))
 	if err != nil {
 		return v, false, err
 	}
-	v, decided = t.policy.JudgeStanding(c.View.Now(), &state, t.treatment, t.request)
+	v, decided = s.policy.JudgeStanding(c.View.Now(), &state, s.treatment, r)
 	return v, decided, nil
 }
 
@@ -49,27 +50,31 @@ func (t *taking) withoutStanding(err error) error {
 	return t.f.Limiters.DecideOnError(c, err, nil, t.limitCall(requests))
 }
 
-// countRefusal counts a call that the limits have refused, if it counts for a ban. If that bans the
+// countRefusal counts a request that the limits have refused, if it counts for a ban. If that bans the
 // subject, it returns the verdict of the ban. If the refusal cannot be counted, because memory is full or
-// the store fails, the call is refused nevertheless.
-func (t *taking) countRefusal(o command.LimitOutcome) (v policies.Verdict, banned bool) {
-	c, occasion := t.call, policies.AtOnce
-	switch {
-	case o.Allowed:
-		return v, false
-	case o.Assumed:
-		occasion = policies.Assumed
-	case o.Repeated:
-		occasion = policies.Repeated
-	case c.Attempt != command.FirstAttempt:
-		occasion = policies.AfterWait
-	}
-	if !t.policy.CountsForBan(t.request, occasion, o.Decisions) {
+// the store fails, the request is refused nevertheless.
+func (f *Family) countRefusal(
+	c *command.Call, s *subjectOf, r policies.Request, o command.LimitOutcome, decisions []quota.Decision,
+) (v policies.Verdict, banned bool) {
+	if o.Allowed || !s.policy.CountsForBan(r, occasionOf(c, o), decisions) {
 		return v, false
 	}
-	err := c.View.EditStanding(c.Context, t.standingKey(), func(now int64, s standing.State) (next standing.State) {
-		next, v, banned = t.policy.Refuse(now, s, t.treatment)
+	err := c.View.EditStanding(c.Context, f.standingKey(c, s), func(now int64, was standing.State) (next standing.State) {
+		next, v, banned = s.policy.Refuse(now, was, s.treatment)
 		return next
 	})
 	return v, banned && err == nil
+}
+
+// occasionOf returns how a call came to be refused.
+func occasionOf(c *command.Call, o command.LimitOutcome) policies.Occasion {
+	switch {
+	case o.Assumed:
+		return policies.Assumed
+	case o.Repeated:
+		return policies.Repeated
+	case c.Attempt != command.FirstAttempt:
+		return policies.AfterWait
+	}
+	return policies.AtOnce
 }

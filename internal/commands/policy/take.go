@@ -117,7 +117,7 @@ func (f *Family) runTake(c *command.Call) error {
 	if err := t.lookup(f.current(c), text, name); err != nil {
 		return err
 	}
-	switch v, decided, err := t.judgeStanding(); {
+	switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
 	case err != nil:
 		return t.withoutStanding(err)
 	case decided:
@@ -197,7 +197,7 @@ func (t *taking) answer(o command.LimitOutcome) error {
 // answerRefused is answer for a call that may lead to a ban. It has a copy of the call, which is on the
 // heap; other calls allocate nothing.
 func (t taking) answerRefused(o command.LimitOutcome) error {
-	if v, banned := t.countRefusal(o); banned {
+	if v, banned := t.f.countRefusal(t.call, &t.subjectOf, t.request, o, o.Decisions); banned {
 		return t.reply(v, nil)
 	}
 	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
