@@ -10,7 +10,7 @@ import (
 
 // request is the body of a POST.
 type request struct {
-	Key string `json:"key"` // as unquote reads it
+	Key string `json:"key"` // as unquote reads it; of /bans, a policy
 }
 
 // action returns a handler that makes calls for a POST. A page of another origin cannot have the browser
@@ -128,6 +128,41 @@ func inspect(ctx context.Context, c *caller, key string) (any, error) {
 	}
 	for _, h := range r.parts[:min(len(r.parts), maxShownHolders)] {
 		found.Holders = append(found.Holders, holder{quote(h.parts[0].text), h.parts[1].number(), h.parts[2].number()})
+	}
+	return found, nil
+}
+
+// ban is a subject that a policy bans.
+type ban struct {
+	Subject string `json:"subject"` // in quotes
+	Seconds int64  `json:"seconds"`
+	Level   int64  `json:"level"`
+	Reason  string `json:"reason"` // in quotes
+}
+
+// maxShownBans bounds the bans that are shown: those that last longest.
+const maxShownBans = "20"
+
+// bans lists the subjects that a policy bans. CL.BANS walks all keys, so it is called on request only.
+func bans(ctx context.Context, c *caller, policy string) (any, error) {
+	r, err := c.ask(ctx, "CL.BANS", policy, maxShownBans)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]ban, len(r.parts))
+	for i, part := range r.parts {
+		part.pairs(func(name string, value reply) {
+			switch name {
+			case "subject":
+				found[i].Subject = quote(value.text)
+			case "seconds":
+				found[i].Seconds = value.number()
+			case "level":
+				found[i].Level = value.number()
+			case "reason":
+				found[i].Reason = quote(value.text)
+			}
+		})
 	}
 	return found, nil
 }

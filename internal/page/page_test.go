@@ -241,6 +241,22 @@ func TestRights(t *testing.T) {
 		m.Errors)
 }
 
+// The bans of a policy are listed on request, and subjects of any bytes as text.
+func TestBans(t *testing.T) {
+	f := newFixture(t, unchanged)
+	status, text := f.do("POST", "/bans", "admin", `{"key":"api"}`)
+	assert.Equal(t, http.StatusOK, status)
+	assert.JSONEq(t, "[]", text)
+	f.call("CL.BAN", "<b>\xff", "api", "3600", "too \"fast\"")
+	_, text = f.do("POST", "/bans", "admin", `{"key":"api"}`)
+	assert.JSONEq(t, `[{"subject":"\"<b>\\xff\"","seconds":3600,"level":0,"reason":"\"too \\\"fast\\\"\""}]`, text)
+	status, text = f.do("POST", "/bans", "viewer", `{"key":"api"}`)
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, text, "NOPERM")
+	status, _ = f.do("POST", "/bans", "admin", `{"key":"none"}`)
+	assert.Equal(t, http.StatusBadRequest, status)
+}
+
 // Viewers of one user share the calls. Names of any bytes do not leave their line.
 func TestStream(t *testing.T) {
 	f := newFixture(t, unchanged)

@@ -195,6 +195,20 @@ func TestLookUp(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
+// The banned subjects of a policy are shown on request.
+func TestBansAreShown(t *testing.T) {
+	p, b := newPlace(t), startBrowser(t)
+	p.call("CL.BAN", "<b>eve", "login", 7200, "guessing")
+	b.open(p.url("admin"))
+	b.until("previous")
+	b.eval(`byId("policies").rows[1].querySelector("button").click()`)
+	b.until(`!byId("bans-table").hidden`)
+	var rows [][]string
+	b.get(&rows, `[...byId("bans").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
+	assert.Equal(t, [][]string{{`"<b>eve"`, "2 h 0 min", `"guessing"`}}, rows)
+	assert.Empty(t, b.complaints())
+}
+
 // Without the right to see something, the user sees that, in its place.
 func TestErrorsAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)

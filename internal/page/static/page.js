@@ -7,6 +7,7 @@ const history = []; // of {allowed, limited} per second, the latest last
 let previous = null; // the message before
 let shownKey = null; // the key that is looked up, as it was entered
 let drawnKey = null; // the key of the result that is shown, in quotes
+let drawnPolicies = ""; // the policies that are shown, as JSON
 let longest = 0; // the longest time to recovery of the key that is looked up, in milliseconds
 const byId = (id) => document.getElementById(id);
 
@@ -231,16 +232,42 @@ function drawKeys(id, keys, error) {
 }
 
 function drawPolicies(policies, error) {
+  const text = JSON.stringify([policies, error]);
+  if (text === drawnPolicies) return; // buttons keep the focus
+  drawnPolicies = text;
   const rows = (policies || []).map((policy) => {
     const row = element("tr", "");
     const limits = element("td", "");
     limits.append(...policy.lines.map((line) => element("div", line)));
-    row.append(element("th", policy.name, { scope: "row" }), limits);
+    const button = element("button", "show", { type: "button", "aria-label": "show banned subjects of " + policy.name });
+    button.addEventListener("click", () => showBans(policy.name));
+    const bans = element("td", "");
+    bans.append(button);
+    row.append(element("th", policy.name, { scope: "row" }), limits, bans);
     return row;
   });
   byId("policies").replaceChildren(...rows);
   byId("policies-section").hidden = rows.length === 0 && !error;
   show("policies-error", error);
+}
+
+async function showBans(policy) {
+  show("bans-notice", "");
+  show("bans-error", "");
+  byId("bans-table").hidden = true;
+  try {
+    const bans = await post("/bans", policy);
+    byId("bans").replaceChildren(...bans.map((ban) => {
+      const row = element("tr", "");
+      row.append(element("th", ban.subject, { scope: "row" }), element("td", duration(1000 * ban.seconds)), element("td", ban.reason));
+      return row;
+    }));
+    byId("bans-title").textContent = "Subjects that " + policy + " bans; the longest bans first";
+    byId("bans-table").hidden = bans.length === 0;
+    show("bans-notice", bans.length ? "" : policy + " bans no subject.");
+  } catch (failure) {
+    show("bans-error", failure.message);
+  }
 }
 
 function draw(m) {
@@ -292,7 +319,7 @@ async function lookUp(key, again = false) {
 const instants = new Set(["tat", "start", "oldest", "newest", "end"]);
 
 function fieldText(name, value) {
-  if (!instants.has(name)) return value;
+  if (!instants.has(name) && !name.endsWith("_until")) return value;
   const at = new Date(Number(BigInt(value) / 1000000n));
   return at.toLocaleString();
 }
