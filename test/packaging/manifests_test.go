@@ -32,7 +32,10 @@ func healthCheck(environment map[string]string) []string {
 
 // images that the manifests may name: the one that make docker builds, one that stands for an
 // application, and the server of --store.
-var knownImages = []string{"cellserver:latest", "redis:7.0", "valkey/valkey:8.1"}
+var knownImages = []string{
+	"cellserver:latest", "redis:7.0", "valkey/valkey:8.1",
+	"python:3.13-alpine", "nginxinc/nginx-unprivileged:1.29", "haproxy:3.2", "caddy:2.10", // in examples
+}
 
 // decode reads one document strictly: a key that the type does not have is misspelled, or not
 // tested here.
@@ -64,6 +67,8 @@ type composed struct {
 	Image, User, Restart string
 	Command, Volumes     []string
 	Networks, Secrets    []string
+	Profiles             []string
+	Ports, Tmpfs         []string
 	Deploy               struct{ Replicas int }
 	Environment          map[string]string
 	NetworkMode          string   `yaml:"network_mode"`
@@ -71,6 +76,7 @@ type composed struct {
 	StopGracePeriod      string   `yaml:"stop_grace_period"`
 	ReadOnly             bool     `yaml:"read_only"`
 	CapDrop              []string `yaml:"cap_drop"`
+	CapAdd               []string `yaml:"cap_add"`
 	SecurityOpt          []string `yaml:"security_opt"`
 	Healthcheck          struct {
 		Test                       []string

@@ -1,0 +1,159 @@
+// Package gateways runs the configurations of examples/gateways in nginx, HAProxy and Caddy, in front of an
+// application, with cellserver.
+package gateways
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+func TestMain(m *testing.M) { peer.Main(m) }
+
+// examples is the folder of the configurations, relative to this package.
+const examples = "../../examples/gateways"
+
+// policies is the file of policies for all gateways, in examples.
+const policies = "policies/limits.yaml"
+
+// patience is the timeout of everything that a test waits for. It is far longer than anything takes,
+// because a test machine may be busy.
+const patience = time.Minute
+
+// gateway is a program in front of an application.
+type gateway struct {
+	name     string
+	program  string
+	files    []string // in examples
+	words    []string // its arguments; its working directory has the files
+	fields   bool     // it can add fields to the responses of the application
+	stranded int      // the status without an answer of cellserver, if requests do not pass then
+	closes   []string // what is replaced in the files for that, and by what
+}
+
+var gateways = []gateway{
+	{
+		name: "nginx", program: "nginx", files: []string{"nginx.conf"}, fields: true,
+		words:    []string{"-p", ".", "-e", "stderr", "-c", "main.conf", "-g", "daemon off; master_process off;"},
+		stranded: http.StatusInternalServerError,
+		closes:   []string{"    proxy_intercept_errors on;\n    error_page 500 502 504 = @pass;\n", ""},
+	},
+	{
+		name: "haproxy", program: "haproxy", files: []string{"haproxy.cfg", "cellserver.lua"}, fields: true,
+		words: []string{"-db", "-f", "haproxy.cfg"}, stranded: http.StatusServiceUnavailable,
+		closes: []string{"# http-request deny", "http-request deny"},
+	},
+	{
+		name: "caddy", program: "caddy", files: []string{"Caddyfile"},
+		words: []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}, stranded: http.StatusBadGateway,
+		closes: []string{"forward_auth 127.0.0.1:8090 127.0.0.1:8091 {", "forward_auth 127.0.0.1:8090 {"},
+	},
+}
+
+// each runs a test with each gateway.
+func each(t *testing.T, test func(t *testing.T, g gateway)) {
+	for _, g := range gateways {
+		t.Run(g.name, func(t *testing.T) { test(t, g) })
+	}
+}
+
+// mainConf includes nginx.conf as Debian's configuration of nginx does. All files are in the working
+// directory.
+const mainConf = `
+pid nginx.pid;
+error_log stderr;
+events {}
+http {
+  access_log off;
+  client_body_temp_path body;
+  proxy_temp_path proxy;
+  fastcgi_temp_path fastcgi;
+  uwsgi_temp_path uwsgi;
+  scgi_temp_path scgi;
+  include nginx.conf;
+}
+`
+
+// patient replaces the timeouts of all files, because a test machine may be busy: cellserver may not answer
+// within 100 milliseconds.
+var patient = []string{" 50ms", " 20s", " 100ms", " 20s", "timeout = 200", "timeout = 20000"}
+
+// site is an application behind a gateway that asks cellserver.
+type site struct {
+	t          *testing.T
+	app        *app
+	cellserver *peer.Server
+	url        string
+	client     *http.Client
+}
+
+// start starts a gateway with its files, in which the ports are replaced by free ones, and the texts in
+// changes, in pairs, each by the next.
+func start(t *testing.T, g gateway, changes ...string) *site {
+	t.Helper()
+	s := &site{t: t, app: startApp(t), client: &http.Client{
+		Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+	}}
+	front, asked, inner := freePort(t), freePort(t), freePort(t)
+	ports := strings.NewReplacer("8080", front, "8090", asked, "8091", inner, "9000", s.app.port)
+	dir := t.TempDir()
+	for _, name := range append([]string{policies}, g.files...) {
+		text, err := os.ReadFile(filepath.Join(examples, name))
+		require.NoError(t, err)
+		changed := strings.NewReplacer(changes...).Replace(string(text))
+		write(t, filepath.Join(dir, filepath.Base(name)), ports.Replace(changed))
+	}
+	write(t, filepath.Join(dir, "main.conf"), mainConf)
+	s.cellserver = peer.StartPlain(t, "--policies", filepath.Join(dir, filepath.Base(policies)), "--http-port", asked)
+	t.Setenv("XDG_DATA_HOME", dir) // where Caddy writes
+	t.Setenv("XDG_CONFIG_HOME", dir)
+	process := exec.Command(installed(t, g.program), g.words...)
+	process.Dir = dir
+	launched := peer.Launch(t, process)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s:\n%s%s", g.program, launched.Stdout(), launched.Stderr())
+		}
+	})
+	peer.Until(t, g.program+" listens", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+front)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	s.url = "http://127.0.0.1:" + front
+	return s
+}
+
+// installed returns the path of a program. Programs of Debian's packages may be in a folder that is not in
+// the PATH of every user.
+func installed(t *testing.T, program string) string {
+	t.Helper()
+	path, err := exec.LookPath(program)
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/" + program)
+	}
+	require.NoError(t, err, "this test runs %s: install it", program)
+	return path
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	return strconv.Itoa(peer.FreePort(t))
+}
