@@ -121,7 +121,7 @@ func TestRedisLoadsWhatWeSave(t *testing.T) {
 	database := start(t, dir)
 	for _, number := range []int{0, 7} {
 		client, keys := database(number), expected(t, data, number)
-		require.Len(t, keys, 8*500)
+		require.Len(t, keys, 9*500)
 		require.Equal(t, int64(len(keys)), client.DBSize(ctx).Val())
 		for key, want := range keys {
 			require.Equal(t, want, ask(t, client, key), "%d %q", number, key)
