@@ -310,15 +310,21 @@ func TestViewersAreBounded(t *testing.T) {
 func TestViewerThatDoesNotReadIsCut(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.Patience = 20 * time.Millisecond })
 	pipes := &pipeListener{conns: make(chan net.Conn)}
-	server := &http.Server{Handler: f.page, ReadHeaderTimeout: time.Minute}
+	closed := make(chan struct{})
+	server := &http.Server{Handler: f.page, ReadHeaderTimeout: time.Minute, ConnState: func(_ net.Conn, s http.ConnState) {
+		if s == http.StateClosed {
+			close(closed)
+		}
+	}}
 	defer server.Close()
 	go server.Serve(pipes)
 	conn := pipes.dial() // without a buffer: a write waits for the reader
 	_, err := io.WriteString(conn, "GET /stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Basic dmlld2VyOnNlY3JldA==\r\n\r\n")
 	require.NoError(t, err)
-	f.waitForViewers(1)
+	<-closed
 	f.waitForViewers(0)
 	conn.Close()
+	assert.Contains(t, string(f.call("INFO", "commandstats").text), "cmdstat_cl.top:", "there was a feed")
 }
 
 // pipeListener accepts the ends of pipes.

@@ -60,7 +60,7 @@ func newPlace(t *testing.T) *place {
 	p.client = redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DisableIdentity: true})
 	t.Cleanup(func() { p.client.Close() })
 	shown := page.New(page.Config{Instance: in, Settings: page.NewSettings(),
-		Ticks: func() (<-chan time.Time, func()) { return p.ticks, func() {} }})
+		Patience: time.Hour, Ticks: func() (<-chan time.Time, func()) { return p.ticks, func() {} }})
 	p.web = httptest.NewServer(shown)
 	t.Cleanup(func() {
 		shown.End()
