@@ -136,7 +136,9 @@ func (a *api) operate(call string) (reply string) {
 		if !s.HasUnanswered() && !s.HasMail() {
 			return reply
 		}
-		<-woken
+		if !s.More() {
+			<-woken // by the goroutine that makes the call
+		}
 	}
 }
 

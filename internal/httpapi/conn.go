@@ -80,7 +80,7 @@ func (c *conn) release(k *caller) {
 		k.replies = nil
 	}
 	c.mu.Lock()
-	usable := !c.closed && !k.session.Closing() && !k.session.HasUnanswered()
+	usable := !c.closed && !k.session.Closing() && !k.session.HasUnanswered() && len(k.session.Output()) == 0
 	if usable {
 		c.free = append(c.free, k)
 	}
