@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 )
 
@@ -41,6 +42,9 @@ func appendTag(dst, subject []byte) []byte {
 		sum := sha256.Sum256(subject)
 		return hex.AppendEncode(append(dst, "%#"...), sum[:])
 	}
+	if len(subject) >= 8 && areSafe(subject) {
+		return append(dst, subject...)
+	}
 	const digits = "0123456789ABCDEF"
 	written := 0 // bytes of the subject; most are written at once
 	for i, c := range subject {
@@ -50,6 +54,25 @@ func appendTag(dst, subject []byte) []byte {
 		}
 	}
 	return append(dst, subject[written:]...)
+}
+
+// areSafe reports whether all bytes of a subject of 8 or more are written as they are. It compares eight at
+// a time, and says no to a few other bytes too: | and ~, and those above 0x7f.
+func areSafe(subject []byte) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	var unsafe uint64 // the highest bit of each byte
+	for i := 0; ; i += 8 {
+		last := i >= len(subject)-8
+		if last {
+			i = len(subject) - 8
+		}
+		x := binary.LittleEndian.Uint64(subject[i:])
+		percent := x ^ '%'*ones
+		unsafe |= (x-0x21*ones)&^x | (percent-ones)&^percent | (x + 0x05*ones) | x
+		if last {
+			return unsafe&highs == 0
+		}
+	}
 }
 
 // SubjectOfStanding returns the subject of a key that holds a standing of a policy. If the key has the

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,4 +170,25 @@ func TestKeysAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		key = AppendKey(key[:0], "cl:", p, Subject{Text: subject}, p.Limits[0].Label())
 	}))
+}
+
+// areSafe says yes only if no byte has to be written as digits, and yes to usual subjects.
+func TestSafeSubjects(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for range 100_000 {
+		subject := make([]byte, 8+random.IntN(20))
+		for i := range subject {
+			subject[i] = 'a' + byte(random.IntN(26))
+		}
+		require.True(t, areSafe(subject))
+		for range random.IntN(3) {
+			subject[random.IntN(len(subject))] = byte(random.IntN(256))
+		}
+		unsafe := slices.ContainsFunc(subject, func(c byte) bool { return unsafeInKeys[c] })
+		require.False(t, unsafe && areSafe(subject), "%q", subject)
+	}
+	for c := range 256 {
+		safe := areSafe(append([]byte("subject"), byte(c)))
+		require.Equal(t, !unsafeInKeys[byte(c)] && c < 0x80 && c != '|' && c != '~', safe, "%q", c)
+	}
 }

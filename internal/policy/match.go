@@ -48,6 +48,13 @@ var ErrCostly = errors.New("comparing the subject with the patterns of its polic
 
 // Treat returns how the policy treats a subject: as the first override that matches it says.
 func (p *Policy) Treat(s Subject) (Treatment, error) {
+	if len(p.Overrides) == 0 {
+		return Treatment{Limited, p.Limits, -1}, nil
+	}
+	return p.treatOverridden(s)
+}
+
+func (p *Policy) treatOverridden(s Subject) (Treatment, error) {
 	left := matchSteps
 	for i := range p.Overrides {
 		o := &p.Overrides[i]

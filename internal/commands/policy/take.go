@@ -165,6 +165,10 @@ func (t *taking) decideOne(l *policies.Limit) error {
 		return t.f.Limiters.DecideOnError(c, err, nil, t.limitCall(t.requests()))
 	}
 	t.f.Limiters.CountKey(c, c.Value, one[0].Limited)
+	if !one[0].Limited && !t.verbose { // most calls: the decision of the limit is the reply
+		writeDecision(c, &one[0], t.request.Mode, t.ms)
+		return nil
+	}
 	return t.answer(command.LimitOutcome{Decisions: one[:], Allowed: !one[0].Limited})
 }
 
