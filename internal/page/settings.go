@@ -22,11 +22,10 @@ func NewSettings() *Settings { return &Settings{Open: "no"} }
 func (s *Settings) Options() []*option.Option {
 	const group = "Monitoring"
 	return []*option.Option{
-		{Name: "page-open", Group: group, Kind: option.YesNo(&s.Open), Change: option.Immutable,
+		{Name: "page-open", Group: group, Kind: option.YesNo(&s.Open),
 			Help: "show the page of --metrics-port to browsers on this machine without a login, as the user default"},
-		{Name: "page-hosts", Group: group, Kind: option.Text(&s.Hosts, "names"), Change: option.Immutable,
-			Words: true,
-			Help:  "host names by which browsers may reach the page, separated by spaces, in addition to localhost and addresses"},
+		{Name: "page-hosts", Group: group, Kind: option.Text(&s.Hosts, "names"), Words: true,
+			Help: "host names by which browsers may reach the page, separated by spaces, in addition to localhost and addresses"},
 	}
 }
 
