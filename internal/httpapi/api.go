@@ -37,6 +37,7 @@ type API struct {
 
 	gateways *client.Account // as which the requests of gateways are made
 	counts   counts
+	memory   budget
 	warned   sync.Once // of a peer that is no trusted proxy
 
 	hasWarned bool // of policies with {client_ip}: see warn

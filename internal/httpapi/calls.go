@@ -26,7 +26,9 @@ func (a *API) calls(w http.ResponseWriter, r *http.Request) {
 	if account == nil {
 		return
 	}
-	calls, several, ok := readCalls(w, r)
+	memory := share{of: &a.memory}
+	defer memory.giveBack()
+	calls, several, ok := readCalls(w, r, &memory)
 	if !ok {
 		return
 	}
@@ -80,9 +82,13 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) *client.Account 
 
 // readCalls reads the body: an array of arguments, or an array of such arrays. If it is neither, readCalls
 // answers the request, and ok is false.
-func readCalls(w http.ResponseWriter, r *http.Request) (calls [][]string, several, ok bool) {
+func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][]string, several, ok bool) {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		writeError(w, http.StatusUnsupportedMediaType, "ERR the Content-Type must be application/json")
+		return nil, false, false
+	}
+	if !memory.take(bodyBytes(r)) {
+		refuseForMemory(w)
 		return nil, false, false
 	}
 	body, err := io.ReadAll(r.Body)
@@ -91,6 +97,9 @@ func readCalls(w http.ResponseWriter, r *http.Request) (calls [][]string, severa
 	case errors.As(err, &tooLarge):
 		writeError(w, http.StatusRequestEntityTooLarge, "ERR the body is longer than "+
 			strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+		return nil, false, false
+	case err == nil && !memory.take(bytesPerBodyByte*int64(len(body))):
+		refuseForMemory(w)
 		return nil, false, false
 	case err == nil:
 		calls, several, err = parseCalls(body)

@@ -27,6 +27,7 @@ type caller struct {
 	woken   chan struct{} // receives a value when the session may be resumed
 	calls   []byte        // the calls to make, in RESP
 	replies []byte        // to these calls
+	memory  share         // for the replies
 }
 
 // transportBytes estimates the memory, in bytes, that net/http uses for a connection.
@@ -54,7 +55,7 @@ func (c *conn) take(as *client.Account) *caller {
 }
 
 func (c *conn) open() *caller {
-	k := &caller{conn: c, woken: make(chan struct{}, 1)}
+	k := &caller{conn: c, woken: make(chan struct{}, 1), memory: share{of: &c.api.memory}}
 	k.session = c.api.instance.Open(client.Peer{
 		Remote: address(c.socket.RemoteAddr(), c.socket), Local: address(c.socket.LocalAddr(), c.socket), FD: -1,
 		TransportBytes: transportBytes, Wake: k.wake, Cut: func() { c.socket.Close() },
@@ -73,6 +74,7 @@ func address(a net.Addr, socket net.Conn) string {
 
 // release makes a caller available for the next request.
 func (c *conn) release(k *caller) {
+	k.memory.giveBack()
 	if cap(k.calls) > maxKept {
 		k.calls = nil
 	}
@@ -125,6 +127,9 @@ func (k *caller) run(ctx context.Context, onWait func()) error {
 		for out := s.Output(); len(out) > 0; out = s.Output() {
 			if len(k.replies)+len(out) > maxReplies {
 				return errTooLong
+			}
+			if !k.memory.take(bytesPerReplyByte * int64(len(out))) {
+				return errMemory
 			}
 			k.replies = append(k.replies, out...)
 			s.Sent()
