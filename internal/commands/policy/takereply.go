@@ -23,6 +23,8 @@ func (t *taking) reply(v policies.Verdict, decisions []quota.Decision) error {
 	return nil
 }
 
+// writeDecision is that of the family of limiters. One function for both, in package command, made
+// CL.THROTTLE 13 instructions longer: it would no longer be the one of the profile that the compiler uses.
 func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {

@@ -118,7 +118,7 @@ func onceTaken(r *rig) {
 	}
 	r.takeBy(by, "key", -3, quota.Take)
 	d, repeated := r.once(callOnce("key", "limited", by, 3, quota.Take))
-	require.False(r, repeated, "it is decided anew")
+	require.False(r, repeated, "it is decided again")
 	require.False(r, d.Limited)
 	_, repeated = r.once(callOnce("key", "limited", by, 3, quota.Take))
 	require.True(r, repeated)
