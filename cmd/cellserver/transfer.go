@@ -21,7 +21,7 @@ func readListening(path string) (l cli.Listening, err error) {
 	if err != nil {
 		return l, err
 	}
-	l = cli.Listening{Port: c.network.port, TLSPort: c.tls.port, Socket: c.network.unixSocket,
+	l = cli.Listening{Bind: c.network.bind, Port: c.network.port, TLSPort: c.tls.port, Socket: c.network.unixSocket,
 		CertFile: c.tls.files.CertFile, KeyFile: c.tls.files.KeyFile}
 	l.Password, err = c.access.readPassword(c.commands.Access.Password)
 	return l, err

@@ -103,8 +103,8 @@ Usage: cellserver cli [options] [COMMAND [argument ...]]
 %s      --help            print this
 
 Without COMMAND, it reads commands from the terminal (quit, exit or Ctrl-D to leave), or one from
-each line of stdin. help COMMAND shows what a command does, and its arguments. The exit status is 1 if a command got an error reply or the server did not
-answer, and 0 otherwise.
+each line of stdin. help COMMAND shows what a command does, and its arguments. The exit status is
+1 if a command got an error reply or the server did not answer, and 0 otherwise.
 
 Examples:
   cellserver cli PING

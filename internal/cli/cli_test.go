@@ -263,3 +263,12 @@ func TestSilentServer(t *testing.T) {
 	_, err = l.call([]string{"PING"})
 	assert.ErrorContains(t, err, "accepts connections but has not answered within 20ms")
 }
+
+func TestAddressOf(t *testing.T) {
+	for bind, want := range map[string]string{
+		"": "127.0.0.1", "127.0.0.1 -::1": "127.0.0.1", "* -::*": "127.0.0.1", "10.0.0.5 127.0.0.1": "127.0.0.1",
+		"0.0.0.0": "127.0.0.1", "-::1 10.0.0.5 10.0.0.6": "10.0.0.5", "-::1": "::1", "::*": "::1", "-[fe80::1]": "fe80::1",
+	} {
+		assert.Equal(t, want, addressOf(bind), bind)
+	}
+}

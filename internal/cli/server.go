@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/pflag"
@@ -28,6 +30,7 @@ type ServerEnvironment struct {
 
 // Listening says where the server listens, and how a client on the same machine authenticates.
 type Listening struct {
+	Bind              string // the option --bind; "" for the default
 	Port, TLSPort     int    // 0 for none
 	Socket            string // "" for none
 	CertFile, KeyFile string // of TLS
@@ -49,19 +52,22 @@ type Server struct {
 // Define defines the options that say how to reach a server. The function that it returns is to be
 // called after the command line has been parsed; it checks the values, and reads files.
 func (s *Server) Define(f *pflag.FlagSet, own ServerEnvironment) (complete func() error) {
-	f.StringVarP(&s.host, "host", "h", "127.0.0.1", "address of the server")
+	f.StringVarP(&s.host, "host", "h", loopback, "address of the server; by default from "+own.Prefix+"BIND")
 	f.IntVarP(&s.port, "port", "p", orUsual(own.port("PORT")), "TCP port of the server; by default from "+own.Prefix+"PORT")
 	f.StringVarP(&s.socket, "socket", "s", "", "path of the server's Unix socket, instead of -h and -p")
 	f.StringVar(&s.user, "user", "", "name of the user; without it, the default user")
 	f.StringVarP(&s.password, "pass", "a", "",
 		"password; by default from the environment: REDISCLI_AUTH, "+own.Prefix+"REQUIREPASS, or the file "+own.Prefix+
 			"REQUIREPASS_FILE")
-	config := f.String("config", "", "configuration file of the server, whose port, socket and password are used")
+	config := f.String("config", "", "configuration file of the server, whose address, port or socket, and password are used")
 	configureTLS := s.defineTLS(f, own)
 	return func() error {
 		server, err := own.listening(*config)
 		if err != nil {
 			return err
+		}
+		if !f.Changed("host") {
+			s.host = addressOf(server.Bind)
 		}
 		if !f.Changed("port") {
 			s.port = orUsual(server.Port)
@@ -193,13 +199,37 @@ func (own ServerEnvironment) listening(config string) (Listening, error) {
 	if config != "" {
 		return own.ReadConfig(config)
 	}
-	l := Listening{Port: own.port("PORT"), Socket: os.Getenv(own.Prefix + "UNIXSOCKET"),
+	l := Listening{Bind: os.Getenv(own.Prefix + "BIND"), Port: own.port("PORT"),
+		Socket:   os.Getenv(own.Prefix + "UNIXSOCKET"),
 		CertFile: os.Getenv(own.Prefix + "TLS_CERT_FILE"), KeyFile: os.Getenv(own.Prefix + "TLS_KEY_FILE"),
 		Password: own.Password()}
 	if os.Getenv(own.Prefix+"TLS_PORT") != "" {
 		l.TLSPort = own.port("TLS_PORT")
 	}
 	return l, nil
+}
+
+// loopback is the address of a server that is not told another.
+const loopback = "127.0.0.1"
+
+// addressOf returns the address at which a client on the same machine reaches a server with this --bind: over
+// loopback if the server listens there, else the first address that it needs.
+func addressOf(bind string) string {
+	var needed, first string
+	for _, word := range strings.Fields(bind) {
+		host, optional := strings.CutPrefix(word, "-")
+		switch host = strings.Trim(host, "[]"); host {
+		case "*", "0.0.0.0", loopback:
+			return loopback
+		case "::*", "::":
+			host = "::1"
+		}
+		first = cmp.Or(first, host)
+		if !optional {
+			needed = cmp.Or(needed, host)
+		}
+	}
+	return cmp.Or(needed, first, loopback)
 }
 
 // usualPort is the port of a server that is not told another.

@@ -14,11 +14,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// With the server's configuration file, a health check needs no other option: neither the port or the socket,
-// nor the password.
+// With the server's configuration file, a health check needs no other option: neither the address, the port or
+// the socket, nor the password.
 func TestServersConfigurationFile(t *testing.T) {
 	for name, format := range map[string]string{
 		"port":   "port %d\nrequirepass \"a secret\"\n",
+		"bind":   "port %d\nbind 127.0.0.2 -::1\nrequirepass \"a secret\"\n",
 		"socket": "port 0\nunixsocket %[2]s\nrequirepass \"a secret\"\n",
 	} {
 		dir := t.TempDir()
@@ -38,4 +39,13 @@ func TestServersConfigurationFile(t *testing.T) {
 	out := run(t, ours("--config", filepath.Join(t.TempDir(), "nosuch"), "PING"), "")
 	assert.Equal(t, 1, out.status)
 	assert.Contains(t, out.stderr, "no such file")
+}
+
+// The configuration file of a server that is reached over TLS alone.
+func TestConfigurationFileWithTLS(t *testing.T) {
+	s := startTLS(t)
+	file := filepath.Join(t.TempDir(), "cellserver.conf")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, "port 0\ntls-port %s\ntls-cert-file %s\ntls-key-file %s\n",
+		s.port, s.own.Cert, s.own.Key), 0o600))
+	assert.Equal(t, outcome{"PONG\n", "", 0}, run(t, ours("--config", file, "PING"), ""))
 }
