@@ -22,6 +22,8 @@ type LimitCall struct {
 	Step func(ctx context.Context, v store.View, peek bool) (decisions []quota.Decision, allowed bool, err error)
 	// Reply writes the reply, once.
 	Reply func(o LimitOutcome) error
+	// Failed counts a call of several policies that gets an error; nil for other calls.
+	Failed func()
 }
 
 // LimitOutcome is the decision of a LimitCall.

@@ -47,6 +47,8 @@ type Config struct {
 	Stop      func()         // called by SHUTDOWN, which is refused if it is nil
 	ACLFile   access.ACLFile // nil if there is none
 	Policies  *PolicyFiles   // by default, there are none
+	// CountPolicies counts decisions by policy, for metrics. Calls of CL.TAKE cost a little more.
+	CountPolicies bool
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -121,6 +123,9 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.policies.Limiters, f.limiters.Policies = &f.limiters, &f.policies
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
+	if c.CountPolicies {
+		f.policies.Files.Counts = &in.Stats.Policies
+	}
 	f.policies.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {
 		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log

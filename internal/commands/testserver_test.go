@@ -64,7 +64,7 @@ func newServerOver(t testing.TB, over store.Store, change func(*Settings)) (*tes
 	require.NoError(t, options.Add(processOptions()...))
 	require.NoError(t, options.Add(settings.Options()...))
 	instance, families, err := newInstance(Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings,
-		Options: options, Policies: &PolicyFiles{Read: examplePolicies}})
+		Options: options, Policies: &PolicyFiles{Read: examplePolicies}, CountPolicies: true})
 	return &testServer{instance: instance, families: families, options: options}, err
 }
 

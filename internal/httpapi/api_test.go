@@ -58,7 +58,7 @@ func newAPI(t *testing.T) *api {
 	return newAPIWith(t, policies)
 }
 
-func newAPIWith(t *testing.T, policies string) *api {
+func newAPIWith(t *testing.T, policies string, changes ...func(c *commands.Config)) *api {
 	t.Helper()
 	a := &api{t: t, clock: store.NewStillClock(clockStart)}
 	keys := memory.New(memory.Options{Clock: a.clock, SweepEvery: -1})
@@ -67,7 +67,11 @@ func newAPIWith(t *testing.T, policies string) *api {
 	files := &commands.PolicyFiles{Read: func() ([]policy.File, error) {
 		return []policy.File{{Name: "policies.yaml", Text: []byte(policies)}}, nil
 	}}
-	a.instance, err = commands.New(commands.Config{Store: keys, Policies: files})
+	c := commands.Config{Store: keys, Policies: files}
+	for _, change := range changes {
+		change(&c)
+	}
+	a.instance, err = commands.New(c)
 	require.NoError(t, err)
 	a.serve(httpapi.New(httpapi.Config{Instance: a.instance}), nil)
 	return a

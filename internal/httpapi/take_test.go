@@ -6,6 +6,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/metric"
 )
 
 func TestTake(t *testing.T) {
@@ -72,4 +75,44 @@ func TestRightsToTake(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, status)
 	status, _, _ = a.do(a.request("/v1/take/both?subject=u", "", func(r *http.Request) { r.Method = http.MethodGet }))
 	assert.Equal(t, http.StatusMethodNotAllowed, status)
+}
+
+// TestDecisionsAreCounted: calls over HTTP count as those of other clients do. What /v1/auth asks a policy
+// to show what it has decided is no decision of that policy.
+func TestDecisionsAreCounted(t *testing.T) {
+	a := newAPIWith(t, policies, func(c *commands.Config) { c.CountPolicies = true })
+	a.operate("SET strict:{u}:fixed value")
+	for range 2 {
+		a.post(`[["CL.TAKE", "u", "named"], ["CL.FIXED", "k", 1, 60], ["CL.ALL", 2, "TAKE", "u", "named", 1, "TAKE", "w", "both", 1]]`)
+		a.do(a.request("/v1/take/named?subject=v", ""))
+		a.ask("both", "X-User", "u")
+		a.ask("new-plan", "X-User", "u")
+		a.ask("both,new-plan", "X-User", "x")
+		a.ask("strict", "X-User", "u")
+	}
+	sums, calls, byPolicy := map[string]float64{}, map[string]float64{}, map[string]float64{}
+	for _, group := range a.instance.Metrics {
+		var counted metric.Samples
+		group.Read(&counted)
+		for _, s := range counted.List {
+			switch s.Metric.Name {
+			case "decisions_total":
+				sums[s.Labels[0]] += s.Value
+			case "commands_total":
+				calls[s.Labels[0]] = s.Value
+			case "policy_decisions_total":
+				if s.Value > 0 {
+					byPolicy[s.Labels[0]+" "+s.Labels[1]] = s.Value
+				}
+			}
+		}
+	}
+	assert.Equal(t, 2.0, sums["cl.fixed"])
+	for command, sum := range sums {
+		assert.Equal(t, calls[command], sum, command)
+	}
+	assert.Equal(t, map[string]float64{
+		"named allowed": 2, "named limited": 4, "both allowed": 6, "new-plan allowed": 2, "new-plan shadow": 2,
+		"strict error": 2,
+	}, byPolicy)
 }

@@ -41,11 +41,16 @@ func call(t *testing.T, in *session.Instance, lines ...string) string {
 	defer s.Close()
 	s.Feed([]byte(strings.Join(lines, "\r\n") + "\r\n"))
 	var replies strings.Builder
-	for out := s.Output(); len(out) > 0; out = s.Output() {
-		replies.Write(out)
-		s.Sent()
+	for {
+		for out := s.Output(); len(out) > 0; out = s.Output() {
+			replies.Write(out)
+			s.Sent()
+		}
+		if !s.HasUnanswered() {
+			return replies.String()
+		}
+		s.Resume()
 	}
-	return replies.String()
 }
 
 // handler returns the handler of the port of an instance.

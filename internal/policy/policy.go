@@ -22,10 +22,12 @@ package policy
 import (
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/standing"
+	"cellserver/internal/stats"
 	"cellserver/internal/window"
 )
 
@@ -60,7 +62,7 @@ func (s *Set) Len() int { return len(s.names) }
 func (s *Set) Names() []string { return slices.Clone(s.names) }
 
 // Policy is a set of limits for subjects, such as users or addresses. All of a policy's fields are
-// read-only.
+// read-only, except Counts.
 type Policy struct {
 	Name      string
 	Limits    []Limit // one at least
@@ -68,6 +70,8 @@ type Policy struct {
 	Ban       *Ban // nil if refusals never lead to a ban
 	Shadow    bool // decides, takes and counts, but never refuses
 	HTTP      HTTP
+	// Counts is where the family of commands counts decisions, for metrics; nil before the first.
+	Counts atomic.Pointer[stats.Decisions]
 
 	cidr bool // an override has networks, so subjects that are addresses are written in canonical form
 	at   position

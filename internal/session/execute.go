@@ -160,6 +160,7 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 // may run the step more than once.
 func (x *execution) countCalls(c *command.Call) {
 	server := c.Server
+	c.Committed() // first, because some effects count what is counted before Calls
 	for _, o := range x.outcomes {
 		row := o.call.Row
 		calls := server.Stats.Of(row.Number)
@@ -181,7 +182,6 @@ func (x *execution) countCalls(c *command.Call) {
 		}
 	}
 	x.outcomes = nil
-	c.Committed()
 }
 
 // keyRefs returns the keys that the calls touch and those that are watched; all is true if the

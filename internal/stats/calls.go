@@ -10,11 +10,12 @@ import (
 )
 
 // Calls counts the calls of one command and their outcomes. It is safe for concurrent use. A call is added
-// to Limited or Failed before it is added to Calls. So if Calls is read first, the calls that it has
+// to Limited, Shadowed or Failed before it is added to Calls. So if Calls is read first, the calls that it has
 // counted are in the others too.
 type Calls struct {
 	Calls, Rejected, Failed atomic.Int64
 	Limited                 atomic.Int64 // calls that a limiter refused, with a first integer of 1
+	Shadowed                atomic.Int64 // calls that a policy would have refused if it were not in shadow mode
 	Timed, totalNs          atomic.Int64 // calls that were timed, and the sum of their durations in nanoseconds
 	Tracked                 atomic.Int64 // timed calls that are counted in buckets
 	buckets                 [timeBuckets]atomic.Int64
@@ -65,8 +66,8 @@ func (r *Calls) Percentile(share float64) int64 {
 }
 
 func (r *Calls) Reset() {
-	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Timed, &r.totalNs, &r.Tracked,
-		&r.Untracked, &r.untrackedNs} {
+	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Shadowed, &r.Timed, &r.totalNs,
+		&r.Tracked, &r.Untracked, &r.untrackedNs} {
 		n.Store(0)
 	}
 	for i := range r.buckets {

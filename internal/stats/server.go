@@ -21,6 +21,8 @@ type Server struct {
 	Latency LatencyEvents
 	Rates   Rates
 	Traffic AllTraffic
+	// Policies counts the decisions of policies, for metrics; nothing if there are none to be read.
+	Policies PolicyDecisions
 
 	Turns, Holds *meter.MaxCPUTime // of event loops and of locks; nil if they are not measured
 
@@ -56,6 +58,7 @@ func (s *Server) Reset(expired int64) {
 	}
 	s.ExpiredThen.Store(expired)
 	s.Traffic.Reset()
+	s.Policies.Reset()
 }
 
 // Latency tracking is a histogram, by command, of how long calls take. Redis times every call. Here

@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/standing": {"internal/quota", "internal/window"},
 	"internal/policy": {
 		"internal/quota", "internal/calendar", "internal/gcra", "internal/window", "internal/standing", "internal/match",
-		"go.yaml.in/yaml/v3",
+		"internal/stats", "go.yaml.in/yaml/v3",
 	},
 
 	// The decisions of calls that clients may repeat.
@@ -103,7 +103,7 @@ var mayImport = map[string][]string{
 		"internal/resp",
 		"internal/command", "internal/metric", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
 	"internal/commands/policy": {"internal/policy", "internal/quota", "internal/standing", "internal/store",
-		"internal/command", "internal/metric", "internal/option"},
+		"internal/command", "internal/metric", "internal/option", "internal/stats"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",

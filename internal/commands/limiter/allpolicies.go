@@ -46,9 +46,18 @@ func (l *Family) decidePolicies(c *command.Call, count int) error {
 	if o.idAt > 0 {
 		call.IDAt, call.WaitAt = o.places()
 	}
-	if err := l.Policies.Join(c, members, call, o.ms); err != nil {
-		return err
+	err = l.Policies.Join(c, members, call, o.ms)
+	if err == nil {
+		err = l.decideJoint(c, call)
 	}
+	if err != nil {
+		call.Failed()
+	}
+	return err
+}
+
+// decideJoint makes a call of which a member is a policy.
+func (l *Family) decideJoint(c *command.Call, call *command.LimitCall) error {
 	switch {
 	case len(call.Requests) == 0:
 		return call.Reply(command.LimitOutcome{})

@@ -10,7 +10,7 @@ import (
 
 var (
 	decisionsTotal = metric.NewCounter("decisions_total",
-		"Decisions of limiters, by command and result: allowed, limited, or error for a call that failed. Their sum is the number of calls that were made.",
+		"Decisions of limiters, by command and result: allowed, limited, shadow for a call that was allowed because a policy is in shadow mode, or error for a call that failed. Their sum is the number of calls that were made.",
 		"command", "result")
 	idsRemembered = metric.NewGauge("ids_remembered", "Calls with an ID whose decisions are remembered.")
 	idsForgotten  = metric.NewCounter("ids_forgotten_total", "IDs that were forgotten before their time, because there were too many.")
@@ -47,20 +47,24 @@ func decisionMetrics(server *command.Server) metric.Group {
 					return
 				}
 				calls := r.Calls.Load() // first: see shownDecisions
-				limited, failed := r.Limited.Load(), r.Failed.Load()
-				out.Int(decisionsTotal, shown.allowed(row.Number, calls, calls-limited-failed), row.Name, "allowed")
-				out.Int(decisionsTotal, limited, row.Name, "limited")
-				out.Int(decisionsTotal, failed, row.Name, "error")
+				limited, shadowed, failed := r.Limited.Load(), r.Shadowed.Load(), r.Failed.Load()
+				allowed := shown.allowed(row.Number, calls, calls-limited-shadowed-failed)
+				out.Int(decisionsTotal, allowed, row.Name, stats.Allowed.String())
+				out.Int(decisionsTotal, limited, row.Name, stats.Limited.String())
+				out.Int(decisionsTotal, failed, row.Name, stats.Failed.String())
+				if row.Keys.Snapshot != nil { // it may ask policies
+					out.Int(decisionsTotal, shadowed, row.Name, stats.Shadow.String())
+				}
 			})
 		},
 	}
 }
 
 // shownDecisions makes the counters of allowed calls grow. There is no counter of these: they are the calls
-// that were neither limited nor failed. While calls are made, the three numbers are not of one moment. A
-// call is counted as limited or failed first, and as a call at the end of its turn, so the difference may be
-// too small, but never too large. A counter that falls would look like a restart of the server, after which
-// all that it has ever counted would be counted again; so the largest difference is shown.
+// that were neither limited nor failed, nor allowed by shadow mode. While calls are made, these numbers are
+// not of one moment. A call is counted as one of these first, and as a call at the end of its turn, so the
+// difference may be too small, but never too large. A counter that falls would look like a restart of the
+// server, after which all that it has ever counted would be counted again; so the largest difference is shown.
 type shownDecisions struct {
 	mu   sync.Mutex
 	last map[int]shownCalls // by the numbers of the commands

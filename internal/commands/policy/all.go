@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
 
@@ -36,6 +37,7 @@ type member struct {
 // Join implements command.Policies.
 func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitCall, ms bool) error {
 	j := &joint{family: f, call: c, members: make([]member, len(of)), peek: call.Peek}
+	call.Failed = j.countFailed
 	set := f.current(c)
 	for i := range of {
 		if m := &j.members[i]; of[i].NamesPolicy {
@@ -67,12 +69,16 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 	return nil
 }
 
+func (j *joint) mode() quota.Mode {
+	if j.peek {
+		return quota.Peek
+	}
+	return quota.Take
+}
+
 // judge decides a member that needs no decisions of limits.
 func (j *joint) judge(m *member, quantity int64) (err error) {
-	m.request = policies.Request{Quantity: quantity, Mode: quota.Take}
-	if j.peek {
-		m.request.Mode = quota.Peek
-	}
+	m.request = policies.Request{Quantity: quantity, Mode: j.mode()}
 	m.verdict, m.decided, err = j.family.judgeStanding(j.call, &m.subjectOf, m.request)
 	if errors.Is(err, store.ErrWrongKind) {
 		return err
@@ -204,8 +210,35 @@ func (j *joint) reply(o command.LimitOutcome, ms bool) error {
 		}
 		limited = limited || m.verdict.Limited
 	}
-	j.write(limited && (!o.Allowed || j.refused), ms)
+	limited = limited && (!o.Allowed || j.refused)
+	j.count(limited)
+	j.write(limited, ms)
 	return nil
+}
+
+// count counts the decisions of the policies, and whether the call is allowed because one of them is in
+// shadow mode.
+func (j *joint) count(limited bool) {
+	shadow := false
+	for i := range j.members {
+		if m := &j.members[i]; m.policy != nil {
+			result := resultOf(&m.verdict)
+			j.family.count(j.call, m.policy, j.mode(), result)
+			shadow = shadow || result == stats.Shadow
+		}
+	}
+	if shadow && !limited {
+		countShadow(j.call)
+	}
+}
+
+// countFailed counts a call that gets an error, for the policies that it names.
+func (j *joint) countFailed() {
+	for i := range j.members {
+		if m := &j.members[i]; m.policy != nil {
+			j.family.count(j.call, m.policy, j.mode(), stats.Failed)
+		}
+	}
 }
 
 // write writes the verdicts of the members.

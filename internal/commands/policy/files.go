@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
+	"cellserver/internal/stats"
 )
 
 // Files has the policies in force, and reads their files again: on request, and when they change. What it
@@ -18,6 +19,7 @@ type Files struct {
 	Read    func() ([]policies.File, error) // reads the files; nil if there are none
 	Options policies.Options
 	Log     *slog.Logger
+	Counts  *stats.PolicyDecisions // of decisions; nil if they are not counted
 
 	inForce atomic.Pointer[policies.Set]
 	mu      sync.Mutex  // held while files are read and applied
@@ -110,6 +112,7 @@ func (f *Files) apply(files []policies.File, err error) (changes []string, _ err
 		return nil, err
 	}
 	changes = policies.Diff(f.InForce(), next)
+	f.beginCounts(next)
 	f.inForce.Store(next)
 	return changes, nil
 }

@@ -1,10 +1,20 @@
 package policy
 
-import "cellserver/internal/metric"
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/metric"
+	policies "cellserver/internal/policy"
+	"cellserver/internal/quota"
+	"cellserver/internal/stats"
+)
 
 var (
-	count   = metric.NewGauge("policies", "Policies in force.")
-	failing = metric.NewGauge("policies_failing", "1 while the files with policies are not valid, so that those of before are in force.")
+	count     = metric.NewGauge("policies", "Policies in force.")
+	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid, so that those of before are in force.")
+	decisions = metric.NewCounter("policy_decisions_total",
+		"Decisions of policies, by policy and result, as of decisions_total; each TAKE of CL.ALL is one, and PEEK is none. Of more than 100 policies, "+
+			"the first 100 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
+		"policy", "result")
 )
 
 // Metrics returns the metrics of policies. Without files, there are none.
@@ -12,8 +22,76 @@ func (f *Files) Metrics() metric.Group {
 	if f.Read == nil {
 		return metric.Group{Read: func(*metric.Samples) {}}
 	}
-	return metric.Group{Metrics: []*metric.Metric{count, failing}, Read: func(out *metric.Samples) {
+	return metric.Group{Metrics: []*metric.Metric{count, failing, decisions}, Read: func(out *metric.Samples) {
 		out.Int(count, int64(f.InForce().Len()))
 		out.Bool(failing, f.failing.Load())
+		if f.Counts == nil {
+			return
+		}
+		f.Counts.Each(func(policy string, counts stats.Results) {
+			for r, n := range counts {
+				out.Int(decisions, n, policy, stats.Result(r).String())
+			}
+		})
 	}}
+}
+
+// beginCounts prepares the counts of the policies that will be in force. If they are few, each is counted from
+// now on; a series that begins at 0 shows its first decisions.
+func (f *Files) beginCounts(next *policies.Set) {
+	if f.Counts == nil {
+		return
+	}
+	f.Counts.Keep(func(name string) bool { return next.Policy([]byte(name)) != nil })
+	if next.Len() > stats.MaxPolicies {
+		return
+	}
+	for _, name := range next.Names() {
+		p := next.Policy([]byte(name))
+		p.Counts.Store(f.Counts.Of(name))
+	}
+}
+
+// count counts a decision of a policy, if there are metrics. A call that peeks is none: the HTTP port peeks at
+// what it has decided, to show it.
+func (f *Family) count(c *command.Call, p *policies.Policy, m quota.Mode, r stats.Result) {
+	if f.Files.Counts != nil && m != quota.Peek {
+		f.countFor(c, p, r)
+	}
+}
+
+func (f *Family) countFor(c *command.Call, p *policies.Policy, r stats.Result) {
+	counts := p.Counts.Load()
+	if counts == nil {
+		counts = f.Files.Counts.Of(p.Name)
+		p.Counts.Store(counts)
+	}
+	if c.InTransaction {
+		countLater(c, counts, r)
+		return
+	}
+	counts.Add(c.Client.ID, r)
+}
+
+// countLater is not a part of countFor, because its closure would make every call allocate.
+func countLater(c *command.Call, counts *stats.Decisions, r stats.Result) {
+	client := c.Client.ID
+	c.AfterCommit(func() { counts.Add(client, r) })
+}
+
+// resultOf returns what a verdict is counted as.
+func resultOf(v *policies.Verdict) stats.Result {
+	switch {
+	case v.Limited:
+		return stats.Limited
+	case v.Refused:
+		return stats.Shadow
+	}
+	return stats.Allowed
+}
+
+// countShadow counts a call that is allowed because a policy is in shadow mode.
+func countShadow(c *command.Call) {
+	calls := c.Server.Stats.Of(c.Row.Number)
+	c.AfterCommit(func() { calls.Shadowed.Add(1) })
 }

@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
 
@@ -114,9 +115,19 @@ func (f *Family) runTake(c *command.Call) error {
 	if c.Extra && !t.readOptions() {
 		return command.ErrSyntax
 	}
-	if err := t.lookup(f.current(c), text, name); err != nil {
-		return err
+	err := t.lookup(f.current(c), text, name)
+	if err == nil {
+		err = t.judge()
 	}
+	if err != nil && t.policy != nil {
+		f.count(c, t.policy, t.request.Mode, stats.Failed)
+	}
+	return err
+}
+
+// judge decides a call.
+func (t *taking) judge() error {
+	f, c := t.f, t.call
 	switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
 	case err != nil:
 		return t.withoutStanding(err)
@@ -166,6 +177,7 @@ func (t *taking) decideOne(l *policies.Limit) error {
 	}
 	t.f.Limiters.CountKey(c, c.Value, one[0].Limited)
 	if !one[0].Limited && !t.verbose { // most calls: the decision of the limit is the reply
+		t.f.count(c, t.policy, t.request.Mode, stats.Allowed)
 		writeDecision(c, &one[0], t.request.Mode, t.ms)
 		return nil
 	}

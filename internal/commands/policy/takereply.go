@@ -4,13 +4,18 @@ import (
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/stats"
 )
 
 // reply writes the reply of a call. The decisions are those of the limits; nil if they were not asked.
 func (t *taking) reply(v policies.Verdict, decisions []quota.Decision) error {
-	c := t.call
-	if v.Limited {
+	c, result := t.call, resultOf(&v)
+	t.f.count(c, t.policy, t.request.Mode, result)
+	switch result {
+	case stats.Limited:
 		c.Limited++
+	case stats.Shadow:
+		countShadow(c)
 	}
 	if !t.verbose {
 		writeDecision(c, &v.Decision, t.request.Mode, t.ms)

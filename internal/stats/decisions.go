@@ -1,0 +1,138 @@
+package stats
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// Result is how a call that a policy was asked about has ended.
+type Result uint8
+
+const (
+	Allowed Result = iota
+	Limited
+	Shadow // allowed, but only because the policy is in shadow mode
+	Failed
+)
+
+// resultNames are the values of the label result.
+var resultNames = [...]string{"allowed", "limited", "shadow", "error"}
+
+// String returns the name of the result in metrics.
+func (r Result) String() string { return resultNames[r] }
+
+// Results are numbers of decisions by their Result.
+type Results [len(resultNames)]int64
+
+// Decisions counts the decisions of a policy. The counts are in stripes, of which each client uses one, so
+// that the event loops seldom write to the same cache line.
+type Decisions struct {
+	stripes [decisionStripes]decisionStripe
+}
+
+// decisionStripes is a power of two.
+const decisionStripes = 4
+
+type decisionStripe struct {
+	counts [len(resultNames)]atomic.Int64
+	_      [32]byte // the rest of the cache line
+}
+
+// Add counts a decision for a client.
+func (d *Decisions) Add(client int64, r Result) {
+	d.stripes[uint64(client)%decisionStripes].counts[r].Add(1)
+}
+
+// Sum returns the numbers of decisions.
+func (d *Decisions) Sum() (sum Results) {
+	for i := range d.stripes {
+		for r := range sum {
+			sum[r] += d.stripes[i].counts[r].Load()
+		}
+	}
+	return sum
+}
+
+func (d *Decisions) reset() {
+	for i := range d.stripes {
+		for r := range d.stripes[i].counts {
+			d.stripes[i].counts[r].Store(0)
+		}
+	}
+}
+
+// MaxPolicies is the number of policies whose decisions are counted for each of them. A monitoring system
+// keeps some series for each.
+const MaxPolicies = 100
+
+// OtherPolicies is the name under which the decisions of all other policies are counted together. No policy
+// can have this name.
+const OtherPolicies = "_other"
+
+// PolicyDecisions counts decisions by policy. A policy that is counted by its name stays so until it is not in
+// force any more, and one that is not has its decisions counted with those of others. So no count ever falls,
+// which a monitoring system would take for a restart. Its zero value is ready for use, and safe for concurrent
+// use.
+type PolicyDecisions struct {
+	mu     sync.Mutex
+	named  map[string]*Decisions
+	others Decisions
+}
+
+// Of returns the counts of a policy: its own if there are not too many already.
+func (p *PolicyDecisions) Of(policy string) *Decisions {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	d := p.named[policy]
+	switch {
+	case d != nil:
+		return d
+	case len(p.named) >= MaxPolicies:
+		return &p.others
+	case p.named == nil:
+		p.named = make(map[string]*Decisions)
+	}
+	d = new(Decisions)
+	p.named[policy] = d
+	return d
+}
+
+// Keep forgets the policies that are not in force any more.
+func (p *PolicyDecisions) Keep(inForce func(policy string) bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for policy := range p.named {
+		if !inForce(policy) {
+			delete(p.named, policy)
+		}
+	}
+}
+
+// Each calls show for each policy that is counted by its name, in order, and at last for the others, if they
+// have made decisions. It holds the lock meanwhile.
+func (p *PolicyDecisions) Each(show func(policy string, decisions Results)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	names := make([]string, 0, len(p.named))
+	for policy := range p.named {
+		names = append(names, policy)
+	}
+	slices.Sort(names)
+	for _, policy := range names {
+		show(policy, p.named[policy].Sum())
+	}
+	if sum := p.others.Sum(); sum != (Results{}) {
+		show(OtherPolicies, sum)
+	}
+}
+
+// Reset sets all counts to zero.
+func (p *PolicyDecisions) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, d := range p.named {
+		d.reset()
+	}
+	p.others.reset()
+}
