@@ -7,8 +7,8 @@ import (
 )
 
 // boundedListener accepts up to Config.MaxConns connections. For a further one, it closes the connection
-// that has been without a request for longest, so that peers that open connections, and send nothing, cannot
-// keep others away. If all connections have requests, it refuses the new one.
+// that has been without a whole request for longest, so that peers that open connections, and send nothing or
+// a header alone, cannot keep others away. If all connections have requests, it refuses the new one.
 type boundedListener struct {
 	net.Listener
 	server *Server
@@ -46,13 +46,13 @@ func (s *Server) admit() bool {
 	return true
 }
 
-// closeLongestWaiting closes the connection that has been without a request for longest. It returns false if
-// there is none.
+// closeLongestWaiting closes the connection that has been without a whole request for longest. It returns
+// false if there is none.
 func (s *Server) closeLongestWaiting() bool {
 	s.mu.Lock()
 	var longest net.Conn
-	for conn, since := range s.waiting {
-		if longest == nil || since < s.waiting[longest] {
+	for conn, w := range s.waiting {
+		if longest == nil || w.since < s.waiting[longest].since {
 			longest = conn
 		}
 	}

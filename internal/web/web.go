@@ -69,8 +69,8 @@ type Server struct {
 	stop     sync.Once
 
 	mu      sync.Mutex
-	waiting map[net.Conn]uint64 // connections without a request, and when they began to wait, as a number of turns
-	turns   uint64              // number of times that a connection has begun to wait
+	waiting map[net.Conn]wait // connections whose peers have not sent a whole request
+	turns   uint64            // number of times that a connection has begun to wait
 
 	secured atomic.Pointer[securedConfig]
 }
@@ -92,9 +92,9 @@ func New(c Config) *Server {
 	if c.Write == 0 {
 		c.Write = WriteTimeout
 	}
-	s := &Server{config: c, stopping: make(chan struct{}), waiting: make(map[net.Conn]uint64)}
+	s := &Server{config: c, stopping: make(chan struct{}), waiting: make(map[net.Conn]wait)}
 	s.http = http.Server{
-		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: c.ConnContext,
+		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: s.connContext,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: c.Read, WriteTimeout: c.Write, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ErrorLog: slog.NewLogLogger(&messages{c.Log.Handler(), c.Name}, slog.LevelWarn),
@@ -132,21 +132,52 @@ func (s *Server) Shutdown(ctx context.Context) error {
 func (s *Server) closeWaiting() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for conn := range s.waiting {
-		conn.Close()
+	for conn, w := range s.waiting {
+		if !w.body {
+			conn.Close()
+		}
 	}
+}
+
+// wait says since when the server has been waiting for a peer: for a header, or for the rest of a body.
+type wait struct {
+	since uint64 // a number of turns
+	body  bool
+}
+
+// startWaiting notes that the server begins to wait for the peer of a connection.
+func (s *Server) startWaiting(conn net.Conn, body bool) {
+	s.mu.Lock()
+	s.turns++
+	s.waiting[conn] = wait{s.turns, body}
+	s.mu.Unlock()
+}
+
+// stopWaiting notes that the peer of a connection has sent what the server was waiting for, or is gone.
+func (s *Server) stopWaiting(conn net.Conn) {
+	s.mu.Lock()
+	delete(s.waiting, conn)
+	s.mu.Unlock()
+}
+
+// connKey is the key of a request's connection in its context.
+type connKey struct{}
+
+func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context {
+	ctx = context.WithValue(ctx, connKey{}, conn)
+	if s.config.ConnContext != nil {
+		ctx = s.config.ConnContext(ctx, conn)
+	}
+	return ctx
 }
 
 // connState keeps the connections without a request: until its header has arrived, and after its response.
 func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	s.mu.Lock()
 	if state == http.StateNew || state == http.StateIdle {
-		s.turns++
-		s.waiting[conn] = s.turns
+		s.startWaiting(conn, false)
 	} else {
-		delete(s.waiting, conn)
+		s.stopWaiting(conn)
 	}
-	s.mu.Unlock()
 	select {
 	case <-s.stopping:
 		if state == http.StateNew {
@@ -176,7 +207,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != http.NoBody {
-		r.Body = http.MaxBytesReader(w, r.Body, s.config.MaxBody)
+		r.Body = http.MaxBytesReader(w, s.arriving(r), s.config.MaxBody)
 	}
 	s.config.Handler.ServeHTTP(w, r)
 }

@@ -149,6 +149,47 @@ func TestMaxConnsWithoutRequests(t *testing.T) {
 	}
 }
 
+// TestMaxConnsWithoutBodies: so do those whose requests lack their bodies, whether a handler reads them or not,
+// and those that have sent them do not.
+func TestMaxConnsWithoutBodies(t *testing.T) {
+	entered, answer := make(chan struct{}, 9), make(chan struct{})
+	_, address := start(t, web.Config{MaxConns: 3, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/refused":
+			w.WriteHeader(http.StatusUnauthorized)
+			entered <- struct{}{}
+			return
+		case "/whole":
+			echo(w, r)
+			entered <- struct{}{}
+			<-answer
+			return
+		}
+		entered <- struct{}{}
+		echo(w, r)
+	})})
+	send := func(request string) net.Conn {
+		conn := dial(t, address)
+		_, err := io.WriteString(conn, request)
+		require.NoError(t, err)
+		<-entered
+		return conn
+	}
+	whole := send("POST /whole HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+	refused := send("POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
+	read := send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
+	for _, dropped := range []net.Conn{refused, read} {
+		status, _, _ := exchange(t, dial(t, address), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		assert.Equal(t, http.StatusOK, status)
+		_, err := dropped.Read(make([]byte, 1))
+		assert.Error(t, err)
+	}
+	close(answer)
+	response, err := http.ReadResponse(bufio.NewReader(whole), nil)
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, response.StatusCode)
+}
+
 // TestMaxConnsAfterRequests: so do connections whose requests have been answered.
 func TestMaxConnsAfterRequests(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
