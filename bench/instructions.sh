@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight:
+# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and those
+# of a CL.TAKE of a policy with that limit, which may cost half as much again:
 #
 #   bench/instructions.sh              # of this tree
-#   bench/instructions.sh COMMIT       # also of that commit, and the difference
+#   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
-# calls and one of 64,000 (BenchmarkSession, valgrind's callgrind), so that the start of the process does not count.
+# calls and one of 64,000 (BenchmarkSession and BenchmarkTake, valgrind's callgrind), so that the start of the process
+# does not count.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not installed" >&2; exit 1; }
@@ -55,5 +57,7 @@ for flight in 1 64; do
         before=$(count "$dir/before" "Session/P=$flight" 64000 192000)
         printf ', %s at %s: %s' "$(show "$before")" "$1" "$(difference "$before" "$after")"
     fi
-    echo
+    take=$(count . "Take/P=$flight" 64000 192000)
+    printf '\nCL.TAKE,     %2d in flight: %s instructions, %s times those of CL.THROTTLE\n' "$flight" "$(show "$take")" \
+        "$(awk "BEGIN { printf \"%.2f\", $take / $after }")"
 done

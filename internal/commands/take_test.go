@@ -163,3 +163,13 @@ func TestTakeWhileMemoryIsFull(t *testing.T) {
 	}
 	require.Regexp(t, `^\*4\r\n:1\r\n:1\r\n`, c.do(t, all))
 }
+
+// BenchmarkTake is BenchmarkSession for CL.TAKE, of a policy with the limit of its calls.
+func BenchmarkTake(b *testing.B) {
+	for _, depth := range []int{1, 64} {
+		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
+			b.ReportAllocs()
+			newServer(b).dial().repeat(b.N, depth, "*3\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$5\r\nbench\r\n")
+		})
+	}
+}

@@ -29,11 +29,15 @@ func AppendKey(dst []byte, prefix string, p *Policy, s Subject, label string) []
 	return append(AppendKeyHead(dst, prefix, p, s), label...)
 }
 
+// AppendLimitKey is AppendKey for a limit.
+func AppendLimitKey(dst []byte, prefix string, p *Policy, s *Subject, l *Limit) []byte {
+	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), l.tail...)
+}
+
 // AppendKeyHead appends what the names of all keys of a subject begin with. The rights of users are
 // checked against it.
 func AppendKeyHead(dst []byte, prefix string, p *Policy, s Subject) []byte {
-	dst = append(append(append(dst, prefix...), p.Name...), ":{"...)
-	return append(appendTag(dst, s.Text), "}:"...)
+	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
 }
 
 // appendTag appends a subject as it is written in keys.

@@ -46,15 +46,12 @@ const matchSteps = 200_000
 // its policy. The server must not guess which override it has.
 var ErrCostly = errors.New("comparing the subject with the patterns of its policy takes too long")
 
+// TreatsAlike reports whether the policy has no overrides, so that its limits are those of all subjects, which
+// are written as they are.
+func (p *Policy) TreatsAlike() bool { return len(p.Overrides) == 0 }
+
 // Treat returns how the policy treats a subject: as the first override that matches it says.
 func (p *Policy) Treat(s Subject) (Treatment, error) {
-	if len(p.Overrides) == 0 {
-		return Treatment{Limited, p.Limits, -1}, nil
-	}
-	return p.treatOverridden(s)
-}
-
-func (p *Policy) treatOverridden(s Subject) (Treatment, error) {
 	left := matchSteps
 	for i := range p.Overrides {
 		o := &p.Overrides[i]

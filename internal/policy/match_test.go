@@ -3,6 +3,7 @@ package policy
 import (
 	"bytes"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -83,4 +84,23 @@ func TestCostlySubjects(t *testing.T) {
 	p = overrides(1, strings.Repeat("a*", 20)+"b")
 	_, err = p.Treat(p.Subject(bytes.Repeat([]byte("a"), 1_000_000)))
 	require.ErrorIs(t, err, ErrCostly)
+}
+
+// Every policy is found by its name, also those of which the names share a slot.
+func TestPoliciesAreFound(t *testing.T) {
+	text, names := "policies:\n", []string{}
+	for i := range 1000 {
+		names = append(names, "plan-"+strings.Repeat("x", i%40)+strconv.Itoa(i))
+		text += "  " + names[i] + ": {limits: [{fixed: {limit: 1, period: 1s}}]}\n"
+	}
+	set, err := Parse([]File{{Name: "p.yaml", Text: []byte(text)}}, Options{})
+	require.NoError(t, err)
+	for _, name := range names {
+		require.Equal(t, name, set.Policy([]byte(name)).Name)
+		require.Nil(t, set.Policy([]byte(name+" ")))
+	}
+	for _, name := range []string{"", "p", "plan-", "plan-y0"} {
+		require.Nil(t, set.Policy([]byte(name)), name)
+		require.Nil(t, new(Set).Policy([]byte(name)), name)
+	}
 }

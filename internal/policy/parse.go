@@ -57,6 +57,9 @@ func Parse(files []File, o Options) (*Set, error) {
 		s.names = append(s.names, name)
 	}
 	slices.Sort(s.names)
+	for _, name := range s.names {
+		s.slots[slotOf(name)] = s.policies[name]
+	}
 	return s, nil
 }
 
@@ -121,7 +124,7 @@ func (p *parser) add(name, value node) error {
 	if err != nil {
 		return err
 	}
-	policy.Name, policy.at = name.Value, name.at()
+	policy.Name, policy.head, policy.at = name.Value, name.Value+":{", name.at()
 	p.policies[policy.Name] = policy
 	return nil
 }

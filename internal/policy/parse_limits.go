@@ -75,6 +75,7 @@ func (p *parser) limit(n node) (l Limit, err error) {
 	if l.Name != "" {
 		l.label = l.Name + "." + l.label
 	}
+	l.tail = "}:" + l.label
 	return l, err
 }
 

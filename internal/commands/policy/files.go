@@ -55,8 +55,11 @@ func (f *Files) InForce() *policies.Set {
 	if set := f.inForce.Load(); set != nil {
 		return set
 	}
-	return new(policies.Set)
+	return &noPolicies
 }
+
+// noPolicies is in force before others are.
+var noPolicies policies.Set
 
 const errNoFiles command.Refusal = "ERR there are no policies: the server was started without --policies"
 

@@ -44,7 +44,11 @@ func find(set *policies.Set, name []byte) (*policies.Policy, error) {
 	if p := set.Policy(name); p != nil {
 		return p, nil
 	}
-	return nil, command.Refusal("ERR no such policy '" + command.Prefix(name, policies.MaxNameBytes) + "'")
+	return nil, errUnknown(name)
+}
+
+func errUnknown(name []byte) error {
+	return command.Refusal("ERR no such policy '" + command.Prefix(name, policies.MaxNameBytes) + "'")
 }
 
 // treat returns the subject of a call as its policy sees it, and how the policy treats it.

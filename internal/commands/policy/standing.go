@@ -19,11 +19,14 @@ func (f *Family) standingKey(c *command.Call, s *subjectOf) []byte {
 	return c.Value
 }
 
+// mayHaveStandings reports whether a subject may have a standing.
+func (f *Family) mayHaveStandings() bool { return f.Standings == nil || f.Standings.MayHaveStandings() }
+
 // judgeStanding decides a request that needs no decisions of limits; see policies.JudgeStanding.
 func (f *Family) judgeStanding(c *command.Call, s *subjectOf, r policies.Request) (
 	v policies.Verdict, decided bool, err error,
 ) {
-	if f.Standings != nil && !f.Standings.MayHaveStandings() {
+	if !f.mayHaveStandings() {
 		v, decided = s.policy.JudgeStanding(c.View.Now(), nil, s.treatment, r)
 		return v, decided, nil
 	}

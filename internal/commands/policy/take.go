@@ -16,8 +16,12 @@ var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
 // The indexes of arguments of CL.TAKE.
 const (
-	quantityAt = 2
-	modeAt     = 3
+	subjectAt = iota
+	policyAt
+	quantityAt
+	modeAt
+	msAt
+	verboseAt
 )
 
 func (f *Family) take() *command.Command {
@@ -93,6 +97,10 @@ func (s *subjectOf) lookup(set *policies.Set, text, name []byte) (err error) {
 	if s.policy, err = find(set, name); err != nil {
 		return err
 	}
+	if s.policy.TreatsAlike() { // most do, and this takes a fifth of the instructions of treat
+		s.subject.Text, s.treatment.Limits, s.treatment.Override = text, s.policy.Limits, -1
+		return nil
+	}
 	s.subject, s.treatment, err = treat(s.policy, text)
 	return err
 }
@@ -108,14 +116,13 @@ type taking struct {
 }
 
 func (f *Family) runTake(c *command.Call) error {
-	t := taking{f: f, call: c}
-	text, name := c.Key(), c.Word()
-	t.request = policies.Request{Quantity: c.Int(), Mode: modes[c.Choice()]}
-	t.ms, t.verbose = c.Flag(), c.Flag()
+	b := &c.Bound // access by index in place of Key and Int saves 60 of 2,400 instructions
+	t := taking{f: f, call: c, ms: b[msAt].N != 0, verbose: b[verboseAt].N != 0}
+	t.request = policies.Request{Quantity: b[quantityAt].N, Mode: modes[b[modeAt].N]}
 	if c.Extra && !t.readOptions() {
 		return command.ErrSyntax
 	}
-	err := t.lookup(f.current(c), text, name)
+	err := t.lookup(f.current(c), c.Words[b[subjectAt].At], c.Words[b[policyAt].At])
 	if err == nil {
 		err = t.judge()
 	}
@@ -128,11 +135,13 @@ func (f *Family) runTake(c *command.Call) error {
 // judge decides a call.
 func (t *taking) judge() error {
 	f, c := t.f, t.call
-	switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
-	case err != nil:
-		return t.withoutStanding(err)
-	case decided:
-		return t.reply(v, nil)
+	if t.treatment.Effect != policies.Limited || f.mayHaveStandings() {
+		switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
+		case err != nil:
+			return t.withoutStanding(err)
+		case decided:
+			return t.reply(v, nil)
+		}
 	}
 	if !c.Extra && len(t.treatment.Limits) == 1 {
 		return t.decideOne(&t.treatment.Limits[0])
@@ -162,20 +171,21 @@ func (t *taking) decide(requests []store.LimitRequest) error {
 // decideOne asks the only limit.
 func (t *taking) decideOne(l *policies.Limit) error {
 	c := t.call
-	c.Value = policies.AppendKey(c.Value[:0], t.f.prefix, t.policy, t.subject, l.Label())
+	key := policies.AppendLimitKey(c.Value[:0], t.f.prefix, t.policy, &t.subject, l)
+	c.Value = key
 	var one [1]quota.Decision
 	var err error
 	if l.Kind == policies.Throttle {
-		o, failed := c.View.Throttle(c.Context, c.Value, l.Throttle, t.request.Quantity, t.request.Mode)
+		o, failed := c.View.Throttle(c.Context, key, l.Throttle, t.request.Quantity, t.request.Mode)
 		one[0], err = l.Throttle.Decision(o), failed
 	} else {
 		c.Rule = ruleOf(l)
-		one[0], err = c.View.Take(c.Context, c.Value, &c.Rule, t.request.Quantity, t.request.Mode)
+		one[0], err = c.View.Take(c.Context, key, &c.Rule, t.request.Quantity, t.request.Mode)
 	}
 	if err != nil {
 		return t.f.Limiters.DecideOnError(c, err, nil, t.limitCall(t.requests()))
 	}
-	t.f.Limiters.CountKey(c, c.Value, one[0].Limited)
+	t.f.Limiters.CountKey(c, key, one[0].Limited)
 	if !one[0].Limited && !t.verbose { // most calls: the decision of the limit is the reply
 		t.f.count(c, t.policy, t.request.Mode, stats.Allowed)
 		writeDecision(c, &one[0], t.request.Mode, t.ms)
