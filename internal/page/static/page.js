@@ -120,10 +120,10 @@ function drawDecisions(m) {
   drawChart();
 }
 
-// niceMax returns the end of an axis: 1, 2 or 5 times a power of ten.
+// niceMax returns the end of an axis: a power of ten, or a few times one, so that its half is a round number too.
 function niceMax(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1)));
-  return [1, 2, 5, 10].map((step) => step * power).find((end) => end >= n);
+  return [1, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((end) => end >= n);
 }
 
 function drawChart() {
@@ -324,7 +324,8 @@ function fieldText(name, value) {
   return at.toLocaleString();
 }
 
-// barsOf returns what is drawn of a key: a name, a part of the width from 0 to 1, and a text.
+// barsOf returns what is drawn of a key: a name, a part of the width from 0 to 1, and a text. A key does not know
+// its limit, which each call names, so uses are drawn beside each other only.
 function barsOf(found) {
   const bars = [];
   const state = found.state;
@@ -332,7 +333,7 @@ function barsOf(found) {
     longest = Math.max(longest, found.expires_ms);
     bars.push({ name: "recovers in", part: found.expires_ms / longest, text: duration(found.expires_ms) });
   }
-  const uses = ["used", "previous", "current", "held"].filter((name) => name in state);
+  const uses = ["previous", "current"].filter((name) => name in state);
   const most = Math.max(1, ...uses.map((name) => Number(state[name])));
   for (const name of uses) bars.push({ name, part: Number(state[name]) / most, text: count(Number(state[name])), uses: true });
   const last = Math.max(1, ...(found.holders || []).map((h) => h.ends_ms));
