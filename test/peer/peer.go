@@ -247,6 +247,9 @@ func (s *Server) Signal(signal os.Signal) {
 	require.NoError(s.t, s.cmd.Process.Signal(signal), "the server ended by itself; stderr: %s", s.Stderr())
 }
 
+// PID returns the number of the process.
+func (s *Server) PID() int { return s.cmd.Process.Pid }
+
 // Wait waits for the process to end and returns its exit status, -1 if a signal ended it.
 func (s *Server) Wait() int {
 	s.mayExit = true

@@ -1,0 +1,137 @@
+package page
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+)
+
+// The bars of the first look at the page: how long it takes, and what is sent for it.
+const (
+	mostPaint = 200       // milliseconds
+	mostBytes = 500 << 10 // the page and its files
+)
+
+// The page is there in a moment. Another process may take the CPU meanwhile, so it has several tries.
+func TestFirstPaint(t *testing.T) {
+	p, b := newPlace(t), startBrowser(t)
+	p.hitAll()
+	best, size := 1e9, 0.0
+	for try := 0; try < 50 && best >= mostPaint; try++ {
+		b.open("about:blank")
+		b.open(p.url("viewer"))
+		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
+		var now struct{ Paint, Size float64 }
+		b.get(&now, `({paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
+			size: [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+				.reduce((sum, e) => sum + e.transferSize, 0)})`)
+		best, size = min(best, now.Paint), max(size, now.Size)
+	}
+	t.Logf("first paint after %.0f ms, %.0f KiB", best, size/1024)
+	assert.Less(t, best, float64(mostPaint), "ms to the first paint")
+	assert.Less(t, size, float64(mostBytes))
+	assert.Greater(t, size, 20e3, "the files were counted")
+}
+
+// fill makes a call for each of n keys, and for some long names of any bytes so many that they are among the
+// first of the lists.
+func fill(t *testing.T, addr string, n int) {
+	t.Helper()
+	conn, err := peer.Dial(addr)
+	require.NoError(t, err)
+	defer conn.Close()
+	random := rand.New(rand.NewPCG(1, 2))
+	var names []string
+	for range 20 {
+		name := make([]byte, 256) // the longest that CL.TOP counts
+		for i := range name {
+			name[i] = byte(random.Uint32())
+		}
+		names = append(names, string(name))
+	}
+	const batch = 1000
+	replies := bufio.NewReader(conn)
+	for first := 0; first < n; first += batch {
+		var calls bytes.Buffer
+		for i := range batch {
+			name := strconv.Itoa(first + i)
+			if i%2 == 0 {
+				name = names[i/2%len(names)]
+			} else if i%4 == 1 {
+				name = fmt.Sprint("\xff\n<script>", name)
+			}
+			fmt.Fprintf(&calls, "*5\r\n$11\r\nCL.THROTTLE\r\n$%d\r\n%s\r\n$1\r\n0\r\n$1\r\n1\r\n$5\r\n86400\r\n", len(name), name)
+		}
+		_, err := conn.Write(calls.Bytes())
+		require.NoError(t, err)
+		for range batch * 6 {
+			_, err := replies.ReadSlice('\n')
+			require.NoError(t, err)
+		}
+	}
+}
+
+// sizes returns the size of a message of the page, and that of a scrape.
+func sizes(t *testing.T, port int) (message, scrape int) {
+	t.Helper()
+	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
+	response, err := http.Get(url + "stream")
+	require.NoError(t, err)
+	defer response.Body.Close()
+	line, err := bufio.NewReader(response.Body).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, "data: {")
+	metrics, err := http.Get(url + "metrics")
+	require.NoError(t, err)
+	defer metrics.Body.Close()
+	text, err := io.ReadAll(metrics.Body)
+	require.NoError(t, err)
+	return len(line), len(text)
+}
+
+// Neither a message of the page nor a scrape grows with the number of keys and of connections, or beyond a
+// bound with the names of keys.
+func TestSizeDoesNotGrow(t *testing.T) {
+	keys, clients := 1_000_000, 10_000
+	if testing.Short() || peer.Race {
+		keys, clients = 100_000, 1000
+	}
+	port := peer.FreePort(t)
+	s := peer.StartPlain(t, "--metrics-port", strconv.Itoa(port), "--page-open", "yes")
+	fill(t, s.Addr, 2000)                  // the lists are full
+	peer.Ask(t, s.Addr, "INFO", "clients") // each command has metrics of its own
+	message, scrape := sizes(t, port)
+	fill(t, s.Addr, 2*keys)
+	for range clients - 10 {
+		conn, err := net.Dial("tcp", s.Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { conn.Close() })
+	}
+	peer.Says(t, s.Addr, fmt.Sprintf("db0:keys=%d,", keys+20), "INFO", "keyspace")
+	peer.Until(t, "all are connected", func() bool {
+		info, _ := peer.Ask(t, s.Addr, "INFO", "clients").(string)
+		_, number, _ := strings.Cut(info, "connected_clients:")
+		number, _, _ = strings.Cut(number, "\r\n")
+		n, err := strconv.Atoi(number)
+		return err == nil && n >= clients-10
+	})
+	then, later := sizes(t, port)
+	t.Logf("message %d bytes, then %d; scrape %d, then %d", message, then, scrape, later)
+	const digits = 1024 // of larger numbers
+	assert.LessOrEqual(t, then, message+digits)
+	assert.LessOrEqual(t, later, scrape+digits)
+	assert.Less(t, then, 64<<10)
+	assert.Less(t, later, 200<<10)
+}
