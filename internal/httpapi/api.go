@@ -69,8 +69,7 @@ func (a *API) NewServer(secured func() *tls.Config) *web.Server {
 
 // ServeHTTP implements http.Handler. There is no http.ServeMux: it redirects requests whose paths it cleans.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	header := w.Header()
-	header["Cache-Control"], header["X-Content-Type-Options"] = noStore, noSniff
+	w.Header()["Cache-Control"] = noStore
 	path := r.URL.Path
 	switch take, ok := strings.CutPrefix(path, "/v1/take/"); {
 	case strings.HasPrefix(path, authPath):

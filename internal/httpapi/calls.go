@@ -227,21 +227,39 @@ func writeError(w http.ResponseWriter, status int, text string) {
 // pastDeadline is a deadline in the past, which ends a write.
 var pastDeadline = time.Unix(1, 0)
 
-// send sends a response. After a call that has waited, the time limits of the request have been lifted, and
-// the response has a limit of its own.
+// send sends a response in JSON, which browsers must not take for anything else.
 func send(w http.ResponseWriter, status int, body []byte, waited bool) {
 	header := w.Header()
+	header["X-Content-Type-Options"] = noSniff
 	if header["Content-Type"] == nil {
 		header["Content-Type"] = jsonType
 	}
-	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	c := http.NewResponseController(w)
+	deliver(w, status, body, waited)
+}
+
+// deliver sends a response. After a call that has waited, the time limits of the request have been lifted, and
+// the response has a limit of its own.
+func deliver(w http.ResponseWriter, status int, body []byte, waited bool) {
 	if waited {
-		defer time.AfterFunc(web.WriteTimeout, func() { _ = c.SetWriteDeadline(pastDeadline) }).Stop()
+		deliverInTime(w, status, body)
+		return
+	}
+	if len(body) > maxMeasured {
+		w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	}
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // an error means that the client has gone
-	if waited {
-		_ = c.Flush()
-	}
+}
+
+// maxMeasured is the length of the longest body whose Content-Length net/http adds by itself, which is cheaper.
+// It is less than net/http's buffer.
+const maxMeasured = 1 << 10
+
+func deliverInTime(w http.ResponseWriter, status int, body []byte) {
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	c := http.NewResponseController(w)
+	defer time.AfterFunc(web.WriteTimeout, func() { _ = c.SetWriteDeadline(pastDeadline) }).Stop()
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+	_ = c.Flush()
 }

@@ -28,6 +28,8 @@ type caller struct {
 	calls   []byte        // the calls to make, in RESP
 	replies []byte        // to these calls
 	memory  share         // for the replies
+	outcome outcome       // of a call on a policy
+	body    []byte        // of the response, which net/http copies
 }
 
 // transportBytes estimates the memory, in bytes, that net/http uses for a connection.

@@ -45,7 +45,8 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 		return
 	}
 	names, _, _ := strings.Cut(rest, "/")
-	asks, refused := a.asksOf(r, strings.Split(names, ","), trusted)
+	var buffer [2]ask
+	asks, refused := a.asksOf(buffer[:0], r, names, trusted)
 	switch {
 	case refused == withoutSubject:
 		w.Header()["X-Limited"] = yes
@@ -53,7 +54,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 	case refused != "":
 		a.answerWithout(w, asks, refused)
 	case len(asks) == 0: // its policies allow requests without their headers
-		allow(w)
+		w.WriteHeader(http.StatusOK)
 	default:
 		a.decide(w, r, asks, limited)
 	}
@@ -115,15 +116,15 @@ func allOf[T any](list []T, has func(T) bool) bool {
 	return !slices.ContainsFunc(list, func(item T) bool { return !has(item) })
 }
 
-// asksOf returns what a request asks. If that is not clear, refused says why.
-func (a *API) asksOf(r *http.Request, names []string, trusted []netip.Prefix) (asks []ask, refused string) {
-	if len(names) > maxPolicies {
+// asksOf appends what a request asks of the policies with some names. If that is not clear, refused says why.
+func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.Prefix) (_ []ask, refused string) {
+	if strings.Count(names, ",") >= maxPolicies {
 		return nil, "ERR too many policies"
 	}
 	set := a.instance.Policies()
 	from := policy.Client{Peer: web.Peer(r), Host: r.Host, Header: func(name string) []string { return r.Header[name] }}
 	var buffer [256]byte
-	for _, name := range names {
+	for name := range strings.SplitSeq(names, ",") {
 		p := set.Policy([]byte(name))
 		if p == nil {
 			refused = "ERR no such policy '" + name[:min(len(name), policy.MaxNameBytes)] + "'"
@@ -155,18 +156,18 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, asks []ask, limited
 		a.answerWithout(w, asks, refused)
 		return
 	}
-	if o.allowed {
+	if o.Allowed {
 		o.setFields(w.Header())
-		allow(w)
+		w.WriteHeader(http.StatusOK)
 		return
 	}
 	status := o.status()
 	if status == http.StatusForbidden {
-		o.answer(w, status, false) // blocked: nothing says when to come again
+		k.answer(w, o, status, false) // blocked: nothing says when to come again
 		return
 	}
 	w.Header()["X-Limited"] = yes
-	o.answer(w, limited, false)
+	k.answer(w, o, limited, false)
 }
 
 // answerWithout answers a request about which there is no decision, as its policies say: if one of them refuses
@@ -179,7 +180,7 @@ func (a *API) answerWithout(w http.ResponseWriter, asks []ask, reason string) {
 			return
 		}
 	}
-	allow(w)
+	w.WriteHeader(http.StatusOK)
 }
 
 // printable replaces characters that a header must not have, or that its readers may not expect: a reason may
@@ -189,9 +190,4 @@ func printable(r rune) rune {
 		return '?'
 	}
 	return r
-}
-
-func allow(w http.ResponseWriter) {
-	w.Header()["Content-Length"] = []string{"0"}
-	w.WriteHeader(http.StatusOK)
 }

@@ -8,16 +8,7 @@ import (
 )
 
 // outcome is the answer to a call on one policy or several.
-type outcome struct {
-	policy   string
-	by       string // what has decided: the label of a limit, override, exemption or ban
-	allowed  bool
-	shadow   bool
-	decision [6]int64 // the five integers of a limiter, and what UPTO has taken
-	numbers  int      // how many of them there are
-	violated []string // names of the limits that have refused the call
-	fields   []policy.Field
-}
+type outcome policy.Outcome
 
 // Indexes of the integers of a decision.
 const (
@@ -28,40 +19,44 @@ const (
 	takenAt
 )
 
-// outcome reads the next reply, that of CL.TAKE with VERBOSE.
-func (c *cursor) outcome() (o outcome) {
+// read reads the next reply, that of CL.TAKE with VERBOSE. Its strings are parts of one copy of the reply.
+func (o *outcome) read(c *cursor) {
+	(*policy.Outcome)(o).Reset()
+	reply := string(c.rest)
+	text := func() string { // the next reply, a string
+		length := len(c.next().text)
+		end := len(reply) - len(c.rest) - len("\r\n")
+		return reply[end-length : end]
+	}
 	for left := c.next().n / 2; left > 0; left-- {
 		switch key := c.next(); string(key.text) {
 		case "allowed":
-			o.allowed = string(c.next().text) == "t"
+			o.Allowed = string(c.next().text) == "t"
 		case "policy":
-			o.policy = string(c.next().text)
+			o.Policy = text()
 		case "decided_by":
-			o.by = string(c.next().text)
+			o.By = text()
 		case "shadow":
-			o.shadow = string(c.next().text) == "t"
+			o.Shadow = string(c.next().text) == "t"
 		case "decision":
-			o.numbers = min(c.next().n, len(o.decision))
-			for i := range o.numbers {
-				o.decision[i] = c.integer()
+			o.Numbers = min(c.next().n, len(o.Decision))
+			for i := range o.Numbers {
+				o.Decision[i] = c.integer()
 			}
 		case "limits":
 			o.readLimits(c)
 		case "fields":
-			n := c.next().n / 2
-			o.fields = make([]policy.Field, n)
-			for i := range o.fields {
+			for range c.next().n / 2 {
 				name := fieldName(c.next().text)
-				o.fields[i] = policy.Field{Name: name, Value: string(c.next().text)}
+				o.Fields = append(o.Fields, policy.Field{Name: name, Value: text()})
 			}
 		default:
 			c.skip()
 		}
 	}
-	if o.allowed {
-		o.violated = nil // in shadow mode
+	if o.Allowed {
+		o.Violated = o.Violated[:0] // in shadow mode
 	}
-	return o
 }
 
 // fieldNames are the names of all fields, in the order in which they are looked for.
@@ -86,11 +81,11 @@ func (o *outcome) readLimits(c *cursor) {
 		decision := *c
 		c.skip()
 		if decision.next(); decision.integer() == 1 {
-			name := o.policy
+			name := o.Policy
 			if limits > 1 {
 				name += "." + string(label.text)
 			}
-			o.violated = append(o.violated, name)
+			o.Violated = append(o.Violated, name)
 		}
 	}
 }
@@ -98,11 +93,11 @@ func (o *outcome) readLimits(c *cursor) {
 // status returns the status of the response.
 func (o *outcome) status() int {
 	switch {
-	case o.allowed:
+	case o.Allowed:
 		return http.StatusOK
-	case o.by == "override":
+	case o.By == "override":
 		return http.StatusForbidden // the subject is blocked
-	case o.decision[retryAt] < 0:
+	case o.Decision[retryAt] < 0:
 		return http.StatusRequestEntityTooLarge // waiting does not help
 	}
 	return http.StatusTooManyRequests
@@ -110,8 +105,8 @@ func (o *outcome) status() int {
 
 // setFields sets the fields of the response.
 func (o *outcome) setFields(h http.Header) {
-	values := make([]string, len(o.fields))
-	for i, f := range o.fields {
+	values := make([]string, len(o.Fields))
+	for i, f := range o.Fields {
 		values[i] = f.Value
 		h[f.Name] = values[i : i+1 : i+1] // the name as in the draft, not in Go's canonical form
 	}
@@ -123,9 +118,9 @@ const problemTypes = "https://iana.org/assignments/http-problem-types#"
 // draft-ietf-httpapi-ratelimit-headers.
 func (o *outcome) appendProblem(dst []byte, status int) []byte {
 	switch {
-	case status == http.StatusForbidden && o.by == "override":
+	case status == http.StatusForbidden && o.By == "override":
 		dst = append(dst, `{"type":"about:blank","title":"Forbidden"`...)
-	case o.by == "ban":
+	case o.By == "ban":
 		dst = append(dst, `{"type":"`+problemTypes+
 			`abnormal-usage-detected","title":"Request not satisfied due to detection of abnormal request pattern"`...)
 	default:
@@ -133,9 +128,9 @@ func (o *outcome) appendProblem(dst []byte, status int) []byte {
 			`quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded"`...)
 	}
 	dst = strconv.AppendInt(append(dst, `,"status":`...), int64(status), 10)
-	if len(o.violated) > 0 {
+	if len(o.Violated) > 0 {
 		dst = append(dst, `,"violated-policies":[`...)
-		for i, name := range o.violated {
+		for i, name := range o.Violated {
 			dst = appendString(appendComma(dst, i), []byte(name))
 		}
 		dst = append(dst, ']')
@@ -145,15 +140,15 @@ func (o *outcome) appendProblem(dst []byte, status int) []byte {
 
 // appendMembers appends the decision as members of an object.
 func (o *outcome) appendMembers(dst []byte) []byte {
-	dst = strconv.AppendBool(append(dst, `"allowed":`...), o.allowed)
-	dst = appendString(append(dst, `,"policy":`...), []byte(o.policy))
-	dst = appendString(append(dst, `,"decided_by":`...), []byte(o.by))
-	dst = strconv.AppendBool(append(dst, `,"shadow":`...), o.shadow)
+	dst = strconv.AppendBool(append(dst, `"allowed":`...), o.Allowed)
+	dst = appendString(append(dst, `,"policy":`...), []byte(o.Policy))
+	dst = appendString(append(dst, `,"decided_by":`...), []byte(o.By))
+	dst = strconv.AppendBool(append(dst, `,"shadow":`...), o.Shadow)
 	for i, name := range [...]string{limitAt: "limit", remainingAt: "remaining", retryAt: "retry_after",
 		resetAt: "reset_after", takenAt: "taken"} {
-		if i > 0 && i < o.numbers {
+		if i > 0 && i < o.Numbers {
 			dst = append(append(append(dst, `,"`...), name...), `":`...)
-			dst = strconv.AppendInt(dst, o.decision[i], 10)
+			dst = strconv.AppendInt(dst, o.Decision[i], 10)
 		}
 	}
 	return dst
@@ -161,14 +156,18 @@ func (o *outcome) appendMembers(dst []byte) []byte {
 
 var problemType = []string{"application/problem+json"}
 
-// answer answers a request with the outcome.
-func (o *outcome) answer(w http.ResponseWriter, status int, waited bool) {
-	body := make([]byte, 0, 512)
-	if o.setFields(w.Header()); status == http.StatusOK {
-		body = append(o.appendMembers(append(body, '{')), '}', '\n')
-	} else {
-		w.Header()["Content-Type"] = problemType
-		body = append(o.appendProblem(body, status), '\n')
+// answer answers a request with the outcome. A header costs a fortieth of the request, so that of a call that
+// is allowed has none that is only for browsers: it is a POST, which they do not make from other sites.
+func (k *caller) answer(w http.ResponseWriter, o *outcome, status int, waited bool) {
+	header := w.Header()
+	o.setFields(header)
+	if status == http.StatusOK {
+		header["Content-Type"] = jsonType
+		k.body = append(o.appendMembers(append(k.body[:0], '{')), '}', '\n')
+		deliver(w, status, k.body, waited)
+		return
 	}
-	send(w, status, body, waited)
+	header["Content-Type"] = problemType
+	k.body = append(o.appendProblem(k.body[:0], status), '\n')
+	send(w, status, k.body, waited)
 }

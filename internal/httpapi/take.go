@@ -3,13 +3,11 @@ package httpapi
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"cellserver/internal/web"
 )
-
-// options are the parameters of a request to take, with the option of CL.TAKE for each.
-var options = [...]struct{ parameter, option string }{{"leave", "LEAVE"}, {"wait", "WAIT"}, {"id", "ID"}}
 
 // take answers POST /v1/take/{policy}: one call of CL.TAKE, whose decision is the status of the response.
 func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
@@ -17,7 +15,8 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	if account == nil {
 		return
 	}
-	words, inBody, refused := takeCall(policy, r.URL.RawQuery)
+	var given parameters
+	refused := given.read(r.URL.RawQuery)
 	if refused != "" {
 		writeError(w, http.StatusBadRequest, refused)
 		return
@@ -25,18 +24,10 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	c := r.Context().Value(connKey{}).(*conn)
 	k := c.take(account)
 	defer c.release(k)
-	k.calls = appendCall(k.calls, words)
+	k.calls = given.appendCall(k.calls, policy)
 	waited := false
-	err := k.run(r.Context(), func() { waited = web.KeepOpen(w) == nil })
-	replies := cursor{rest: k.replies}
-	refused, isError := replies.peekError()
-	if len(replies.rest) == 0 {
-		refused, isError = errSessionEnded.Error(), true
-		if err != nil {
-			refused = err.Error()
-		}
-	}
-	if isError {
+	refused = k.judge(r, &k.outcome, func() { waited = web.KeepOpen(w) == nil })
+	if refused != "" {
 		status := statusOf(refused)
 		if strings.HasPrefix(refused, "ERR no such policy") {
 			status = http.StatusNotFound
@@ -44,57 +35,76 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 		send(w, status, append(appendError(nil, refused), '\n'), waited)
 		return
 	}
-	o := replies.outcome()
-	status := o.status()
-	if inBody {
+	status := k.outcome.status()
+	if given.values[decisionAt] == "body" {
 		status = http.StatusOK
 	}
-	o.answer(w, status, waited)
+	k.answer(w, &k.outcome, status, waited)
 }
 
-// takeCall returns the call for the parameters of a request. inBody means that the status is 200 also for a
-// call that is refused. If the parameters are wrong, refused says why.
-func takeCall(policy, query string) (words []string, inBody bool, refused string) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, false, "ERR the query is malformed"
-	}
-	take := func(name, otherwise string) (value string) {
-		switch given := values[name]; {
-		case len(given) > 1:
-			refused = "ERR the query has the parameter " + name + " twice"
-		case len(given) == 0:
-			return otherwise
-		default:
-			value = given[0]
+// parameters are those of a request to take.
+type parameters struct {
+	values [len(parameterNames)]string
+	given  [len(parameterNames)]bool
+}
+
+// The indexes of parameters.
+const (
+	subjectAt = iota
+	quantityAt
+	modeAt
+	decisionAt
+	optionsAt // those after it are options of CL.TAKE, with the same names
+)
+
+var parameterNames = [...]string{"subject", "quantity", "mode", "decision", "leave", "wait", "id"}
+
+// read reads a query. If it is wrong, refused says why. It uses no url.Values, which is a map.
+func (p *parameters) read(query string) (refused string) {
+	p.values[quantityAt] = "1"
+	for query != "" {
+		var pair string
+		if pair, query, _ = strings.Cut(query, "&"); pair == "" {
+			continue
 		}
-		delete(values, name)
-		return value
+		name, value, _ := strings.Cut(pair, "=")
+		name, wrongName := url.QueryUnescape(name)
+		value, wrongValue := url.QueryUnescape(value)
+		if wrongName != nil || wrongValue != nil || strings.Contains(pair, ";") {
+			return "ERR the query is malformed"
+		}
+		i := slices.Index(parameterNames[:], name)
+		switch {
+		case i < 0:
+			return "ERR the query has an unknown parameter: " + name
+		case p.given[i]:
+			return "ERR the query has the parameter " + name + " twice"
+		}
+		p.values[i], p.given[i] = value, true
 	}
-	subject := take("subject", "")
-	words = []string{"CL.TAKE", subject, policy, take("quantity", "1")}
-	switch mode := strings.ToLower(take("mode", "take")); mode {
-	case "take":
-	case "peek", "upto", "force":
+	switch mode := strings.ToLower(p.values[modeAt]); {
+	case p.given[modeAt] && !slices.Contains(modes, mode):
+		return "ERR the mode must be take, peek, upto or force"
+	case p.values[subjectAt] == "":
+		return "ERR the query must have a subject"
+	}
+	return ""
+}
+
+// modes are the values of the parameter mode; the first is the default.
+var modes = []string{"take", "peek", "upto", "force"}
+
+// appendCall appends the call in RESP.
+func (p *parameters) appendCall(dst []byte, policy string) []byte {
+	buffer := [6 + 2*len(parameterNames)]string{"CL.TAKE", p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
+	words := buffer[:5]
+	if mode := p.values[modeAt]; mode != "" && !strings.EqualFold(mode, modes[0]) {
 		words = append(words, mode)
-	default:
-		return nil, false, "ERR the mode must be take, peek, upto or force"
 	}
-	words = append(words, "VERBOSE")
-	for _, o := range options {
-		if value := take(o.parameter, ""); value != "" {
-			words = append(words, o.option, value)
+	for i := optionsAt; i < len(parameterNames); i++ {
+		if p.values[i] != "" {
+			words = append(words, parameterNames[i], p.values[i])
 		}
 	}
-	inBody = take("decision", "status") == "body"
-	switch {
-	case refused != "":
-		return nil, false, refused
-	case subject == "":
-		return nil, false, "ERR the query must have a subject"
-	}
-	for name := range values {
-		return nil, false, "ERR the query has an unknown parameter: " + name
-	}
-	return words, inBody, ""
+	return appendCall(dst, words)
 }

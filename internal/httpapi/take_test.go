@@ -1,8 +1,12 @@
 package httpapi_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -62,6 +66,56 @@ func TestFieldsOfTake(t *testing.T) {
 	assert.Equal(t, "application/problem+json", header.Get("Content-Type"))
 	_, header, _ = a.do(a.request("/v1/take/both?subject=vip", ""))
 	assert.Empty(t, header.Get("RateLimit"))
+}
+
+// TestToldAsRead: what a request is told of a decision is what the reply of VERBOSE says.
+func TestToldAsRead(t *testing.T) {
+	for _, subject := range []string{"u", "vip", "evil"} {
+		told, read := newAPI(t), newAPI(t)
+		for _, c := range []struct{ quantity, mode string }{
+			{"1", "TAKE"}, {"2", "TAKE"}, {"9", "TAKE"}, {"9", "UPTO"}, {"2", "PEEK"}, {"1", "FORCE"},
+		} {
+			query := "?subject=" + subject + "&quantity=" + c.quantity + "&mode=" + c.mode + "&decision=body"
+			_, header, body := told.do(told.request("/v1/take/both"+query, ""))
+			mode := strings.Replace(`,"`+c.mode+`"`, `,"TAKE"`, "", 1)
+			_, reply := read.post(`["CL.TAKE","` + subject + `","both",` + c.quantity + mode + `,"VERBOSE"]`)
+			var want struct {
+				Decision []int64
+				Fields   map[string]string
+			}
+			require.NoError(t, json.Unmarshal([]byte(reply), &want), reply)
+			text, _, _ := strings.Cut(reply, `"decision":`)
+			for i, name := range []string{"", "limit", "remaining", "retry_after", "reset_after", "taken"}[:len(want.Decision)] {
+				if i > 0 {
+					text += `"` + name + `":` + strconv.FormatInt(want.Decision[i], 10) + ","
+				}
+			}
+			assert.Equal(t, strings.TrimSuffix(text, ",")+"}", body, query)
+			for name, value := range want.Fields {
+				assert.Equal(t, value, header.Get(name), query)
+			}
+		}
+	}
+}
+
+// TestTakeWithWait: a call that was not answered at once is answered with its outcome.
+func TestTakeWithWait(t *testing.T) {
+	a := newAPI(t)
+	path := "/v1/take/named?subject=w&wait=60000"
+	const want = `{"allowed":true,"policy":"named","decided_by":"fixed","shadow":false,"limit":1,"remaining":0,` +
+		`"retry_after":-1,"reset_after":60}`
+	_, _, body := a.do(a.request(path, ""))
+	require.Equal(t, want, body)
+	answer := make(chan string, 1)
+	go func() {
+		_, header, body := a.do(a.request(path, ""))
+		answer <- header.Get("RateLimit") + " " + body
+	}()
+	isWaiting := func() bool { return strings.Contains(a.operate("INFO clients"), "blocked_clients:1\r\n") }
+	require.Eventually(t, isWaiting, time.Minute, time.Millisecond)
+	a.clock.Advance(time.Minute)
+	a.instance.RunWaiting()
+	assert.Equal(t, `"named";r=0;t=60 `+want, <-answer)
 }
 
 func TestRightsToTake(t *testing.T) {

@@ -10,9 +10,9 @@ import (
 )
 
 // takeAll takes one unit from each policy, or nothing. If there is no decision, refused says why.
-func (k *caller) takeAll(r *http.Request, asks []ask) (o outcome, refused string) {
+func (k *caller) takeAll(r *http.Request, asks []ask) (o *outcome, refused string) {
 	if len(asks) == 1 {
-		return k.ask(r, "CL.TAKE", asks[0].subject, asks[0].name, "1", "VERBOSE")
+		return &k.outcome, k.ask(r, &k.outcome, "CL.TAKE", asks[0].subject, asks[0].name, "1", "VERBOSE")
 	}
 	words := []string{"CL.ALL", strconv.Itoa(len(asks))}
 	for i := range asks {
@@ -20,7 +20,7 @@ func (k *caller) takeAll(r *http.Request, asks []ask) (o outcome, refused string
 	}
 	replies, refused := k.makeCall(r, words)
 	if refused != "" {
-		return o, refused
+		return nil, refused
 	}
 	replies.next()
 	allowed := replies.integer() == 0
@@ -30,36 +30,37 @@ func (k *caller) takeAll(r *http.Request, asks []ask) (o outcome, refused string
 
 // describe asks each policy for what its part of the response says, after a decision about all of them. This
 // takes nothing.
-func (k *caller) describe(r *http.Request, asks []ask, allowed bool, retry int64) (o outcome, refused string) {
+func (k *caller) describe(r *http.Request, asks []ask, allowed bool, retry int64) (o *outcome, refused string) {
 	outcomes := make([]outcome, len(asks))
 	for i := range asks {
 		if !allowed { // whether it refuses the call, and until when
-			outcomes[i], refused = k.peek(r, &asks[i], "1")
+			refused = k.peek(r, &outcomes[i], &asks[i], "1")
 		}
-		if refused == "" && (allowed || outcomes[i].allowed) { // what remains
-			outcomes[i], refused = k.peek(r, &asks[i], "0")
+		if refused == "" && (allowed || outcomes[i].Allowed) { // what remains
+			refused = k.peek(r, &outcomes[i], &asks[i], "0")
 		}
 		if refused != "" {
-			return o, refused
+			return nil, refused
 		}
 	}
-	o = outcomes[deciding(outcomes)]
-	o.allowed, o.fields = allowed, joined(outcomes)
-	o.violated = nil
+	together := outcomes[deciding(outcomes)]
+	o = &together
+	o.Allowed, o.Fields = allowed, joined(outcomes)
+	o.Violated = nil
 	for i := range outcomes {
-		o.violated = append(o.violated, outcomes[i].violated...)
+		o.Violated = append(o.Violated, outcomes[i].Violated...)
 	}
 	if !allowed {
-		o.decision[0], o.decision[retryAt] = 1, retry
+		o.Decision[0], o.Decision[retryAt] = 1, retry
 		if retry >= 0 {
-			o.fields = append(o.fields, policy.Field{Name: "Retry-After", Value: strconv.FormatInt(retry, 10)})
+			o.Fields = append(o.Fields, policy.Field{Name: "Retry-After", Value: strconv.FormatInt(retry, 10)})
 		}
 	}
 	return o, ""
 }
 
-func (k *caller) peek(r *http.Request, asked *ask, quantity string) (o outcome, refused string) {
-	return k.ask(r, "CL.TAKE", asked.subject, asked.name, quantity, "PEEK", "VERBOSE")
+func (k *caller) peek(r *http.Request, o *outcome, asked *ask, quantity string) (refused string) {
+	return k.ask(r, o, "CL.TAKE", asked.subject, asked.name, quantity, "PEEK", "VERBOSE")
 }
 
 // deciding returns the index of the outcome that a call is answered with: of those that refuse it the one with
@@ -69,7 +70,7 @@ func deciding(outcomes []outcome) int {
 	for i := range outcomes {
 		o := &outcomes[i]
 		verdicts[i].Decision = quota.Decision{
-			Limited: !o.allowed, Limit: o.decision[limitAt], Remaining: o.decision[remainingAt], RetryAfter: o.decision[retryAt],
+			Limited: !o.Allowed, Limit: o.Decision[limitAt], Remaining: o.Decision[remainingAt], RetryAfter: o.Decision[retryAt],
 		}
 	}
 	return policy.Deciding(verdicts)
@@ -100,26 +101,40 @@ func joined(outcomes []outcome) (fields []policy.Field) {
 }
 
 func (o *outcome) field(name string) (value string, is bool) {
-	i := slices.IndexFunc(o.fields, func(f policy.Field) bool { return f.Name == name })
+	i := slices.IndexFunc(o.Fields, func(f policy.Field) bool { return f.Name == name })
 	if i < 0 {
 		return "", false
 	}
-	return o.fields[i].Value, true
+	return o.Fields[i].Value, true
 }
 
 // ask makes a call of CL.TAKE with VERBOSE.
-func (k *caller) ask(r *http.Request, words ...string) (o outcome, refused string) {
-	replies, refused := k.makeCall(r, words)
-	if refused != "" {
-		return o, refused
+func (k *caller) ask(r *http.Request, o *outcome, words ...string) (refused string) {
+	k.calls = appendCall(k.calls[:0], words)
+	return k.judge(r, o, nil)
+}
+
+// judge makes a call of CL.TAKE with VERBOSE, which stands in k.calls. If there is no outcome, refused says why.
+func (k *caller) judge(r *http.Request, o *outcome, onWait func()) (refused string) {
+	o.Policy = ""
+	k.session.TellOutcome((*policy.Outcome)(o))
+	replies, refused := k.makeCalls(r, onWait)
+	k.session.TellOutcome(nil)
+	if refused == "" && o.Policy == "" { // the session was not told
+		o.read(&replies)
 	}
-	return replies.outcome(), ""
+	return refused
 }
 
 // makeCall makes a call, and returns its reply. If that is an error, or there is none, refused says why.
 func (k *caller) makeCall(r *http.Request, words []string) (reply cursor, refused string) {
-	k.calls, k.replies = appendCall(k.calls[:0], words), k.replies[:0]
-	err := k.run(r.Context(), nil)
+	k.calls = appendCall(k.calls[:0], words)
+	return k.makeCalls(r, nil)
+}
+
+func (k *caller) makeCalls(r *http.Request, onWait func()) (reply cursor, refused string) {
+	k.replies = k.replies[:0]
+	err := k.run(r.Context(), onWait)
 	reply = cursor{rest: k.replies}
 	if text, is := reply.peekError(); is {
 		return reply, text

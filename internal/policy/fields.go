@@ -20,7 +20,7 @@ type Report struct {
 // maxInteger is the largest integer of a structured field (RFC 9651).
 const maxInteger = 999_999_999_999_999
 
-// Fields returns the fields of the response to a call on some policies, at an instant in Unix seconds:
+// Fields appends the fields of the response to a call on some policies, at an instant in Unix seconds:
 //
 //	RateLimit-Policy, RateLimit
 //	    of draft-ietf-httpapi-ratelimit-headers: lists with a member for each limit, which is named as
@@ -35,30 +35,62 @@ const maxInteger = 999_999_999_999_999
 // wait if it has limited the call, or else the time to the next unit of a throttle, and to the end of the
 // window of a fixed window or a quota; it is left out if nothing is used, or the limit does not know. In
 // a ban, t is the rest of the ban. A policy that allows or blocks all calls of a subject has no fields.
-func Fields(reports []Report, now int64) []Field {
-	var policies, states []byte
+func Fields(dst []Field, reports []Report, now int64) []Field {
+	policies, states := make([]byte, 0, 256), make([]byte, 0, 128)
 	verdicts := make([]Verdict, 0, 2)
 	for i := range reports {
 		policies, states = reports[i].appendMembers(policies, states, now)
 		verdicts = append(verdicts, reports[i].Verdict)
 	}
-	fields := make([]Field, 0, 6)
-	if len(policies) > 0 {
-		fields = append(fields, Field{"RateLimit-Policy", string(policies)}, Field{"RateLimit", string(states)})
-	}
 	if len(verdicts) == 0 {
-		return fields
+		return dst
+	}
+	w := fieldWriter{text: policies, fields: dst}
+	if len(policies) > 0 {
+		w.end("RateLimit-Policy")
+		w.text = append(w.text, states...)
+		w.end("RateLimit")
 	}
 	v := &verdicts[Deciding(verdicts)]
 	if v.By == ByLimit || v.By == ByBan {
-		fields = append(fields, Field{"X-RateLimit-Limit", strconv.FormatInt(v.Decision.Limit, 10)},
-			Field{"X-RateLimit-Remaining", strconv.FormatInt(v.Remaining, 10)},
-			Field{"X-RateLimit-Reset", strconv.FormatInt(wholeSeconds(v.ResetAfter), 10)})
+		w.integer("X-RateLimit-Limit", v.Decision.Limit)
+		w.integer("X-RateLimit-Remaining", v.Remaining)
+		w.integer("X-RateLimit-Reset", wholeSeconds(v.ResetAfter))
 	}
 	if v.Limited && v.RetryAfter != quota.Never {
-		fields = append(fields, Field{"Retry-After", strconv.FormatInt(wholeSeconds(v.RetryAfter), 10)})
+		w.integer("Retry-After", wholeSeconds(v.RetryAfter))
 	}
-	return fields
+	return w.result()
+}
+
+// fieldWriter collects fields. Their values are parts of one string, which is one allocation.
+type fieldWriter struct {
+	text   []byte
+	ends   [6]int // of the values
+	count  int
+	fields []Field
+}
+
+// end ends the value of a field, which has been appended to the text.
+func (w *fieldWriter) end(name string) {
+	w.ends[w.count] = len(w.text)
+	w.count++
+	w.fields = append(w.fields, Field{Name: name})
+}
+
+func (w *fieldWriter) integer(name string, value int64) {
+	w.text = strconv.AppendInt(w.text, value, 10)
+	w.end(name)
+}
+
+func (w *fieldWriter) result() []Field {
+	text, begin := string(w.text), 0
+	added := w.fields[len(w.fields)-w.count:]
+	for i := range added {
+		added[i].Value = text[begin:w.ends[i]]
+		begin = w.ends[i]
+	}
+	return w.fields
 }
 
 // appendMembers appends a member for each limit to both lists.

@@ -24,7 +24,7 @@ func report(p *Policy, decisions ...quota.Decision) Report {
 // requireFields compares fields with lines such as "RateLimit: ...", and parses the lists as RFC 9651 says.
 func requireFields(t require.TestingT, want []string, reports ...Report) {
 	var got []string
-	for _, f := range Fields(reports, wall) {
+	for _, f := range Fields(nil, reports, wall) {
 		got = append(got, f.Name+": "+f.Value)
 		if strings.HasPrefix(f.Name, "RateLimit") {
 			list, err := httpsfv.UnmarshalList([]string{f.Value})
@@ -89,7 +89,7 @@ func TestFieldsOfEachKind(t *testing.T) {
 func TestFieldsWithoutLimits(t *testing.T) {
 	p := one(t, "{"+judged+"}")
 	shadow := one(t, "{"+judged+", shadow: true}")
-	require.Empty(t, Fields(nil, wall))
+	require.Empty(t, Fields(nil, nil, wall))
 	for _, subject := range []string{"vip", "evil"} {
 		treatment, _ := p.Treat(p.Subject([]byte(subject)))
 		v, _ := p.JudgeStanding(now, nil, treatment, Request{Quantity: 1})
@@ -131,7 +131,7 @@ func TestFieldsAreStructured(t *testing.T) {
 			reports = append(reports, report(p, decisions...))
 			members += len(decisions)
 		}
-		for _, f := range Fields(reports, wall)[:2] {
+		for _, f := range Fields(nil, reports, wall)[:2] {
 			list, err := httpsfv.UnmarshalList([]string{f.Value})
 			require.NoError(t, err, f.Value)
 			require.Len(t, list, members)

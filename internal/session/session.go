@@ -9,6 +9,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/connection"
 	"cellserver/internal/commands/transaction"
+	"cellserver/internal/policy"
 	"cellserver/internal/resp"
 )
 
@@ -66,6 +67,7 @@ type output struct {
 	replyMode connection.ReplyMode // set by CLIENT REPLY
 	unwanted  *resp.Writer         // receives the replies that replyMode suppresses; nil until there is one
 	dropReply bool                 // the reply of the call for which the session is parked is suppressed
+	outcome   *policy.Outcome      // see TellOutcome
 }
 
 // callCounts describes the latest call, and holds the counts that have not been added to the
@@ -363,6 +365,13 @@ func (s *Session) SwitchProtocol(protocol int) {
 	}
 	s.SetProtocol(protocol)
 }
+
+// TellOutcome sets where calls of CL.TAKE with VERBOSE write their outcomes, instead of a reply; nil for a
+// reply. A call that ends in another turn than it began in has a reply anyway.
+func (s *Session) TellOutcome(to *policy.Outcome) { s.outcome = to }
+
+// Outcome returns what TellOutcome has set.
+func (s *Session) Outcome() *policy.Outcome { return s.outcome }
 
 // IsBlocked reports whether the client waits for an event that may never happen, as in WAIT. Once
 // such a client has closed its side of the connection, its session can be closed. That is not so

@@ -24,7 +24,9 @@ func (t *taking) reply(v policies.Verdict, decisions []quota.Decision) error {
 	if len(decisions) != len(t.treatment.Limits) {
 		decisions = nil // of an earlier call with the same ID, before the policy got other limits
 	}
-	t.writeVerbose(v, decisions)
+	if !t.tell(v, decisions) {
+		t.writeVerbose(v, decisions)
+	}
 	return nil
 }
 
@@ -63,8 +65,7 @@ func (t *taking) writeVerbose(v policies.Verdict, decisions []quota.Decision) {
 		c.Out.BulkString(t.treatment.Limits[i].Label())
 		writeDecision(c, &decisions[i], t.request.Mode, t.ms)
 	}
-	report := policies.Report{Policy: t.policy, Treatment: t.treatment, Decisions: decisions, Verdict: v}
-	fields := policies.Fields([]policies.Report{report}, c.Unix(c.View.Now())/1e9)
+	fields := t.fields(nil, v, decisions)
 	c.Out.BulkString("fields")
 	c.Out.Map(len(fields))
 	for _, field := range fields {
