@@ -65,12 +65,16 @@ func (o *logOptions) open() (log *slog.Logger, end func(), err error) {
 		out = o.file
 	}
 	_ = o.applyLevel() // this never fails
-	format := logging.Text
-	if o.format == "json" {
-		format = logging.JSON
-	}
-	log, queue := logging.New(out, format, o.current)
+	log, queue := logging.New(out, o.handler(), o.current)
 	return log, func() { queue.Close(closeTimeout) }, nil
+}
+
+// handler returns the format of the log.
+func (o *logOptions) handler() logging.Format {
+	if o.format == "json" {
+		return logging.JSON
+	}
+	return logging.Text
 }
 
 // openStdout returns standard output behind a queue, so that writing never blocks, and a function

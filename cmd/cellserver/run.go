@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -190,17 +189,17 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 }
 
 // announce prints a line for each listener when commands are answered: to the log file if there is one,
-// otherwise to standard output, in the format of the log. Container tools wait for such a line.
+// otherwise to standard output, in the format of the log. Container tools wait for such a line, so it does not
+// depend on the level, unless nothing is to be logged.
 func (c *config) announce(listeners []net.Listener, stdout io.Writer, log *slog.Logger) {
+	if c.log.path == "" {
+		log = slog.New(c.log.handler()(stdout, nil))
+	}
+	if c.log.level == "nothing" {
+		return
+	}
 	for _, listener := range listeners {
-		switch line := "* Ready to accept connections " + listenerKind(listener); {
-		case c.log.path != "":
-			log.Info(line)
-		case c.log.format == "json":
-			slog.New(logging.JSON(stdout, nil)).Info(line)
-		default:
-			fmt.Fprintln(stdout, line)
-		}
+		log.Info("* Ready to accept connections " + listenerKind(listener))
 	}
 }
 

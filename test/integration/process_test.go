@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,15 +31,31 @@ func TestReadyIsPrintedOncePerListener(t *testing.T) {
 		want += tcp
 	}
 	assert.Equal(t, want, printedBy(t), "by default")
+
+	port := strconv.Itoa(peer.FreePort(t))
+	silent := peer.Launch(t, peer.Command("--loglevel", "nothing", "--port", port))
+	peer.Until(t, "the server listens", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			conn.Close()
+		}
+		return err == nil
+	})
+	silent.Signal(syscall.SIGTERM)
+	assert.Zero(t, silent.Wait())
+	assert.Empty(t, silent.Stdout()+silent.Stderr())
 }
 
-// printedBy returns everything that a server prints from start to end.
+// logLine is a line of the log as text.
+var logLine = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="(.*)"$`)
+
+// printedBy returns everything that a server prints from start to end, without what the log adds.
 func printedBy(t *testing.T, args ...string) string {
 	server := peer.Start(t, args...)
 	server.Signal(syscall.SIGTERM)
 	assert.Zero(t, server.Wait())
 	assert.Empty(t, server.Stderr())
-	return server.Stdout()
+	return logLine.ReplaceAllString(server.Stdout(), "$1")
 }
 
 func TestSignalEndsTheServerAndItsConnections(t *testing.T) {
