@@ -139,6 +139,8 @@ func (s *subject) look(t *testing.T, c *conn) (found view, state []string) {
 			reply = ""
 		case strings.HasPrefix(show.call, "CL.HOLDERS"):
 			reply = holders(reply)
+		case strings.HasPrefix(show.call, "CL.INSPECT"):
+			reply = shownStanding(reply)
 		case strings.HasPrefix(show.call, "CL."):
 			reply = strings.Split(reply, ", ")[2]
 		}

@@ -18,6 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	becomeListened()
+	os.Setenv("CELLSERVER_POLICIES", "testdata/policies.yaml") // of all servers
 	peer.Main(m)
 }
 

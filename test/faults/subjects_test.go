@@ -47,6 +47,8 @@ func subjects(client int) (all []*subject) {
 				key, database = s.name, i
 			case "expiring":
 				key = s.name
+			case "standing":
+				key = "p:{" + s.name + "}:" + []string{"standing", "fixed"}[i]
 			}
 			keys = append(keys, key)
 			s.shows = append(s.shows, show{database, strings.ReplaceAll(call, "$", key), key})
@@ -63,6 +65,7 @@ func subjects(client int) (all []*subject) {
 	add("log", []string{"CL.SLIDINGLOG $ 3000 1000000 0"}, limiter("CL.SLIDINGLOG $ 3000 1000000 1", 3000))
 	add("quota", []string{"CL.QUOTA $ 1000 1000000000 0"}, limiter("CL.QUOTA $ 1000 1000000000 1", 1000))
 	add("leases", []string{"CL.HOLDERS $"}, leases)
+	add("standing", []string{"CL.INSPECT $", fmt.Sprintf("CL.FIXED $ %d 1000000 0", takesOf)}, standings)
 	add("group", get(4), group)
 	add("mset", get(4), mset)
 	add("ring", get(8), ring)
@@ -78,7 +81,7 @@ func (s *subject) nothing() (state []string) {
 	for _, show := range s.shows {
 		words := strings.Fields(show.call)
 		switch words[0] {
-		case "GET":
+		case "GET", "CL.INSPECT":
 			state = append(state, absent)
 		case "CL.THROTTLE":
 			burst, _ := strconv.Atoi(words[2])

@@ -35,6 +35,15 @@ var kinds = []struct{ writes, shows string }{
 	{"CL.SLIDINGLOG log 10 1000000 3", "CL.SLIDINGLOG log 10 1000000 1 PEEK"},
 	{"CL.QUOTA quota 10 1000000000 3", "CL.QUOTA quota 10 1000000000 1 PEEK"},
 	{"CL.ACQUIRE lease 10 1000000 someone 3", "CL.ACQUIRE lease 10 1000000 other 8"},
+	{"CL.TAKE taken api 3", "CL.TAKE taken api 1 PEEK"},
+	{"CL.BAN banned api 1000000 reason", "CL.TAKE banned api 1 PEEK"},
+	{"CL.EXEMPT exempt api 1000000", "CL.TAKE exempt api 1 PEEK"},
+}
+
+// withFolder starts a server with a folder, and with the policy of these calls.
+func withFolder(t *testing.T, dir string, args ...string) *peer.Server {
+	t.Helper()
+	return peer.Start(t, append([]string{"--dir", dir, "--policies", "testdata/policies.yaml"}, args...)...)
 }
 
 // write makes a key of each kind, in database 0 and in database 5.
@@ -80,16 +89,16 @@ func end(t *testing.T, server *peer.Server, signal syscall.Signal) {
 // After SIGTERM and after SHUTDOWN, nothing is lost: keys of every kind are as they were.
 func TestKeysSurviveARestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
-	server := peer.Start(t, "--dir", dir)
+	server := withFolder(t, dir)
 	write(t, server)
 	before := show(t, server)
 	end(t, server, syscall.SIGTERM)
-	server = peer.Start(t, "--dir", dir)
+	server = withFolder(t, dir)
 	require.Equal(t, before, show(t, server))
 	require.Equal(t, "+OK\r\n:42\r\n", exchange(t, server, command("SELECT", "5"), command("INCR", "counter")))
 	exchange(t, server, command("SHUTDOWN", "NOSAVE"))
 	require.Zero(t, server.Wait())
-	server = peer.Start(t, "--dir", dir)
+	server = withFolder(t, dir)
 	require.Equal(t, "$2\r\n41\r\n+OK\r\n$2\r\n42\r\n",
 		exchange(t, server, command("GET", "counter"), command("SELECT", "5"), command("GET", "counter")))
 }
@@ -97,18 +106,18 @@ func TestKeysSurviveARestart(t *testing.T) {
 // What a synced pass contains survives kill -9, and so does what WAITAOF has confirmed.
 func TestKeysSurviveAKill(t *testing.T) {
 	dir := t.TempDir()
-	server := peer.Start(t, "--dir", dir)
+	server := withFolder(t, dir)
 	write(t, server)
 	before := show(t, server)
 	awaitSync(t, server)
 	end(t, server, syscall.SIGKILL)
-	server = peer.Start(t, "--dir", dir)
+	server = withFolder(t, dir)
 	require.Equal(t, before, show(t, server))
 
 	require.Equal(t, "+OK\r\n*2\r\n:1\r\n:0\r\n",
 		exchange(t, server, command("SET", "k", "v"), command("WAITAOF", "1", "0", "0")))
 	end(t, server, syscall.SIGKILL)
-	require.Equal(t, "$1\r\nv\r\n", exchange(t, peer.Start(t, "--dir", dir), command("GET", "k")))
+	require.Equal(t, "$1\r\nv\r\n", exchange(t, withFolder(t, dir), command("GET", "k")))
 }
 
 // awaitSync waits until what has been written so far is on the disk: until the latest synced pass
@@ -255,7 +264,7 @@ func launch(t *testing.T, dir string) *peer.Server {
 // SAVE and SHUTDOWN SAVE write a file in Redis's format, with the name of the option.
 func TestSave(t *testing.T) {
 	dir := t.TempDir()
-	server := peer.Start(t, "--dir", dir, "--dbfilename", "keys.rdb")
+	server := withFolder(t, dir, "--dbfilename", "keys.rdb")
 	write(t, server)
 	require.Equal(t, "+OK\r\n", exchange(t, server, command("SAVE")))
 	file := filepath.Join(dir, "keys.rdb")

@@ -58,7 +58,7 @@ func TestLimitersSurviveAsStrings(t *testing.T) {
 	for _, call := range limiterCalls {
 		words := fields(call)
 		require.NoError(t, ours.Do(ctx, words...).Err())
-		key := words[1].(string)
+		key := keyOf(words)
 		entry := ours.Do(ctx, "CL.INSPECT", key).Val()
 		payload := ours.Dump(ctx, key).Val()
 		require.NoError(t, theirs.Restore(ctx, key, 0, payload).Err())

@@ -27,7 +27,7 @@ func limited(t *testing.T, client *redis.Client, call, holder string, quantity i
 	return reply[0] == 1
 }
 
-// takeSix takes six of each limit. Those of CL.THROTTLE come back a little faster than the later calls
+// takeSix takes six of each limit, and bans a subject of a policy. Those of CL.THROTTLE come back a little faster than the later calls
 // say, so that it makes no difference if the clocks of servers differ a little.
 func takeSix(t *testing.T, client *redis.Client) {
 	t.Helper()
@@ -35,9 +35,10 @@ func takeSix(t *testing.T, client *redis.Client) {
 		call = strings.Replace(call, "9 10 36000", "9 10 35000", 1)
 		require.False(t, limited(t, client, call, "first", 6), call)
 	}
+	require.NoError(t, client.Do(ctx, "CL.BAN", "subject", "p", 36000, "reason").Err())
 }
 
-// requireFourLeft shows that six of each limit have been taken.
+// requireFourLeft shows that six of each limit have been taken, and that the subject is banned.
 func requireFourLeft(t *testing.T, client *redis.Client, what string) {
 	t.Helper()
 	for _, call := range limitsOfTen {
@@ -45,6 +46,7 @@ func requireFourLeft(t *testing.T, client *redis.Client, what string) {
 		require.False(t, limited(t, client, call, "third", 4), "%s, %s", what, call)
 		require.True(t, limited(t, client, call, "fourth", 1), "%s, %s", what, call)
 	}
+	require.True(t, limited(t, client, "CL.TAKE subject p 1 PEEK", "", 0), "%s: the ban is lost", what)
 }
 
 // newOnStore starts a cellserver with its keys in a redis-server.
@@ -63,7 +65,7 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 	store := newRedis(t, t.TempDir())
 	sources, destinations := places(t, store, "old:"), places(t, store, "new:")
 	expires := time.Now().Add(time.Hour).UnixMilli()
-	keys := []string{"throttle", "fixed", "sliding", "log", "quota", "leases", "value"}
+	keys := []string{"throttle", "fixed", "sliding", "log", "quota", "leases", "value", standingKey}
 	for from, source := range sources {
 		client := source.client(1)
 		takeSix(t, client)
@@ -74,15 +76,15 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 			client := destination.client(1)
 			for _, what := range []string{file, source.url()} {
 				out := requireOutput(t, append([]string{"import", what}, destination.port()...)...)
-				require.Equal(t, "imported 7 keys: 1 strings, 6 limiters\n", out)
+				require.Equal(t, "imported 8 keys: 1 strings, 7 limiters\n", out)
 				requireFourLeft(t, client, "from "+from+" to "+to)
 				require.Equal(t, expires, client.PExpireTime(ctx, "value").Val().Milliseconds())
-				require.Equal(t, int64(7), client.Del(ctx, keys...).Val())
+				require.Equal(t, int64(8), client.Del(ctx, keys...).Val())
 			}
 			out := requireOutput(t, append([]string{"export", destination.url()}, source.port()...)...)
-			require.Equal(t, "exported 7 keys: 1 strings, 6 limiters\n", out)
+			require.Equal(t, "exported 8 keys: 1 strings, 7 limiters\n", out)
 			requireFourLeft(t, client, "exported from "+from+" to "+to)
-			require.Equal(t, int64(7), client.Del(ctx, keys...).Val())
+			require.Equal(t, int64(8), client.Del(ctx, keys...).Val())
 		}
 	}
 }

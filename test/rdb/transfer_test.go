@@ -69,7 +69,10 @@ func newRedis(t *testing.T, dir string, args ...string) server {
 	return server{peer.StartRedis(t, append([]string{"--dir", dir, "--dbfilename", fileName}, args...)...), t}
 }
 
-func newOwn(t *testing.T, args ...string) server { return server{peer.StartPlain(t, args...), t} }
+// newOwn starts a cellserver, with the policy p.
+func newOwn(t *testing.T, args ...string) server {
+	return server{peer.StartPlain(t, append([]string{"--policies", "testdata/policies.yaml"}, args...)...), t}
+}
 
 // requireContents compares all keys of a server, with their expiries.
 func requireContents(t *testing.T, s server, want contents) {
@@ -202,6 +205,18 @@ func TestCopyOfARunningFolder(t *testing.T) {
 var limiterCalls = []string{
 	"CL.THROTTLE throttle 9 1 3600 5", "CL.FIXED fixed 9 3600 5", "CL.SLIDING sliding 9 3600 5",
 	"CL.SLIDINGLOG log 9 3600 5", "CL.QUOTA quota 9 YEAR@Europe/Berlin 5", "CL.ACQUIRE leases 9 3600 me 5",
+	"CL.BAN subject p 3600 reason",
+}
+
+// standingKey is the key of that subject's standing.
+const standingKey = "p:{subject}:standing"
+
+// keyOf returns the key that one of these calls makes.
+func keyOf(words []any) string {
+	if words[0] == "CL.BAN" {
+		return standingKey
+	}
+	return words[1].(string)
 }
 
 // makeLimiters makes these calls, and returns the payload of each key.
@@ -210,7 +225,8 @@ func makeLimiters(t *testing.T, client *redis.Client) map[string]string {
 	for _, call := range limiterCalls {
 		words := fields(call)
 		require.NoError(t, client.Do(ctx, words...).Err())
-		payloads[words[1].(string)] = client.Dump(ctx, words[1].(string)).Val()
+		key := keyOf(words)
+		payloads[key] = client.Dump(ctx, key).Val()
 	}
 	return payloads
 }
@@ -227,7 +243,7 @@ func TestExport(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, fileName)
 	out := requireOutput(t, append([]string{"export", path}, ours.port()...)...)
-	require.Contains(t, out, fmt.Sprintf("exported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
+	require.Contains(t, out, fmt.Sprintf("exported %d keys: %d strings, 7 limiters\n", all.count()+7, all.count()))
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode())
@@ -246,7 +262,7 @@ func TestExport(t *testing.T) {
 	for _, source := range []string{path, theirs.url(), ours.url()} {
 		to := newOwn(t)
 		out := requireOutput(t, append([]string{"import", source}, to.port()...)...)
-		require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
+		require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 7 limiters\n", all.count()+7, all.count()))
 		requireContents(t, to, all)
 		for key, payload := range limiters {
 			require.Equal(t, payload, to.client(2).Dump(ctx, key).Val(), "%s from %s", key, source)
@@ -299,9 +315,9 @@ func TestFolders(t *testing.T) {
 
 	requireOutput(t, "export", "--dir", folder, path)
 	require.Contains(t, requireOutput(t, "check", path),
-		fmt.Sprintf("import can copy %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
+		fmt.Sprintf("import can copy %d keys: %d strings, 7 limiters\n", all.count()+7, all.count()))
 	out := requireOutput(t, "import", "--dir", copied, path)
-	require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 6 limiters\n", all.count()+6, all.count()))
+	require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 7 limiters\n", all.count()+7, all.count()))
 	require.Contains(t, requireOutput(t, "import", "--dir", copied, path), " keys were there already, with the same content")
 	to := newOwn(t, "--dir", copied)
 	require.Eventually(t, func() bool { return to.client(0).DBSize(ctx).Err() == nil }, patience, 10*time.Millisecond)
