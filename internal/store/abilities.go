@@ -100,6 +100,16 @@ type Describer interface {
 	Describe(add func(name string, value any))
 }
 
+// Stepper is implemented by views whose operations cost a round trip each, so that several operations on
+// keys, of which one depends on another, are better made as one.
+type Stepper interface {
+	// Step calls step with a view, which it must use in place of any other. All that step does is one atomic
+	// step on the given keys, each named once, and costs as much as one operation. As in Edit, step must be
+	// fast, it may be called several times, and only the last call counts; it may be called by another
+	// goroutine while the caller waits. If it returns an error, nothing is changed.
+	Step(ctx context.Context, keys [][]byte, step func(View) error) error
+}
+
 // ManyValues is implemented by views of stores to which a transaction costs more than reading or writing
 // several values. Its methods are not for use within Atomically. Keys may be in several parts, such as
 // the slots of a cluster; up to 1024 keys of a part are read at one instant, or written in one step.

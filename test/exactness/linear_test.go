@@ -54,6 +54,14 @@ func (a asked) words() []any {
 		return []any{"CL.FIXED", a.key, manyAtOnce, long, 1, "ID", a.text}
 	case "permits acquire":
 		return []any{"CL.ACQUIRE", a.key, permitsAtOnce, long, a.text}
+	case "standing take":
+		return []any{"CL.TAKE", a.key, "p"}
+	case "standing ban":
+		return []any{"CL.BAN", a.key, "p", a.n}
+	case "standing exempt":
+		return []any{"CL.EXEMPT", a.key, "p", a.n}
+	case "standing pardon":
+		return []any{"CL.PARDON", a.key, "p"}
 	}
 	return []any{"CL.RELEASE", a.key, a.text}
 }
@@ -67,8 +75,11 @@ func answerOf(a asked, reply any) string {
 		}
 		return ""
 	case []any:
-		if a.object == "permits" {
+		switch a.object {
+		case "permits":
 			return fmt.Sprint(got[0], got[2])
+		case "standing":
+			return decisionOf(got)
 		}
 		taken := any(a.n * (1 - got[0].(int64)))
 		if len(got) > 5 {
@@ -113,7 +124,7 @@ func (r *recording) check() (wrong []string) {
 }
 
 // kinds are the objects, in an order that does not change.
-var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once"}
+var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once", "standing"}
 
 // player makes random calls. It releases and gives back what it has certainly got.
 type player struct {
@@ -148,6 +159,11 @@ func (p *player) next() (a asked) {
 		a.verb, a.n = "take", 1+p.random.Int64N(2)
 	case "once":
 		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // of all clients
+	case "standing":
+		a.verb = choose("take", "take", "take", "take", "take", "ban", "pardon", "pardon", "exempt", "exempt")
+		if a.verb == "ban" || a.verb == "exempt" {
+			a.n = p.random.Int64N(2) * 100 * long // seconds, or 0: it ends
+		}
 	case "permits":
 		a.verb = "acquire"
 		if p.holds != "" {
@@ -158,7 +174,7 @@ func (p *player) next() (a asked) {
 }
 
 // The histories of two servers on one store are linearizable: those of counters, values that are compared,
-// limits, calls with IDs and leases, also while connections to the store are cut.
+// limits, calls with IDs, leases, and a policy that bans, also while connections to the store are cut.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)
@@ -166,7 +182,8 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	var servers [2]*peer.Server
 	var clients [2]*redis.Client
 	for i := range servers {
-		servers[i] = peer.Start(t, "--store", "redis://"+front.Addr, "--loglevel", "nothing", "--store-timeout", "5000")
+		servers[i] = peer.Start(t, "--store", "redis://"+front.Addr, "--loglevel", "nothing", "--store-timeout", "5000",
+			"--policies", "testdata/policies.yaml")
 		clients[i] = connect(servers[i])
 		defer clients[i].Close()
 	}
@@ -255,32 +272,40 @@ func TestLostChangesAreFound(t *testing.T) {
 	store := peer.StartStore(t)
 	var clients [2]*redis.Client
 	for i := range clients {
-		clients[i] = connect(peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000"))
+		clients[i] = connect(peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000", "--policies",
+			"testdata/policies.yaml"))
 		defer clients[i].Close()
 	}
-	for object, calls := range map[string][3]asked{
-		"counter": {{verb: "add", n: 1}, {verb: "add", n: 2}, {verb: "read"}},
-		"value":   {{verb: "write", text: "a"}, {verb: "swap", old: "a", text: "b"}, {verb: "read"}},
-		"tokens":  {{verb: "take", n: 1}, {verb: "take", n: 1}, {verb: "take", n: 1}},
-		"permits": {{verb: "acquire", text: "a"}, {verb: "acquire", text: "b"}, {verb: "acquire", text: "c"}},
-		"quota":   {{verb: "take", n: 1}, {verb: "take", n: 1}, {verb: "take", n: 1}},
-		"once":    {{verb: "take", n: 1, text: "a"}, {verb: "take", n: 1, text: "b"}, {verb: "take", n: 1, text: "c"}},
+	take := asked{verb: "take", n: 1}
+	for object, calls := range map[string][]asked{
+		"counter":  {{verb: "add", n: 1}, {verb: "add", n: 2}, {verb: "read"}},
+		"value":    {{verb: "write", text: "a"}, {verb: "swap", old: "a", text: "b"}, {verb: "read"}},
+		"tokens":   {take, take, take},
+		"permits":  {{verb: "acquire", text: "a"}, {verb: "acquire", text: "b"}, {verb: "acquire", text: "c"}},
+		"quota":    {take, take, take},
+		"once":     {{verb: "take", n: 1, text: "a"}, {verb: "take", n: 1, text: "b"}, {verb: "take", n: 1, text: "c"}},
+		"standing": {take, take, take, take, take}, // two are allowed, and the third refusal leads to a ban
 	} {
 		for _, isLost := range []bool{false, true} {
 			r, key := newRecording(t), fmt.Sprint(object, isLost)
 			if object == "tokens" {
 				takeOne(t, clients[:], key)
 			}
+			stored := key
+			if object == "standing" {
+				stored = "p:{" + key + "}:standing"
+			}
 			var old any
+			last := len(calls) - 1
 			for i, a := range calls {
 				a.object, a.key = object, key
-				if i == 1 {
-					old = peer.Ask(t, store.Addr, "dump", key)
+				if i == last-1 {
+					old = peer.Ask(t, store.Addr, "dump", stored)
 				}
-				if i == 2 && isLost {
-					peer.Ask(t, store.Addr, "restore", key, 0, old, "replace")
+				if i == last && isLost {
+					peer.Ask(t, store.Addr, "restore", stored, 0, old, "replace")
 				}
-				r.record(0, clients[i/2], a)
+				r.record(0, clients[i/last], a)
 			}
 			if isLost {
 				require.Equal(t, []string{object}, r.check())
@@ -293,10 +318,6 @@ func TestLostChangesAreFound(t *testing.T) {
 
 // Replies that contradict each other are found, and calls of unknown outcome explain what they can.
 func TestContradictionsAreFound(t *testing.T) {
-	type reply struct {
-		asked
-		answer
-	}
 	add, take := asked{object: "counter", verb: "add", n: 1}, asked{object: "tokens", verb: "take", n: 3}
 	give := asked{object: "tokens", verb: "up to", n: -3}
 	once := asked{object: "once", verb: "take", n: 1, text: "id"}
@@ -320,14 +341,25 @@ func TestContradictionsAreFound(t *testing.T) {
 		"a refund":                {true, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 4 -3"}}}},
 		"a refund is lost":        {false, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 1 -3"}}}},
 	} {
-		r := newRecording(t)
-		for i, made := range test.replies {
-			operation := porcupine.Operation{Input: made.asked, Output: made.answer, Call: int64(2 * i), Return: int64(2*i + 1)}
-			if made.unknown {
-				operation.Return = math.MaxInt64
-			}
-			r.calls[made.object] = append(r.calls[made.object], operation)
-		}
-		require.Equal(t, test.right, len(r.check()) == 0, name)
+		requireRight(t, name, test.right, test.replies)
 	}
+}
+
+// reply is a call with its reply.
+type reply struct {
+	asked
+	answer
+}
+
+// requireRight checks whether replies contradict each other.
+func requireRight(t *testing.T, name string, right bool, replies []reply) {
+	r := newRecording(t)
+	for i, made := range replies {
+		operation := porcupine.Operation{Input: made.asked, Output: made.answer, Call: int64(2 * i), Return: int64(2*i + 1)}
+		if made.unknown {
+			operation.Return = math.MaxInt64
+		}
+		r.calls[made.object] = append(r.calls[made.object], operation)
+	}
+	require.Equal(t, right, len(r.check()) == 0, name)
 }

@@ -40,12 +40,13 @@ var objects = map[string]struct {
 	initial any
 	results func(state any, a asked) []result
 }{
-	"counter": {int64(0), counterResults},
-	"value":   {"", valueResults},
-	"tokens":  {int64(1), tokenResults},
-	"permits": {"", permitResults},
-	"quota":   {int64(0), quotaResults},
-	"once":    {"", onceResults},
+	"counter":  {int64(0), counterResults},
+	"value":    {"", valueResults},
+	"tokens":   {int64(1), tokenResults},
+	"permits":  {"", permitResults},
+	"quota":    {int64(0), quotaResults},
+	"once":     {"", onceResults},
+	"standing": {standing{}, standingResults},
 }
 
 func counterResults(state any, a asked) []result {

@@ -27,8 +27,9 @@ func limited(t *testing.T, client *redis.Client, call, holder string, quantity i
 	return reply[0] == 1
 }
 
-// takeSix takes six of each limit, and bans a subject of a policy. Those of CL.THROTTLE come back a little faster than the later calls
-// say, so that it makes no difference if the clocks of servers differ a little.
+// takeSix takes six of each limit, and bans a subject of a policy. What was taken from CL.THROTTLE comes
+// back a little faster than the later calls say, so that it makes no difference if the clocks of servers
+// differ a little.
 func takeSix(t *testing.T, client *redis.Client) {
 	t.Helper()
 	for _, call := range limitsOfTen {

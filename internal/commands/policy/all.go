@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
@@ -44,10 +45,10 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 			if err := m.lookup(set, of[i].Subject, of[i].Policy); err != nil {
 				return err
 			}
-			if err := j.judge(m, of[i].Quantity); err != nil {
-				return err
-			}
 		}
+	}
+	if err := j.judge(of); err != nil {
+		return err
 	}
 	j.addRequests(f, of, false)
 	j.binding = len(j.requests)
@@ -60,7 +61,7 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 		call.Key = first.Request.Key
 	} else {
 		s := &j.members[0].subjectOf
-		call.Key = policies.AppendKey(nil, f.prefix, s.policy, s.subject, policies.StandingLabel)
+		call.Key = s.standingKey(f)
 	}
 	if call.Step = j.step; j.refused {
 		call.Wait = 0
@@ -76,20 +77,28 @@ func (j *joint) mode() quota.Mode {
 	return quota.Take
 }
 
-// judge decides a member that needs no decisions of limits.
-func (j *joint) judge(m *member, quantity int64) (err error) {
-	m.request = policies.Request{Quantity: quantity, Mode: j.mode()}
-	m.verdict, m.decided, err = j.family.judgeStanding(j.call, &m.subjectOf, m.request)
+// judge decides the members that need no decisions of limits.
+func (j *joint) judge(of []command.Member) error {
+	states, err := j.readStandings()
 	if errors.Is(err, store.ErrWrongKind) {
 		return err
 	}
-	if err != nil {
-		m.verdict, m.decided = m.policy.JudgeStanding(j.call.View.Now(), nil, m.treatment, m.request)
+	for i := range of {
+		m := &j.members[i]
+		if m.policy == nil {
+			continue
+		}
+		m.request = policies.Request{Quantity: of[i].Quantity, Mode: j.mode()}
+		var state *standing.State
+		if states != nil && err == nil {
+			state = states[string(m.standingKey(j.family))]
+		}
+		m.verdict, m.decided = m.policy.JudgeStanding(j.call.View.Now(), state, m.treatment, m.request)
+		if err != nil && !m.decided {
+			j.failed = err
+		}
+		j.refused = j.refused || m.decided && m.verdict.Limited
 	}
-	if err != nil && !m.decided {
-		j.failed = err
-	}
-	j.refused = j.refused || m.decided && m.verdict.Limited
 	return nil
 }
 

@@ -13,6 +13,11 @@ import (
 // A subject's exemption, its ban and its refusals are in one key, which few subjects have. If the store
 // knows that there is no such key at all, none is looked up.
 
+// standingKey returns the key of a subject's standing.
+func (s *subjectOf) standingKey(f *Family) []byte {
+	return policies.AppendKey(nil, f.prefix, s.policy, s.subject, policies.StandingLabel)
+}
+
 // standingKey returns the key of a subject's standing, in memory of the call.
 func (f *Family) standingKey(c *command.Call, s *subjectOf) []byte {
 	c.Value = policies.AppendKey(c.Value[:0], f.prefix, s.policy, s.subject, policies.StandingLabel)

@@ -136,6 +136,9 @@ func (f *Family) runTake(c *command.Call) error {
 func (t *taking) judge() error {
 	f, c := t.f, t.call
 	if t.treatment.Effect != policies.Limited || f.mayHaveStandings() {
+		if s, ok := t.stepper(); ok {
+			return t.decideTogether(s)
+		}
 		switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
 		case err != nil:
 			return t.withoutStanding(err)

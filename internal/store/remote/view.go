@@ -267,6 +267,15 @@ func (v *view) EditStanding(ctx context.Context, key []byte,
 	return v.onKey(ctx, key, false, func(s *scratch) error { return s.view.EditStanding(background, key, edit) })
 }
 
+// Step implements store.Stepper.
+func (v *view) Step(ctx context.Context, keys [][]byte, step func(store.View) error) error {
+	return v.onKeys(ctx, keys, false, func(s *scratch) error {
+		defer func(outer *scratch) { v.steps = outer }(v.steps)
+		v.steps = s
+		return step(v)
+	})
+}
+
 // ReadForm appends the form of a limiter's state to dst.
 func (v *view) ReadForm(ctx context.Context, key []byte, dst []byte) (read []byte, e store.Entry, err error) {
 	read = dst
