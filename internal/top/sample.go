@@ -18,6 +18,7 @@ type sample struct {
 	at            time.Duration     // on the server's clock
 	info          map[string]string // the fields of INFO
 	limited, seen topKeys
+	policies      policyList
 }
 
 // topKeys is a reply to CL.TOP. A user without the right to call it sees the error instead.
@@ -37,6 +38,9 @@ type sampler struct {
 	keys   int // of each list of CL.TOP
 	conn   *cli.Connection
 	last   string // the address of the last connection, "" before the first
+
+	policies policyList
+	asked    int // samples since the policies were read
 }
 
 func (s *sampler) close() {
@@ -86,7 +90,10 @@ func (s *sampler) ask() (*sample, error) {
 	if r.limited, err = s.top(ctx, "LIMITED"); err != nil {
 		return nil, err
 	}
-	r.seen, err = s.top(ctx, "SEEN")
+	if r.seen, err = s.top(ctx, "SEEN"); err != nil {
+		return nil, err
+	}
+	r.policies, err = s.policiesOf(ctx, r)
 	return r, err
 }
 

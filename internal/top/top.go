@@ -1,7 +1,7 @@
 // Package top implements the subcommand cellserver top, a live view of a running server: how much the
 // limiters allow and limit, which keys they limit most, and what the calls cost.
 //
-// Everything comes from INFO, CL.TOP and TIME, which any user may be allowed to call. Rates are the
+// Everything comes from INFO, CL.TOP, CL.POLICY and TIME, which any user may be allowed to call. Rates are the
 // differences of two samples, divided by the time between them on the server's clock.
 package top
 
@@ -19,13 +19,14 @@ import (
 )
 
 const usage = `cellserver top shows what a running cellserver does: the decisions of each limiter, the keys that are
-limited most, and the cost of calls. Press q to leave.
+limited most, the policies in force, and the cost of calls. Press q to leave.
 
 Usage: cellserver top [options]
 
 %s      --help                print this
 
-A user needs the rights +info, +time and +cl.top.
+A user needs the rights +info, +time and +cl.top, and +cl.policy|list and +cl.policy|get to see
+policies.
 
 Examples:
   cellserver top

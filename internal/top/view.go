@@ -25,6 +25,9 @@ type line struct {
 // mostCommands bounds the table of commands.
 const mostCommands = 6
 
+// around is the lines around a list: an empty one, and the heading.
+const around = 2
+
 // unknown is shown for a rate that cannot be computed yet.
 const unknown = "-"
 
@@ -34,9 +37,9 @@ func (v *view) lines(height int) []line {
 	all = append(all, v.warnings()...)
 	all = append(all, v.decisions()...)
 	all = append(all, v.commands()...)
+	all = append(all, v.now.policies.lines(roomForPolicies(height, len(all)))...)
 	limited, seen := v.now.limited, v.now.seen
 	if height > 0 {
-		const around = 2 // an empty line and the heading of each list
 		space := max(0, height-len(all)-2*around)
 		room := max(space/2, space-seen.height())
 		limited = limited.first(room)

@@ -138,6 +138,21 @@ func TestFrameFits(t *testing.T) {
 	assert.Equal(t, 40-17-2, shown, "space that one list leaves is the other's")
 }
 
+func TestPolicies(t *testing.T) {
+	api := []any{"limits", []any{"throttle burst 3, rate 1/1s", "fixed limit 5, period 1m"},
+		"overrides", []any{"a", "b"}, "shadow", []any{"true"}}
+	list := policyList{policies: []policy{{"api", textOf(api)}, {"login", textOf([]any{"overrides", []any{}})}, {"z", ""}}}
+	const shown = "api                  throttle burst 3, rate 1/1s; fixed limit 5, period 1m; overrides: 2; shadow: true\n"
+	assert.Equal(t, "\nPOLICIES\n"+shown+"login                \nz                    \n", texts(list.lines(5)))
+	assert.Equal(t, "\nPOLICIES\n"+shown+"and 2 more\n", texts(list.lines(4)))
+	assert.Equal(t, "\nPOLICIES\nand 3 more\n", texts(list.lines(3)))
+	assert.Empty(t, list.lines(2))
+	list.more = 100
+	assert.Contains(t, texts(list.lines(roomForPolicies(0, 50))), "\nand 100 more\n")
+	assert.Empty(t, list.lines(roomForPolicies(24, 18)), "a small terminal has room for keys alone")
+	assert.Empty(t, (&policyList{}).lines(10))
+}
+
 func TestParseTop(t *testing.T) {
 	reply := []any{[]any{"a", int64(2), int64(0)}, "not an entry", []any{"b"}, []any{int64(1), "c"}}
 	assert.Equal(t, []topKey{{"a", 2}}, parseTop(reply))

@@ -5,6 +5,7 @@ package cli
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,14 +43,20 @@ func TestTopOnce(t *testing.T) {
 	assert.Regexp(t, `\nASKED ABOUT MOST, in the last minute\n +2  "<script>\\n\\x1b\[2J"\n$`, out.stdout)
 }
 
-// A user without the right to see keys sees the rest.
+// A user without the right to see keys and policies sees the rest.
 func TestTopWithFewRights(t *testing.T) {
-	server := peer.Start(t)
+	file := filepath.Join(t.TempDir(), "policies.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("policies:\n  login: {limits: [{fixed: {limit: 5, period: 1m}}], shadow: true}\n"),
+		0o600))
+	server := peer.Start(t, "--policies", file)
+	assert.Regexp(t, `\nPOLICIES\nlogin +fixed limit 5, period 1m; shadow: true\n\nLIMITED`,
+		run(t, topOf(server.Port, "--once"), "").stdout)
 	port := strconv.Itoa(server.Port)
 	run(t, ours("-p", port, "ACL", "SETUSER", "viewer", "on", ">secret", "+info", "+time"), "")
 	out := run(t, topOf(server.Port, "--once", "--user", "viewer", "-a", "secret"), "")
 	require.Zero(t, out.status, out.stderr)
 	assert.Regexp(t, `\nASKED ABOUT MOST, in the last minute\nNOPERM `, out.stdout)
+	assert.Regexp(t, `\nPOLICIES\nNOPERM `, out.stdout)
 	run(t, ours("-p", port, "ACL", "SETUSER", "viewer", "-info"), "")
 	out = run(t, topOf(server.Port, "--once", "--user", "viewer", "-a", "secret"), "")
 	assert.Equal(t, 1, out.status)
