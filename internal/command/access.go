@@ -36,14 +36,28 @@ func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
 	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
 }
 
+// TakeSnapshot returns the present snapshot of KeyRules; nil if the row has none.
+func (row *Command) TakeSnapshot() any {
+	if row.Keys.Snapshot == nil {
+		return nil
+	}
+	return row.Keys.Snapshot()
+}
+
 // Authorize reports whether a user may make a call. If not, object is the command, key or channel that
-// is denied. It returns the steps that the check has taken, of some nanoseconds each.
-func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte) (why acl.Verdict, object []byte, steps int) {
+// is denied. It returns the steps that the check has taken, of some nanoseconds each. The snapshot is that
+// of KeyRules with which the call will be made; nil stands for the present one.
+func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte, snapshot any) (
+	why acl.Verdict, object []byte, steps int,
+) {
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
 		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}
 	if row.Keys.Rights != nil {
-		r.Keys = row.Keys.Rights(nil, words)
+		if snapshot == nil {
+			snapshot = row.TakeSnapshot()
+		}
+		r.Keys = row.Keys.Rights(nil, words, snapshot)
 	} else if row.Keys.Find != nil {
 		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses invalid words
 	} else {

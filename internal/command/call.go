@@ -120,10 +120,10 @@ type limiterState struct {
 	Waiting
 }
 
-// transactionState is set while EXEC makes calls.
+// transactionState is set while EXEC makes calls; of a call outside of a transaction, only Snapshot may be.
 type transactionState struct {
 	InTransaction bool      // EXEC makes the call, with its keys locked
-	Snapshot      any       // by which EXEC has found the keys of its calls; nil for the present one: see KeyRules.Touched
+	Snapshot      any       // that of KeyRules.Touched with which the call is made; nil for the present one
 	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
 	PatternSteps  int       // steps that are left to the transaction for matching patterns
 	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them

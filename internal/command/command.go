@@ -77,10 +77,11 @@ type KeyRules struct {
 	Step    int // with CountAt: words from one key to the next
 
 	// Rights appends what the key patterns of users are checked against, in place of the keys.
-	Rights func(keys, words [][]byte) [][]byte
+	Rights func(keys, words [][]byte, snapshot any) [][]byte
 	// Touched appends the names of the keys that a call uses, if its words do not name them. They follow
-	// from state that may change, of which Snapshot returns the present one. A transaction makes its calls
-	// with the snapshot by which it has found their keys.
+	// from state that may change, of which Snapshot returns the present one. A call is made with the snapshot
+	// by which its rights were checked, and a transaction with that by which it has found the keys of its
+	// calls.
 	Touched  func(keys, words [][]byte, snapshot any) [][]byte
 	Snapshot func() any
 	// SeveralSteps reports, of a row with the trait OneStep, whether a call is an exception.

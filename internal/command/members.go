@@ -19,5 +19,5 @@ type Policies interface {
 	// MemberRight what the key patterns of users are checked against.
 	Snapshot() any
 	MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
-	MemberRight(keys [][]byte, subject, policy []byte) [][]byte
+	MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
 }

@@ -2,10 +2,12 @@ package commands
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 )
 
@@ -67,4 +69,49 @@ func TestReloadOfPolicies(t *testing.T) {
 	write("policies: {q: {limits: []}}")
 	require.Contains(t, d.do(t, "CL.POLICY RELOAD"), "-ERR p.yaml:1: limits must be a list")
 	require.Equal(t, "*5\r\n:0\r\n:4\r\n:1\r\n:-1\r\n:60\r\n", d.do(t, "CL.TAKE alice p"))
+}
+
+// The rights to a call are checked by the policies that decide it, also if others come into force in between,
+// when the subject would have another key, to which the user has no rights. So are those of each call that EXEC
+// makes, and of one that waits. The next call has the new policies.
+func TestRightsAreThoseOfTheDecision(t *testing.T) {
+	const subject = "::ffff:10.0.0.1"
+	networks := "{api: {limits: [{throttle: {burst: 9, rate: 1/1h}}], " +
+		"overrides: [{cidr: [11.0.0.0/8], blocked: true}]}}"
+	plain := "{api: {limits: [{throttle: {burst: 9, rate: 1/1h}}]}}"
+	leases := numbered(" ACQUIRE api:{10.0.0.1}:%d 9 9 h 1", 63) // so many are made outside the event loop
+	for _, test := range []struct{ row, call string }{
+		{"cl.take", "CL.TAKE " + subject + " api"},
+		{"cl.take", "CL.TAKE " + subject + " api 1 WAIT 1"},
+		{"cl.all", "CL.ALL 1 TAKE " + subject + " api 1"},
+		{"cl.all", "CL.ALL 64 TAKE " + subject + " api 1" + leases},
+		{"cl.exempt", "CL.EXEMPT " + subject + " api 9"},
+	} {
+		for _, transaction := range []bool{false, true} {
+			s := newServer(t)
+			setPolicies(t, s, networks)
+			root, c := s.dial(), s.dialAs(t, "+@all ~api:{10.0.0.1}:*")
+			row := s.instance.Table.ByName[test.row]
+			run := row.Run
+			row.Run = func(c *command.Call) error {
+				setPolicies(t, s, plain)
+				return run(c)
+			}
+			calls := [][]string{strings.Fields(test.call)}
+			if transaction {
+				calls = [][]string{{"MULTI"}, calls[0], {"EXEC"}}
+			}
+			for _, words := range calls {
+				require.NoError(t, c.Send(encode(words)))
+				require.NotRegexp(t, "^-", c.output(), test.call)
+			}
+			require.Equal(t, ":0\r\n", root.do(t, "EXISTS api:{"+subject+"}:throttle api:{"+subject+"}:standing"), test.call)
+			require.Equal(t, ":1\r\n", root.do(t, "EXISTS api:{10.0.0.1}:throttle api:{10.0.0.1}:standing"), test.call)
+			require.Contains(t, c.do(t, "CL.TAKE "+subject+" api"), "-NOPERM", test.call)
+			require.Contains(t, c.do(t, "CL.TAKE 10.0.0.1 api"), "*5\r\n", test.call)
+			root.do(t, "ACL SETUSER u allkeys")
+			require.Contains(t, c.do(t, "CL.TAKE "+subject+" api"), "*5\r\n", test.call)
+			require.Equal(t, ":1\r\n", root.do(t, "EXISTS api:{"+subject+"}:throttle"), "the new policies")
+		}
+	}
 }

@@ -29,8 +29,10 @@ const (
 )
 
 // authorize returns an error if the client may not make a call. A long call that continues outside
-// the event loop is checked there, where all of its words are known: see Instance.authorize.
+// the event loop is checked there, where all of its words are known: see Instance.authorize. The call is
+// made with the snapshot by which it is checked; endBatch forgets it.
 func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte) error {
+	s.call.Snapshot = row.TakeSnapshot() // that of the call before is forgotten
 	if row.Flags&command.NoAuth != 0 {
 		return nil // no rule can deny it
 	}
@@ -44,7 +46,7 @@ func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte)
 	case long != nil && (row.TakesMany() || s.transaction.Queue != nil):
 		return nil
 	}
-	why, object, steps := row.Authorize(&s.instance.Server, u, words)
+	why, object, steps := row.Authorize(&s.instance.Server, u, words, s.call.Snapshot)
 	s.words += steps / stepsPerWord
 	if why == acl.Allowed {
 		return nil
@@ -60,7 +62,8 @@ func (in *Instance) authorize(c *command.Call, row *command.Command, words [][]b
 	if u == nil {
 		return command.ErrNoAuth
 	}
-	if why, object, _ := row.Authorize(c.Server, u, words); why != acl.Allowed {
+	c.Snapshot = row.TakeSnapshot()
+	if why, object, _ := row.Authorize(c.Server, u, words, c.Snapshot); why != acl.Allowed {
 		in.Accounts.LogDenied(c.Client, row, why, object, u.Name(), queued)
 		return command.ErrDenied(why, row, u)
 	}
@@ -73,7 +76,7 @@ func (in *Instance) authorizeQueued(c *command.Call, row *command.Command, words
 	if u == nil {
 		return command.ErrNoAuth
 	}
-	if why, object, _ := row.Authorize(c.Server, u, words); why != acl.Allowed {
+	if why, object, _ := row.Authorize(c.Server, u, words, c.Snapshot); why != acl.Allowed {
 		c.AfterCommit(func() { in.Accounts.LogDenied(c.Client, row, why, object, u.Name(), true) })
 		return errChanged(why)
 	}

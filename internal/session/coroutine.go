@@ -72,10 +72,10 @@ func (c *coroutine) resume() { c.next() }
 
 // begin prepares a call of a session, which resume then begins.
 func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
-	c.row, c.ended = row, false
+	c.row, c.ended, c.call.Snapshot = row, false, s.call.Snapshot
 	c.copyWords(words)
 	if c.call.OneStep = row.MakesOneStep(words); !c.call.OneStep {
-		c.keys = row.TouchedKeys(c.keys[:0], c.words, nil)
+		c.keys = row.TouchedKeys(c.keys[:0], c.words, c.call.Snapshot)
 	}
 	c.out.SetProtocol(s.out.Protocol())
 	c.call.Context, c.call.Client = s.ctx, s.Client
@@ -122,7 +122,7 @@ func (c *coroutine) reset() {
 	clear(c.words)
 	clear(c.keys)
 	c.keys = c.keys[:0]
-	c.call.Context, c.call.Client, c.call.Words = context.Background(), nil, nil
+	c.call.Context, c.call.Client, c.call.Words, c.call.Snapshot = context.Background(), nil, nil, nil
 	c.call.Limited, c.call.Hits, c.call.Misses = 0, 0, 0
 	c.done, c.err, c.panicked, c.stack, c.sized = nil, nil, nil, nil, false
 }

@@ -64,7 +64,7 @@ func (s *Session) parkUntil(ctx context.Context, row *command.Command, bytes int
 		Client: s.Client}
 	call.View.Select(s.database)
 	call.View.SetCaller(s.ID)
-	call.Middleware, call.Caching = s.call.Middleware, s.call.Caching
+	call.Middleware, call.Caching, call.Snapshot = s.call.Middleware, s.call.Caching, s.call.Snapshot
 	b := &backgroundCall{slots: s.instance.Background, session: s, ctx: ctx, words: bytes}
 	call.Background = b
 	if v, suspends := call.View.(store.Suspender); suspends {

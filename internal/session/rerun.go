@@ -85,6 +85,7 @@ func (r *rerun) begin(w *waiter, state rerunState, due waiting.Due) {
 // client is disconnected: see recoverPanic.
 func (r *rerun) try(w *waiter) (ns int64, err error) {
 	defer func() {
+		r.call.Snapshot = nil
 		if reason := recover(); reason != nil {
 			r.instance.logPanic(r.call.Client, w.row.Name, reason, debug.Stack())
 			r.call.Client.Peer.Cut()

@@ -202,7 +202,12 @@ func (s *Session) endBatch() {
 		s.Unread.Store(int64(unread))
 	}
 	s.updateBufferSizes()
-	if unread > s.instance.Limits.Load().Query || s.restricted && unread > MaxUnauthenticatedInput {
+	tooMuch := unread > s.instance.Limits.Load().Query
+	if s.checked { // only then is there a snapshot, and is a session restricted
+		s.call.Snapshot = nil
+		tooMuch = tooMuch || s.restricted && unread > MaxUnauthenticatedInput
+	}
+	if tooMuch {
 		s.instance.Stats.QueryCut.Add(1)
 		s.closing = true
 	}

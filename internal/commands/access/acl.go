@@ -314,7 +314,7 @@ func (as *Accounts) dryRun() *command.Command {
 			case !row.Grammar.Fits(len(words)):
 				return command.ErrArity(row)
 			}
-			why, object, _ := row.Authorize(c.Server, u, words)
+			why, object, _ := row.Authorize(c.Server, u, words, c.Snapshot)
 			switch why {
 			case acl.Allowed:
 				c.Out.Status("OK")

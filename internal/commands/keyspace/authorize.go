@@ -31,7 +31,7 @@ func (k *Family) authorize(c *command.Call, kind form.Kind, key []byte) error {
 	if i < 0 { // it was removed (--rename-command)
 		return command.ErrDenied(acl.DeniedCommand, &command.Command{Name: name}, u)
 	}
-	why, object, _ := rows[i].Authorize(c.Server, u, [][]byte{[]byte(name), key})
+	why, object, _ := rows[i].Authorize(c.Server, u, [][]byte{[]byte(name), key}, c.Snapshot)
 	if why == acl.Allowed {
 		return nil
 	}

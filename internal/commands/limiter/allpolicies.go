@@ -135,10 +135,10 @@ func (l *Family) allKeys(keys, words [][]byte, snapshot any) [][]byte {
 }
 
 // allRights is the KeyRules.Rights of CL.ALL.
-func (l *Family) allRights(keys, words [][]byte) [][]byte {
+func (l *Family) allRights(keys, words [][]byte, snapshot any) [][]byte {
 	eachMember(words, func(e entry, words [][]byte) {
 		if e.form.kind == store.None {
-			keys = l.Policies.MemberRight(keys, words[1], words[2])
+			keys = l.Policies.MemberRight(keys, snapshot, words[1], words[2])
 		} else {
 			keys = append(keys, words[1])
 		}

@@ -284,6 +284,6 @@ func (f *Family) MemberKeys(keys [][]byte, snapshot any, subject, policy []byte)
 }
 
 // MemberRight implements command.Policies.
-func (f *Family) MemberRight(keys [][]byte, subject, policy []byte) [][]byte {
-	return append(keys, f.appendHead(nil, f.Files.InForce(), subject, policy))
+func (f *Family) MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte {
+	return append(keys, f.appendHead(nil, snapshot.(*policies.Set), subject, policy))
 }

@@ -29,7 +29,7 @@ there are %# and its SHA-256. Exempt subjects are listed too if they are banned.
 
 // policyRights returns what the key patterns of users are checked against: what all keys of the policy
 // begin with.
-func (f *Family) policyRights(keys, words [][]byte) [][]byte {
+func (f *Family) policyRights(keys, words [][]byte, _ any) [][]byte {
 	return append(keys, append(append([]byte(f.prefix), words[1]...), ':'))
 }
 

@@ -30,8 +30,8 @@ func (f *Family) Commands() []*command.Command {
 // Snapshot returns the policies in force: see command.KeyRules.
 func (f *Family) Snapshot() any { return f.Files.InForce() }
 
-// current returns the policies for a call: those in force, and in a transaction those by which it has found
-// the keys of its calls.
+// current returns the policies for a call: those in force, or those by which its rights were checked, and in
+// a transaction those by which it has found the keys of its calls.
 func (f *Family) current(c *command.Call) *policies.Set {
 	if c.Snapshot != nil {
 		return c.Snapshot.(*policies.Set)

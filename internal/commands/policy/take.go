@@ -45,11 +45,11 @@ response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part
 
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
 // subject.
-func (f *Family) rights(keys, words [][]byte) [][]byte {
+func (f *Family) rights(keys, words [][]byte, snapshot any) [][]byte {
 	if len(words) < 3 { // the key of a standing, which RESTORE writes
 		return append(keys, words[1:]...)
 	}
-	return append(keys, f.appendHead(nil, f.Files.InForce(), words[1], words[2]))
+	return append(keys, f.appendHead(nil, snapshot.(*policies.Set), words[1], words[2]))
 }
 
 // appendHead appends the beginning of all keys of a subject.
