@@ -100,7 +100,11 @@ func TestDecisions(t *testing.T) {
 		`commands_rejected_total{command="cl.fixed"}`:             "1",
 		`errors_total{code="WRONGTYPE"}`:                          "2",
 		`command_duration_seconds_count{command="set"}`:           "1",
-		`keys`: "4",
+		`keys`:                             "4",
+		`keys_by_kind{kind="cl.throttle"}`: "2",
+		`keys_by_kind{kind="cl.fixed"}`:    "1",
+		`keys_by_kind{kind="string"}`:      "1",
+		`keys_by_kind{kind="cl.lease"}`:    "0",
 		`build_info{goversion="` + goVersion(got) + `",version="1.2.3"}`: "1",
 		`loading`: "0",
 	} {

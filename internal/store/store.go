@@ -47,6 +47,8 @@ const (
 	Standing               // exemption, ban and refusals of a policy's subject
 	Integer                // a value that is an integer
 	Bytes                  // any other value
+
+	Kinds = iota // the number of kinds, with None
 )
 
 var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.quota", "cl.lease",
@@ -211,6 +213,8 @@ type Listener func(database int, key []byte, why Event, by int64)
 type Usage struct {
 	Keys  int   // records, including expired ones that have not been removed yet
 	Bytes int64 // memory for them: records with their slack, and the index
+	// ByKind is the number of such records of each Kind.
+	ByKind [Kinds]int
 	// NoExpiry is the number of values that do not expire.
 	NoExpiry int
 	// Copied is the number of bytes of values that were copied while a shard was locked, since the

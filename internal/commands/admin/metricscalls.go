@@ -73,6 +73,7 @@ var (
 	memoryFull     = metric.NewGauge("memory_full", "1 while calls that need memory are refused.")
 	keysMemory     = metric.NewGauge("keys_memory_bytes", "Memory of the keys.")
 	keyCount       = metric.NewGauge("keys", "Keys of all databases; limits that have recovered, and are not removed yet, count.")
+	keysByKind     = metric.NewGauge("keys_by_kind", "The same keys by their kind, as CL.INSPECT calls it; all values are string.", "kind")
 	keysForever    = metric.NewGauge("keys_without_expiry", "Keys that do not expire.")
 	keysExpired    = metric.NewCounter("keys_expired_total", "Keys that have expired.")
 )
@@ -80,7 +81,7 @@ var (
 func (a *Admin) memoryMetrics(server *command.Server) metric.Group {
 	list := []*metric.Metric{memoryUsed, memoryPeak, memoryResident, memoryMax, memoryFull}
 	if server.Abilities&store.ReportsUsage != 0 {
-		list = append(list, keysMemory, keyCount, keysForever, keysExpired)
+		list = append(list, keysMemory, keyCount, keysByKind, keysForever, keysExpired)
 	}
 	return metric.Group{Metrics: list, Read: func(out *metric.Samples) {
 		out.Int(memoryUsed, a.Memory.Used())
@@ -99,9 +100,16 @@ func readUsage(s store.Store, server *command.Server, out *metric.Samples) {
 	for _, u := range store.UsageOf(s) {
 		sum.Keys, sum.NoExpiry = sum.Keys+u.Keys, sum.NoExpiry+u.NoExpiry
 		sum.Bytes, sum.Expired = sum.Bytes+u.Bytes, sum.Expired+u.Expired
+		for kind, n := range u.ByKind {
+			sum.ByKind[kind] += n
+		}
 	}
 	out.Int(keysMemory, sum.Bytes)
 	out.Int(keyCount, int64(sum.Keys))
+	for kind := store.Throttle; !kind.IsValue(); kind++ {
+		out.Int(keysByKind, int64(sum.ByKind[kind]), kind.String())
+	}
+	out.Int(keysByKind, int64(sum.ByKind[store.Integer]+sum.ByKind[store.Bytes]), "string")
 	out.Int(keysForever, int64(sum.NoExpiry))
 	out.Int(keysExpired, sum.Expired-server.Stats.ExpiredThen.Load())
 }

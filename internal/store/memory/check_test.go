@@ -53,12 +53,16 @@ func (s *shard) check(number uint32) error {
 	if len(held) != s.records {
 		return fmt.Errorf("the pages hold %d records of %d", len(held), s.records)
 	}
-	lasting := uint32(0)
+	lasting, kinds := uint32(0), kindCounts{}
 	for r := range indexed {
 		if !held[r] {
 			return fmt.Errorf("the index names a record at %d that no page holds", r)
 		}
 		lasting += s.pages.at(r).noExpiry()
+		kinds.add(s.pages.at(r).kind())
+	}
+	if kinds != s.kinds {
+		return fmt.Errorf("the kinds of records are %v, %v counted", kinds, s.kinds)
 	}
 	if lasting != s.noExpiry {
 		return fmt.Errorf("%d values do not expire, %d counted", lasting, s.noExpiry)

@@ -57,7 +57,7 @@ func (s *shard) detach(to *flushedMemory) {
 	index, list := s.index.detachBlocks(), s.pages.list
 	s.pages = pages{pool: s.pages.pool, limit: s.pages.limit}
 	s.logs, s.leases = slab[entryLog]{}, slab[keyLeases]{}
-	s.records, s.noExpiry, s.nextSweep = 0, 0, 0
+	s.records, s.noExpiry, s.nextSweep, s.kinds = 0, 0, 0, kindCounts{}
 	s.publishLayout()
 
 	to.mu.Lock()

@@ -41,17 +41,35 @@ type shard struct {
 	scratchEntries []window.Entry
 	scratchLeases  lease.Few
 
-	seed         maphash.Seed
-	store        *Store // that the shard belongs to
-	noExpiry     uint32 // number of values that do not expire
-	noGrowth     bool   // the step must not allocate, see View.WithoutGrowth
-	lockedAt     int64  // result of lockTime.Start
-	expiredCount int64  // number of records removed because they had expired
-	copiedBytes  int64  // bytes of values that were copied under the lock
+	seed     maphash.Seed
+	store    *Store // that the shard belongs to
+	noExpiry uint32 // number of values that do not expire
+	noGrowth bool   // the step must not allocate, see View.WithoutGrowth
+	lockedAt int64  // result of lockTime.Start
+	shardCounts
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.
 	_ [24]byte
+}
+
+// shardCounts are counts for Usage alone.
+type shardCounts struct {
+	expiredCount int64 // number of records removed because they had expired
+	copiedBytes  int64 // bytes of values that were copied under the lock
+	kinds        kindCounts
+}
+
+// kindCounts are the numbers of records by their kind, below the next power of two so that the compiler knows
+// that each kind has one.
+type kindCounts [16]uint32
+
+func (k *kindCounts) add(kind store.Kind)    { k[kind%16]++ }
+func (k *kindCounts) remove(kind store.Kind) { k[kind%16]-- }
+
+func (k *kindCounts) replace(before, after store.Kind) {
+	k.remove(before)
+	k.add(after)
 }
 
 // advance returns the instant of a call that read the clock at now: not before any instant that the
@@ -142,6 +160,7 @@ func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (rec
 	r := s.pages.at(at)
 	r.setKey(key)
 	r.reset(kind, s.lastInstant)
+	s.kinds.add(kind)
 	s.index.resizeIfNeeded(s.records)
 	s.index.moveBucket(s.rehash)
 	s.index.insert(h, at)
@@ -162,6 +181,7 @@ func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) r
 		s.notify(key, store.Expired)
 		s.expiredCount++
 		s.freeState(r)
+		s.kinds.replace(r.kind(), kind)
 		r.reset(kind, s.lastInstant)
 		return p.ref()
 	case !s.noGrowth:
@@ -175,6 +195,7 @@ func (s *shard) remove(h keyHash, p indexPosition) {
 	r := s.pages.at(at)
 	s.noteRemoval(r)
 	s.noExpiry -= r.noExpiry()
+	s.kinds.remove(r.kind())
 	s.freeState(r)
 	s.pages.release(at)
 	s.index.remove(s.index.firstBucket(h.position), p)

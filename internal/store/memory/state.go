@@ -233,6 +233,7 @@ func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) error {
 		s.freeState(at.record)
 		s.noExpiry -= at.record.noExpiry()
 		at.record.setExpires(0)
+		s.kinds.replace(at.record.kind(), kind)
 		at.record.setKind(kind)
 		at.record.touch(s.lastInstant)
 		return nil

@@ -31,6 +31,9 @@ func (v *view) Usage() []store.Usage {
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expiredCount
 			usage[n].Copied += db.shards[i].copiedBytes
+			for kind := range usage[n].ByKind {
+				usage[n].ByKind[kind] += int(db.shards[i].kinds[kind])
+			}
 		}
 		if v.transaction == nil {
 			db.unlockAll()

@@ -164,6 +164,7 @@ func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
 	if need > slotSize || need < slotSize/2 {
 		return false
 	}
+	s.kinds.replace(at.record.kind(), kind)
 	at.record.setKind(kind)
 	return true
 }

@@ -127,8 +127,16 @@ func (r *rig) usageFollows(usage []store.Usage) {
 		}
 		require.Equal(r, want, store.UsageOf(r.store)[0].NoExpiry)
 	}
+	require.NoError(r, r.view.Write(ctx, []byte("n"), value("1"), store.Never))
+	r.put("key:0")
+	kinds := [store.Kinds]int{store.Throttle: 1, store.Bytes: 1, store.Integer: 1}
+	require.Equal(r, kinds, store.UsageOf(r.store)[0].ByKind)
+	require.NoError(r, r.view.Write(ctx, []byte("v"), value("2"), store.Never))
+	kinds = [store.Kinds]int{store.Throttle: 1, store.Integer: 2}
+	require.Equal(r, kinds, store.UsageOf(r.store)[0].ByKind)
 	require.NoError(r, r.view.Flush(ctx))
 	require.Zero(r, store.UsageOf(r.store)[0].NoExpiry)
+	require.Zero(r, store.UsageOf(r.store)[0].ByKind)
 }
 
 func flush(r *rig) {

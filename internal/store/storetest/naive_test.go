@@ -99,6 +99,9 @@ func (v *naiveView) Usage() []store.Usage {
 		for _, bucket := range n.databases[i] {
 			for key, h := range bucket {
 				usage[i].Keys++
+				if !h.kind.IsValue() || !v.has(countsNoValues) {
+					usage[i].ByKind[h.kind]++
+				}
 				if h.kind.IsValue() && h.expires == store.Never && !v.has(countsNoExpiryAlways) {
 					usage[i].NoExpiry++
 				}

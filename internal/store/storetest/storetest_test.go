@@ -125,6 +125,7 @@ const (
 	noGrowthTakesHalf
 	noGrowthExpires
 	countsNoExpiryAlways
+	countsNoValues
 	unlockedStandings
 	noticesAnyStanding
 	standingsWithBans
@@ -190,6 +191,7 @@ var detectedBy = map[fault]string{
 	oneDatabase:          "databases",
 	sizesAll:             "size",
 	countsNoExpiryAlways: "size",
+	countsNoValues:       "size",
 	flushesOne:           "flush",
 	drawsFirst:           "random",
 	countsOnce:           "several keys",
