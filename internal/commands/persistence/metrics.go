@@ -10,6 +10,7 @@ var (
 	passes         = metric.NewCounter("journal_passes_total", "Passes of the journal, one a second.")
 	passSeconds    = metric.NewGauge("journal_last_pass_seconds", "How long the last pass took, with its sync.")
 	unsyncedAge    = metric.NewGauge("journal_unsynced_seconds", "The changes of so many seconds would be lost if the machine failed now.")
+	syncs          = metric.NewGauge("journal_syncs", "1 if changes are synced once a second, 0 with --appendfsync no.")
 	journalFails   = metric.NewGauge("journal_failing", "1 while changes cannot be written to the disk.")
 	compactions    = metric.NewCounter("snapshots_total", "Snapshots of the journal that were begun.")
 	compacting     = metric.NewGauge("snapshot_running", "1 while a snapshot is written.")
@@ -26,7 +27,7 @@ func (f *Family) Metrics() metric.Group {
 	g := metric.Group{Metrics: []*metric.Metric{loadingNow}}
 	if f.Folder != nil {
 		g.Metrics = append(g.Metrics, loadedRatio, journalBytes, snapshotBytes, passes, passSeconds, unsyncedAge,
-			journalFails, compactions, compacting, snapshotTook, snapshotFailed, saves, saveFailed, lastSave)
+			syncs, journalFails, compactions, compacting, snapshotTook, snapshotFailed, saves, saveFailed, lastSave)
 	}
 	g.Read = func(out *metric.Samples) {
 		out.Bool(loadingNow, f.loading.Load())
@@ -48,6 +49,7 @@ func (f *Family) readFolder(out *metric.Samples) {
 	out.Int(snapshotBytes, s.Journal.BaseSize)
 	out.Int(passes, s.Passes.Written)
 	out.Float(passSeconds, s.Passes.LastDuration.Seconds())
+	out.Bool(syncs, !f.noSync.Load())
 	out.Bool(journalFails, s.Failure.Since != 0)
 	out.Int(compactions, s.Journal.Compactions)
 	out.Bool(compacting, s.Journal.Compacting)

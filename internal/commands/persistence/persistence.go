@@ -46,6 +46,7 @@ type Family struct {
 	loading      atomic.Bool
 	refuseWrites atomic.Bool // stop-writes-on-bgsave-error
 	rules        atomic.Pointer[saveRules]
+	noSync       atomic.Bool // appendfsync no
 	fileName     atomic.Pointer[string]
 
 	ticking sync.Mutex

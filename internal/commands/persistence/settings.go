@@ -85,6 +85,7 @@ func (f *Family) Effects(s *Settings) []option.Effect {
 		option.On(func() { rules := s.save; f.rules.Store(&rules); f.Tick() }, "save"),
 		option.On(func() { f.refuseWrites.Store(s.StopWrites == "yes"); f.Tick() }, "stop-writes-on-bgsave-error"),
 		option.On(func() {
+			f.noSync.Store(s.NoSync())
 			if f.Folder != nil {
 				f.Folder.SetNoSync(s.NoSync())
 			}
