@@ -18,13 +18,15 @@ import (
 	"cellserver/test/hostile"
 )
 
-// The load: at most 8*10 connections of attackers, 16 of clients, and one that observes.
+// The load: at most 8*10 connections of attackers, 20 of clients, and one that observes.
 const (
-	attackers  = 8
-	clients    = 16
-	attackPace = 5 * time.Millisecond // between two attacks of one attacker
-	clientPace = time.Millisecond     // between two batches of one client
-	keys       = 50_000               // exist all the time, for KEYS to list
+	attackers = 8
+	clients   = 16
+	// bannedClients are clients of a policy that bans them, in addition.
+	bannedClients = 4
+	attackPace    = 5 * time.Millisecond // between two attacks of one attacker
+	clientPace    = time.Millisecond     // between two batches of one client
+	keys          = 50_000               // exist all the time, for KEYS to list
 )
 
 // What may be left at the end.
@@ -63,7 +65,7 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 		return err
 	}
 	defer server.kill()
-	s := &soak{server: server, wrong: make(chan error, attackers+clients+2)}
+	s := &soak{server: server, wrong: make(chan error, attackers+clients+bannedClients+2)}
 	if err := s.warmUp(); err != nil {
 		return err
 	}
@@ -120,6 +122,9 @@ func (s *soak) traffic(length time.Duration, seed uint64) error {
 	}
 	for i := range clients {
 		start(func(ctx context.Context) error { return s.client(ctx, fmt.Sprint("client", i), 2+i%2) })
+	}
+	for i := range bannedClients {
+		start(func(ctx context.Context) error { return s.banned(ctx, fmt.Sprint("banned", i), 2+i%2) })
 	}
 	start(s.victim)
 	start(s.observe)

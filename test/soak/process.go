@@ -48,7 +48,8 @@ func launch(binary, transport string) (*process, error) {
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)
 	p := &process{addr: addr, ended: make(chan struct{})}
-	p.cmd = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--transport", transport, "--loglevel", "warning")
+	p.cmd = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--transport", transport, "--loglevel", "warning",
+		"--policies", policiesFile)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
