@@ -10,11 +10,17 @@ type Member struct {
 	Quantity        int64
 }
 
+// MemberReply is how the reply of CL.ALL shows its members.
+type MemberReply struct {
+	MS      bool // times are in milliseconds
+	Verbose bool // a policy is shown as by CL.TAKE with VERBOSE
+}
+
 // Policies is what the family of limiters needs of the family of policies, for CL.ALL.
 type Policies interface {
 	// Join completes a call on all of its members, of which PEEK and the other options are set. If the
 	// limits have not to be asked, there are no requests then.
-	Join(c *Call, members []Member, call *LimitCall, ms bool) error
+	Join(c *Call, members []Member, call *LimitCall, as MemberReply) error
 	// Snapshot is that of KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
 	// MemberRight what the key patterns of users are checked against.
 	Snapshot() any

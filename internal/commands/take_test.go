@@ -173,3 +173,28 @@ func BenchmarkTake(b *testing.B) {
 		})
 	}
 }
+
+// What CL.ALL says with VERBOSE of a policy is what CL.TAKE would say at once afterwards: of a call that it
+// refuses, what the policy has, and if the policy refuses it, also why.
+func TestAllIsVerboseAsTake(t *testing.T) {
+	s := newServer(t)
+	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 2, period: 60s}}, {throttle: {burst: 3, rate: 1/10s}}]}, "+
+		"two: {limits: [{sliding: {limit: 3, period: 60s}}], ban: {after: 9, within: 1h, for: 2h}}}")
+	c := s.dial()
+	peek := func(policy string, quantity int) string {
+		return c.do(t, fmt.Sprintf("CL.TAKE u %s %d PEEK VERBOSE", policy, quantity))
+	}
+	for range 3 {
+		got := c.do(t, "CL.ALL 2 TAKE u one 1 TAKE u two 1 VERBOSE")
+		one, two := 0, 0
+		if strings.HasPrefix(got, "*4\r\n:1\r\n") {
+			one = 1 // refuses
+		}
+		want := peek("one", one) + peek("two", two)
+		require.True(t, strings.HasSuffix(got, want), "%s\n%s", got, want)
+	}
+	c.do(t, "CL.BAN u two 60")
+	got := c.do(t, "CL.ALL 2 TAKE u one 0 TAKE u two 1 VERBOSE")
+	require.True(t, strings.HasSuffix(got, peek("one", 0)+peek("two", 1)), got)
+	require.Contains(t, got, "$3\r\nban\r\n")
+}

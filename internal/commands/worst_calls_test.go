@@ -116,6 +116,7 @@ var worstCalls = append([]worst{
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 other 10000)*32", where: onLoop},
 	{row: "cl.all", call: "CL.ALL 64 (TAKE {64K#} login 1)*64", where: offLoop},
 	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 ID x", where: onLoop},
+	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 VERBOSE", where: onLoop},
 	{row: "cl.take", call: "CL.TAKE {64K} api 9 UPTO MS VERBOSE LEAVE 1 ID x", where: onLoop},
 	{row: "cl.exempt", call: "CL.EXEMPT {64K} api 9 reason", where: onLoop},
 	{row: "cl.ban", call: "CL.BAN {64K} api 9 reason", where: onLoop},

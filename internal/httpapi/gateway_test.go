@@ -126,6 +126,9 @@ func TestSeveralPolicies(t *testing.T) {
 	status, header = a.ask("both,share", "X-User", "evil")
 	assert.Equal(t, http.StatusForbidden, status)
 	assert.Empty(t, header.Get("X-Limited"))
+	calls := a.operate("INFO commandstats")
+	assert.Contains(t, calls, "cmdstat_cl.all:calls=3,", "each is one call")
+	assert.Contains(t, calls, "cmdstat_cl.take:calls=1,", "of allow,share")
 }
 
 // TestForwardedFor: of X-Forwarded-For, the last address that is no proxy's is the client's.

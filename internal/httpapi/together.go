@@ -18,35 +18,24 @@ func (k *caller) takeAll(r *http.Request, asks []ask) (o *outcome, refused strin
 	for i := range asks {
 		words = append(words, "TAKE", asks[i].subject, asks[i].name, "1")
 	}
-	replies, refused := k.makeCall(r, words)
+	replies, refused := k.makeCall(r, append(words, "VERBOSE"))
 	if refused != "" {
 		return nil, refused
 	}
 	replies.next()
 	allowed := replies.integer() == 0
 	retry := replies.integer()
-	return k.describe(r, asks, allowed, retry)
+	outcomes := make([]outcome, len(asks))
+	for i := range outcomes {
+		outcomes[i].read(&replies)
+	}
+	return together(outcomes, allowed, retry), ""
 }
 
-// describe asks each policy for what its part of the response says, after a decision about all of them. This
-// takes nothing.
-func (k *caller) describe(r *http.Request, asks []ask, allowed bool, retry int64) (o *outcome, refused string) {
-	outcomes := make([]outcome, len(asks))
-	for i := range asks {
-		if !allowed { // whether it refuses the call, and until when
-			refused = k.peek(r, &outcomes[i], &asks[i], "1")
-		}
-		if refused == "" && (allowed || outcomes[i].Allowed) { // what remains
-			refused = k.peek(r, &outcomes[i], &asks[i], "0")
-		}
-		if refused != "" {
-			return nil, refused
-		}
-	}
-	together := outcomes[deciding(outcomes)]
-	o = &together
-	o.Allowed, o.Fields = allowed, joined(outcomes)
-	o.Violated = nil
+// together returns the outcome of a call on several policies, of which each has one.
+func together(outcomes []outcome, allowed bool, retry int64) *outcome {
+	o := outcomes[deciding(outcomes)]
+	o.Allowed, o.Fields, o.Violated = allowed, joined(outcomes), nil
 	for i := range outcomes {
 		o.Violated = append(o.Violated, outcomes[i].Violated...)
 	}
@@ -56,11 +45,7 @@ func (k *caller) describe(r *http.Request, asks []ask, allowed bool, retry int64
 			o.Fields = append(o.Fields, policy.Field{Name: "Retry-After", Value: strconv.FormatInt(retry, 10)})
 		}
 	}
-	return o, ""
-}
-
-func (k *caller) peek(r *http.Request, o *outcome, asked *ask, quantity string) (refused string) {
-	return k.ask(r, o, "CL.TAKE", asked.subject, asked.name, quantity, "PEEK", "VERBOSE")
+	return &o
 }
 
 // deciding returns the index of the outcome that a call is answered with: of those that refuse it the one with

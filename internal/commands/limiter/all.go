@@ -23,7 +23,7 @@ func (l *Family) all() *command.Command {
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
-			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [WAIT ms] [ID token]").Many()},
+			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [VERBOSE] [WAIT ms] [ID token]").Many()},
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks, Rights: l.allRights,
 			Touched: l.allKeys, SeveralSteps: namesPolicy, Snapshot: func() any { return l.Policies.Snapshot() }},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG
@@ -32,8 +32,8 @@ policy quantity, which stands for all limits of a policy. count is the number of
 FORCE follows, except that of ACQUIRE and TAKE, is taken if all others are allowed, and limits nothing. The reply:
 limited, which is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was taken; retry_after,
 the longest of those that limited, -1 if none did or one will never allow it; then the five integers of each limiter;
-of a policy, those of the limit that decides. When limited, remaining and reset_after of each are its present state,
-and a forced quantity is shown as allowed.`,
+of a policy, those of the limit that decides, or with VERBOSE the map of CL.TAKE. When limited, remaining and
+reset_after of each are its present state, and a forced quantity is shown as allowed.`,
 		Run: func(c *command.Call) error {
 			takes, rest, err := l.requests(c, c.Words[2:], int(c.Int()))
 			defer forgetRequests(c, takes)
@@ -201,6 +201,7 @@ func isForce(word []byte) bool {
 // allOptions are the options after the limiters.
 type allOptions struct {
 	peek, ms bool
+	verbose  bool  // what is said of policies
 	wait     int64 // ms
 	err      error // of a number
 	first    int   // index of the first option in the words of the call
@@ -210,7 +211,7 @@ type allOptions struct {
 	call         *command.LimitCall // of another family, which has the places of these words; nil for CL.ALL
 }
 
-// allOptionsOf parses the options: PEEK, MS, WAIT and ID, in any order, each at most once.
+// allOptionsOf parses the options: PEEK, MS, VERBOSE, WAIT and ID, in any order, each at most once.
 func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 	for i := 0; i < len(words); i++ {
 		switch word := words[i]; {
@@ -218,6 +219,8 @@ func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 			o.peek = true
 		case command.FoldEqual(word, "MS") && !o.ms:
 			o.ms = true
+		case command.FoldEqual(word, "VERBOSE") && !o.verbose:
+			o.verbose = true
 		case command.FoldEqual(word, "WAIT") && o.waitAt == 0 && i+1 < len(words):
 			i++
 			o.waitAt = i + 1
@@ -374,7 +377,8 @@ func periodBeforeOption(word []byte) (period int64, err error) {
 // options.
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
-		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT") || command.FoldEqual(word, command.IDOption)
+		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT") || command.FoldEqual(word, "VERBOSE") ||
+		command.FoldEqual(word, command.IDOption)
 }
 
 // keySeed is the seed of the hashes that repeatsKey compares.

@@ -46,7 +46,7 @@ func (l *Family) decidePolicies(c *command.Call, count int) error {
 	if o.idAt > 0 {
 		call.IDAt, call.WaitAt = o.places()
 	}
-	err = l.Policies.Join(c, members, call, o.ms)
+	err = l.Policies.Join(c, members, call, command.MemberReply{MS: o.ms, Verbose: o.verbose})
 	if err == nil {
 		err = l.decideJoint(c, call)
 	}

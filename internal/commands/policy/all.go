@@ -23,6 +23,7 @@ type joint struct {
 	binding  int                  // how many of them may refuse the call
 	refused  bool                 // a member refuses the call without its limits
 	peek     bool
+	as       command.MemberReply
 	failed   error // of the store, when a standing was to be read
 }
 
@@ -33,11 +34,13 @@ type member struct {
 	from, to  int              // its requests
 	verdict   policies.Verdict // of a policy; of one that decides without its limits, from the beginning
 	decided   bool             // without its limits
+	decisions []quota.Decision // of the limits of a policy; nil if they do not decide
 }
 
 // Join implements command.Policies.
-func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitCall, ms bool) error {
-	j := &joint{family: f, call: c, members: make([]member, len(of)), peek: call.Peek}
+func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitCall,
+	as command.MemberReply) error {
+	j := &joint{as: as, family: f, call: c, members: make([]member, len(of)), peek: call.Peek}
 	call.Failed = j.countFailed
 	set := f.current(c)
 	for i := range of {
@@ -66,7 +69,7 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 	if call.Step = j.step; j.refused {
 		call.Wait = 0
 	}
-	call.Reply = func(o command.LimitOutcome) error { return j.reply(o, ms) }
+	call.Reply = func(o command.LimitOutcome) error { return j.reply(o) }
 	return nil
 }
 
@@ -201,7 +204,7 @@ func presentState(ctx context.Context, v store.View, requests []store.LimitReque
 }
 
 // reply writes the reply of the call.
-func (j *joint) reply(o command.LimitOutcome, ms bool) error {
+func (j *joint) reply(o command.LimitOutcome) error {
 	if len(o.Decisions) != len(j.requests) {
 		return store.ErrReused // the policies have got other limits since the call that it repeats
 	}
@@ -213,15 +216,16 @@ func (j *joint) reply(o command.LimitOutcome, ms bool) error {
 			m.verdict = policies.Verdict{Decision: decisions[0]}
 		case !m.decided:
 			m.verdict = m.policy.JudgeLimits(decisions)
+			m.decisions = decisions
 			if ban, banned := j.family.countRefusal(j.call, &m.subjectOf, m.request, o, decisions); banned {
-				m.verdict = ban
+				m.verdict, m.decisions = ban, nil
 			}
 		}
 		limited = limited || m.verdict.Limited
 	}
 	limited = limited && (!o.Allowed || j.refused)
 	j.count(limited)
-	j.write(limited, ms)
+	j.write(limited)
 	return nil
 }
 
@@ -251,7 +255,7 @@ func (j *joint) countFailed() {
 }
 
 // write writes the verdicts of the members.
-func (j *joint) write(limited, ms bool) {
+func (j *joint) write(limited bool) {
 	c, first, retry := j.call, int64(0), int64(quota.Never)
 	if limited {
 		first, retry = 1, j.longestRetry()
@@ -259,9 +263,15 @@ func (j *joint) write(limited, ms bool) {
 	}
 	c.Out.Array(2 + len(j.members))
 	c.Out.Int(first)
-	c.Out.Int(command.WholeUnits(retry, ms))
+	c.Out.Int(command.WholeUnits(retry, j.as.MS))
 	for i := range j.members {
-		writeDecision(c, &j.members[i].verdict.Decision, quota.Take, ms)
+		m := &j.members[i]
+		if m.policy == nil || !j.as.Verbose {
+			writeDecision(c, &m.verdict.Decision, quota.Take, j.as.MS)
+			continue
+		}
+		t := taking{f: j.family, call: c, subjectOf: m.subjectOf, request: m.request, ms: j.as.MS}
+		t.writeVerbose(m.verdict, m.decisions)
 	}
 }
 

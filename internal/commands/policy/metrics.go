@@ -52,8 +52,7 @@ func (f *Files) beginCounts(next *policies.Set) {
 	}
 }
 
-// count counts a decision of a policy, if there are metrics. A call that peeks is none: the HTTP port peeks at
-// what it has decided, to show it.
+// count counts a decision of a policy, if there are metrics. A call that peeks is none.
 func (f *Family) count(c *command.Call, p *policies.Policy, m quota.Mode, r stats.Result) {
 	if f.Files.Counts != nil && m != quota.Peek {
 		f.countFor(c, p, r)
