@@ -24,13 +24,13 @@ type policyFolder struct {
 	admin     *redis.Client
 }
 
-func startWithPolicies(t *testing.T, text string) *policyFolder {
+func startWithPolicies(t *testing.T, text string, args ...string) *policyFolder {
 	f := &policyFolder{path: t.TempDir(), log: filepath.Join(t.TempDir(), "log")}
 	f.replace(t, text)
 	log, err := os.Create(f.log)
 	require.NoError(t, err)
 	t.Cleanup(func() { log.Close() })
-	f.Server = peer.StartLogging(t, log, "--policies", f.path, "--loglevel", "notice")
+	f.Server = peer.StartLogging(t, log, append([]string{"--policies", f.path, "--loglevel", "notice"}, args...)...)
 	f.admin = connect(t, &redis.Options{Addr: f.Addr, TLSConfig: f.TLS})
 	return f
 }
@@ -76,7 +76,14 @@ func policyOf(limits string) string { return "policies:\n  api: {limits: [" + li
 // Policies change while clients call. No call fails, all calls of a transaction are decided by the same
 // limits, and a limit that stays has counted each call once.
 func TestPoliciesAreReloadedUnderLoad(t *testing.T) {
-	f := startWithPolicies(t, policyOf(versions[0].limits))
+	t.Run("memory", func(t *testing.T) { reloadUnderLoad(t) })
+	t.Run("store", func(t *testing.T) {
+		reloadUnderLoad(t, "--store", "redis://"+peer.StartStore(t).Addr, "--store-timeout", "30000")
+	})
+}
+
+func reloadUnderLoad(t *testing.T, args ...string) {
+	f := startWithPolicies(t, policyOf(versions[0].limits), args...)
 	var stop atomic.Bool
 	var taken [4]int64
 	ended := make(chan error, 1)
@@ -88,7 +95,10 @@ func TestPoliciesAreReloadedUnderLoad(t *testing.T) {
 				if err := takeTogether(t, c, fmt.Sprint("subject", i)); err != nil {
 					return err
 				}
-				taken[i] += transaction
+				if err := takeAlone(t, c, fmt.Sprint("subject", i)); err != nil {
+					return err
+				}
+				taken[i] += transaction + 1
 			}
 			return nil
 		})
@@ -143,6 +153,15 @@ func takeTogether(t *testing.T, c *redis.Client, subject string) error {
 		return fmt.Errorf("calls of one transaction were decided by different limits: %v", limits)
 	}
 	return nil
+}
+
+// takeAlone makes a single call.
+func takeAlone(t *testing.T, c *redis.Client, subject string) error {
+	reply, err := c.Do(t.Context(), "CL.TAKE", subject, "api").Int64Slice()
+	if err == nil && reply[0] != 0 {
+		err = fmt.Errorf("a call was limited: %v", reply)
+	}
+	return err
 }
 
 // What is not valid changes nothing, and is reported once. SIGHUP reads the files at once.
