@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -57,18 +58,20 @@ func (o *monitorOptions) options() []*option.Option {
 	return append(own, o.page.Options()...)
 }
 
-// monitoring is the port for operators of the server. Without --metrics-port, it only has the health.
+// monitoring is the ports for operators of the server. Without one, it only has the health.
 type monitoring struct {
-	health    *monitor.Health
-	server    *web.Server // nil without a port
-	page      *page.Page
-	listeners []net.Listener
+	health *monitor.Health
+	page   *page.Page // nil without a port
+	ports  []httpPort
 }
 
-// openMonitoring opens the listeners of --metrics-port.
+// isMonitored reports whether there is a port for operators.
+func (c *config) isMonitored() bool { return c.monitor.port != 0 || c.tls.monitorPort != 0 }
+
+// openMonitoring opens the listeners of --metrics-port and --metrics-tls-port.
 func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*monitoring, error) {
 	m := &monitoring{health: &monitor.Health{IsLoading: instance.Persistence.IsLoading}}
-	if c.monitor.port == 0 {
+	if !c.isMonitored() {
 		return m, nil
 	}
 	if c.monitor.profiles == "yes" && c.monitor.page.Open == "yes" {
@@ -80,22 +83,43 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		}
 		m.health.CheckStore = monitor.Rarely(instance.Now, checkKey(instance.Store))
 	}
-	var err error
-	if m.listeners, err = listenAll(&c.network, c.monitor.port); err != nil {
-		closeAll(m.listeners)
-		return nil, fmt.Errorf("--metrics-port: %w", err)
-	}
 	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log})
 	paths := monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}
 	if c.monitor.profiles == "yes" {
 		paths.Profile = monitor.Profiles(mayProfile(instance))
 	}
-	m.server = web.New(web.Config{
-		Name: "metrics-port", Log: log, MaxConns: maxMonitors,
-		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
-		Handler:   monitor.New(paths),
-	})
-	return m, nil
+	var err error
+	m.ports, err = c.listenForOperators(monitor.New(paths), instance, log)
+	return m, err
+}
+
+// listenForOperators opens the listeners, each with the server that serves it.
+func (c *config) listenForOperators(handler http.Handler, instance *session.Instance, log *slog.Logger) (
+	ports []httpPort, err error) {
+	protected := func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() }
+	for _, p := range []struct {
+		name, kind string
+		port       int
+		secured    func() *tls.Config
+	}{
+		{"metrics-port", "http", c.monitor.port, nil},
+		{"metrics-tls-port", "https", c.tls.monitorPort, c.tls.current.Load},
+	} {
+		if p.port == 0 {
+			continue
+		}
+		listeners, err := listenAll(&c.network, p.port)
+		served := web.New(web.Config{Name: p.name, Log: log, MaxConns: maxMonitors, Protected: protected,
+			Handler: handler, TLS: p.secured})
+		for _, l := range listeners {
+			ports = append(ports, httpPort{l, served, p.kind})
+		}
+		if err != nil {
+			closeAll(listenersOf(ports))
+			return nil, fmt.Errorf("--%s: %w", p.name, err)
+		}
+	}
+	return ports, nil
 }
 
 // mayProfile returns the function that decides about requests for profiles, which slow the server down.
@@ -114,7 +138,7 @@ func mayProfile(instance *session.Instance) func(w http.ResponseWriter, r *http.
 	}
 }
 
-// maxMonitors bounds the connections to the port.
+// maxMonitors bounds the connections to each port.
 const maxMonitors = 256
 
 // checkKey returns a function that asks the store for a key.
@@ -134,15 +158,15 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// serve serves the port.
+// serve serves the ports.
 func (m *monitoring) serve(log *slog.Logger) {
-	for _, l := range m.listeners {
+	for _, p := range m.ports {
 		go func() {
-			if err := m.server.Serve(l); err != web.ErrClosed {
-				log.Error("the port for metrics is not served any more", "error", err)
+			if err := p.server.Serve(p.listener); err != web.ErrClosed {
+				log.Error("a port for metrics is not served any more", "error", err)
 			}
 		}()
-		log.Info("listening", "network", "http", "address", l.Addr(), "for", "metrics")
+		log.Info("listening", "network", p.kind, "address", p.listener.Addr(), "for", "metrics")
 	}
 }
 
@@ -164,13 +188,13 @@ func (c *config) drain(m *monitoring, failed <-chan error, log *slog.Logger) err
 	}
 }
 
-// close ends all connections to the port, after the answers to the requests that have arrived.
+// close ends all connections to the ports, after the answers to the requests that have arrived.
 func (m *monitoring) close() {
-	if m.server == nil {
+	if m.page == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	m.page.End()               // streams never end by themselves
-	_ = m.server.Shutdown(ctx) // an error means that connections had to be closed
+	m.page.End() // streams never end by themselves
+	shutDownHTTP(ctx, m.ports)
 }

@@ -55,7 +55,7 @@ func run(args []string) (err error) {
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policies,
-		CountPolicies: c.monitor.port != 0,
+		CountPolicies: c.isMonitored(),
 	})
 	if err != nil {
 		return err

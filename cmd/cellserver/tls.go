@@ -16,7 +16,8 @@ import (
 
 // tlsOptions holds the options of TLS, and the configuration that was built from them.
 type tlsOptions struct {
-	port, httpPort, handshakeTimeout    int
+	port, httpPort, monitorPort         int
+	handshakeTimeout                    int
 	files                               tlsconfig.ServerOptions
 	sessionCaching, preferServerCiphers string
 
@@ -35,6 +36,8 @@ func (t *tlsOptions) options() []*option.Option {
 		{Name: "tls-port", Kind: option.Number(&t.port, 0, 65535), Help: "TCP port for TLS; 0 for none"},
 		{Name: "http-tls-port", Kind: option.Number(&t.httpPort, 0, 65535),
 			Help: "TCP port for calls over HTTP with TLS; 0 for none"},
+		{Name: "metrics-tls-port", Kind: option.Number(&t.monitorPort, 0, 65535),
+			Help: "TCP port for what --metrics-port has, with TLS; 0 for none"},
 		{Name: "tls-handshake-timeout", Kind: option.Number(&t.handshakeTimeout, 1, server.MaxSeconds),
 			Help: "seconds that a TLS handshake may take"},
 		{Name: "tls-cert-file", Kind: option.Text(&t.files.CertFile, "path"), Change: option.Live,
@@ -80,7 +83,7 @@ func (t *tlsOptions) load() error {
 }
 
 // isUsed reports whether a port has TLS.
-func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 }
+func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 || t.monitorPort != 0 }
 
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {

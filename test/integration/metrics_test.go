@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/test/certs"
 	"cellserver/test/peer"
 )
 
@@ -166,4 +168,42 @@ func TestReadiness(t *testing.T) {
 	assert.Equal(t, []any{200, "ready\nstore: answers\n"}, []any{status, body})
 	_, body = get(t, url+"/metrics")
 	assert.Contains(t, body, "\ncellserver_store_reached 1\n")
+}
+
+// TestMetricsWithTLS: --metrics-tls-port alone has all that --metrics-port has, for peers with a certificate.
+// The stream of the page works over HTTP/2.
+func TestMetricsWithTLS(t *testing.T) {
+	port := strconv.Itoa(peer.FreePort(t))
+	s := startSecure(t, "--metrics-tls-port", port, "--user", "viewer on >secret +info")
+	transport := &http.Transport{TLSClientConfig: s.client.Clone(), ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	url := "https://127.0.0.1:" + port
+	for path, part := range map[string]string{"/healthz": "ok", "/readyz": "ready", "/metrics": "cellserver_build_info"} {
+		response, err := client.Get(url + path)
+		require.NoError(t, err)
+		text, err := io.ReadAll(response.Body)
+		require.NoError(t, err)
+		response.Body.Close()
+		assert.Contains(t, string(text), part)
+		assert.Equal(t, "HTTP/2.0", response.Proto)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), "GET", url+"/stream", http.NoBody)
+	require.NoError(t, err)
+	response, err := client.Do(request)
+	require.NoError(t, err)
+	response.Body.Close()
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	request.SetBasicAuth("viewer", "secret")
+	response, err = client.Do(request)
+	require.NoError(t, err)
+	line, err := bufio.NewReader(response.Body).ReadString('\n')
+	require.NoError(t, err)
+	response.Body.Close()
+	assert.Contains(t, line, `"user":"\"viewer\""`)
+
+	stranger := &http.Transport{TLSClientConfig: s.authority.Client(t, certs.Pair{})}
+	defer stranger.CloseIdleConnections()
+	_, err = (&http.Client{Transport: stranger}).Get(url + "/healthz")
+	assert.Error(t, err)
 }
