@@ -189,14 +189,11 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 }
 
 // announce prints a line for each listener when commands are answered: to the log file if there is one,
-// otherwise to standard output, in the format of the log. Container tools wait for such a line, so it does not
-// depend on the level, unless nothing is to be logged.
+// otherwise to standard output, in the format of the log. Container tools and supervisors wait for such a line on
+// standard output, so there it does not depend on the level.
 func (c *config) announce(listeners []net.Listener, stdout io.Writer, log *slog.Logger) {
 	if c.log.path == "" {
 		log = slog.New(c.log.handler()(stdout, nil))
-	}
-	if c.log.level == "nothing" {
-		return
 	}
 	for _, listener := range listeners {
 		log.Info("* Ready to accept connections " + listenerKind(listener))
