@@ -127,6 +127,10 @@ test-valkey: ## test the remote store with a valkey-server of 8.1 or later (down
 test-redis-cell: ## test the remote store together with redis-cell on the same keys (built by cargo if possible; REDISCELL=required fails without it)
 	test/rediscell/run.sh $(ARGS)
 
+.PHONY: test-traefik
+test-traefik: ## run the configuration of docs/gateways.md in Traefik, which takes minutes to build (TRAEFIK=required fails without it)
+	test/gateways/traefik.sh $(ARGS)
+
 .PHONY: test-redis8
 test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)
 	test/redis8/run.sh

@@ -1,5 +1,5 @@
-// Package gateways runs the configurations of examples/gateways in nginx, HAProxy and Caddy, in front of an
-// application, with cellserver.
+// Package gateways runs the configurations of examples/gateways in nginx, HAProxy, Caddy and Traefik, in front of
+// an application, with cellserver.
 package gateways
 
 import (
@@ -60,9 +60,21 @@ var gateways = []gateway{
 	},
 }
 
-// each runs a test with each gateway.
+// traefik cannot let requests pass without an answer.
+var traefik = gateway{
+	name: "traefik", program: os.Getenv("CELLSERVER_TEST_TRAEFIK"), files: []string{"traefik-limits.yaml"},
+	words: []string{"--entryPoints.web.address=127.0.0.1:8080", "--providers.file.filename=traefik-limits.yaml",
+		"--global.checkNewVersion=false"},
+	stranded: http.StatusInternalServerError,
+}
+
+// each runs a test with each gateway, or with Traefik alone if there is one: see traefik.sh.
 func each(t *testing.T, test func(t *testing.T, g gateway)) {
-	for _, g := range gateways {
+	tested := gateways
+	if traefik.program != "" {
+		tested = []gateway{traefik}
+	}
+	for _, g := range tested {
 		t.Run(g.name, func(t *testing.T) { test(t, g) })
 	}
 }
@@ -118,7 +130,10 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 		"--http-trusted-proxies", "127.0.0.0/8 ::1/128 198.18.0.1") // with one elsewhere, there is no warning
 	t.Setenv("XDG_DATA_HOME", dir) // where Caddy writes
 	t.Setenv("XDG_CONFIG_HOME", dir)
-	process := exec.Command(installed(t, g.program), g.words...)
+	process := exec.Command(installed(t, g.program))
+	for _, word := range g.words {
+		process.Args = append(process.Args, ports.Replace(word))
+	}
 	process.Dir = dir
 	launched := peer.Launch(t, process)
 	t.Cleanup(func() {
@@ -134,6 +149,10 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 		return err == nil
 	})
 	s.url = "http://127.0.0.1:" + front
+	if g.program == traefik.program { // it listens before it reads its files
+		peer.Until(t, g.program+" has its files", func() bool { return s.get("/").status != http.StatusNotFound })
+		s.restart()
+	}
 	return s
 }
 

@@ -34,7 +34,7 @@ func healthCheck(environment map[string]string) []string {
 // application, and the server of --store.
 var knownImages = []string{
 	"cellserver:latest", "redis:7.0", "valkey/valkey:8.1",
-	"python:3.13-alpine", "nginxinc/nginx-unprivileged:1.29", "haproxy:3.2", "caddy:2.10", // in examples
+	"python:3.13-alpine", "nginxinc/nginx-unprivileged:1.29", "haproxy:3.2", "caddy:2.10", "traefik:v3.6", // in examples
 }
 
 // decode reads one document strictly: a key that the type does not have is misspelled, or not
