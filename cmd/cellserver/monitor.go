@@ -129,7 +129,7 @@ func mayProfile(instance *session.Instance) func(w http.ResponseWriter, r *http.
 			http.Error(w, "profiles are for users on this machine", http.StatusForbidden)
 			return false
 		}
-		account := web.User(w, r, instance.Accounts)
+		account := web.User(w, r, instance.Accounts, "")
 		if account != nil && !instance.MayCall(account, "debug") {
 			http.Error(w, "NOPERM profiles are for users that may call DEBUG", http.StatusForbidden)
 			account = nil

@@ -20,15 +20,17 @@ type tlsOptions struct {
 	handshakeTimeout                    int
 	files                               tlsconfig.ServerOptions
 	sessionCaching, preferServerCiphers string
+	clientsUser                         string
 
 	current *atomic.Pointer[tls.Config] // configuration of new connections
+	byName  *atomic.Bool                // certificates name users
 	warn    func(message string, args ...any)
 }
 
 func newTLSOptions() tlsOptions {
 	return tlsOptions{handshakeTimeout: 10, files: tlsconfig.ServerOptions{AuthClients: "yes"}, sessionCaching: "yes",
-		preferServerCiphers: "no",
-		current:             new(atomic.Pointer[tls.Config])}
+		preferServerCiphers: "no", clientsUser: "off",
+		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool)}
 }
 
 func (t *tlsOptions) options() []*option.Option {
@@ -50,6 +52,8 @@ func (t *tlsOptions) options() []*option.Option {
 			Help: "directory of PEM files of such authorities"},
 		{Name: "tls-auth-clients", Kind: option.Choice(&t.files.AuthClients, "no", "yes", "optional"), Change: option.Live,
 			Help: "clients need a certificate; optional: a certificate that is shown must be valid"},
+		{Name: "tls-auth-clients-user", Kind: option.Choice(&t.clientsUser, "off", "CN"), Change: option.Live,
+			Help: "CN: the CN of a client's certificate is the name of its user, as which it is logged in"},
 		{Name: "tls-protocols", Kind: option.Text(&t.files.Protocols, "versions"), Change: option.Live,
 			Help: "versions of TLS, TLSv1.2 and TLSv1.3, separated by a space; both by default"},
 		{Name: "tls-ciphers", Kind: option.Text(&t.files.Ciphers, "names"), Change: option.Live,
@@ -79,6 +83,7 @@ func (t *tlsOptions) load() error {
 		return err
 	}
 	t.current.Store(made)
+	t.byName.Store(t.clientsUser == "CN")
 	return nil
 }
 
@@ -87,7 +92,15 @@ func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 || t.
 
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {
-	return server.TLSOptions{Config: t.current.Load, Timeout: inSeconds(t.handshakeTimeout)}
+	return server.TLSOptions{Config: t.current.Load, Timeout: inSeconds(t.handshakeTimeout), User: t.userOf}
+}
+
+// userOf returns the user that the certificate of a peer names; empty for none.
+func (t *tlsOptions) userOf(c tls.ConnectionState) string {
+	if !t.byName.Load() {
+		return ""
+	}
+	return tlsconfig.CommonName(c)
 }
 
 // tlsListener marks a listener whose connections begin with a TLS handshake.

@@ -31,6 +31,7 @@ const (
 	DeniedKey
 	DeniedPassword // wrong password in AUTH; used in the log only, not returned by Check
 	DeniedChannel
+	DeniedCertificate // a certificate that names no user; in the log only too
 )
 
 // Check reports whether the user may make a call. If a key or a channel is denied, at is its index.

@@ -15,6 +15,9 @@ type Peer struct {
 	Remote, Local  string // addresses, as CLIENT LIST shows them
 	FD             int    // file descriptor, for CLIENT LIST
 	TransportBytes int    // memory that the transport uses for the connection
+	// CertificateUser is the user that the client's certificate names: it need not authenticate. It is empty
+	// if there is none.
+	CertificateUser string
 	// Wake makes the transport call the session's Resume soon, on the session's goroutine. Cut
 	// closes the connection without sending the replies that are still unsent. Both may be called
 	// from any goroutine, and after the connection has been closed.

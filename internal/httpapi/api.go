@@ -27,6 +27,8 @@ type Config struct {
 	Settings  *Settings    // the defaults if nil
 	Protected func() bool  // see web.Config
 	Log       *slog.Logger // for messages that peers cause, which may be very frequent
+	// CertificateUser returns the user that the certificate of a peer names; empty for none. It may be nil.
+	CertificateUser func(tls.ConnectionState) string
 }
 
 // API answers the requests of the HTTP ports.

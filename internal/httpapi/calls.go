@@ -77,7 +77,11 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) *client.Account 
 		writeError(w, http.StatusForbidden, "ERR requests of web pages are not accepted")
 		return nil
 	}
-	return web.User(w, r, a.instance.Accounts)
+	named := ""
+	if r.TLS != nil && a.config.CertificateUser != nil {
+		named = a.config.CertificateUser(*r.TLS)
+	}
+	return web.User(w, r, a.instance.Accounts, named)
 }
 
 // readCalls reads the body: an array of arguments, or an array of such arrays. If it is neither, readCalls

@@ -49,7 +49,7 @@ func (c *conn) take(as *client.Account) *caller {
 	if k == nil {
 		k = c.open()
 	}
-	if k.session.Account.Load() != as {
+	if k.session.Account.Load() != as || !k.session.IsLoggedIn() { // a new session may have to log in as default
 		k.session.SetAccount(as) // if it has been deleted, the session refuses the calls
 	}
 	k.calls, k.replies = k.calls[:0], k.replies[:0]

@@ -118,6 +118,17 @@ func TestTakeWithWait(t *testing.T) {
 	assert.Equal(t, `"named";r=0;t=60 `+want, <-answer)
 }
 
+// TestPasswordOfDefault: the user default can be named with its password, as any other.
+func TestPasswordOfDefault(t *testing.T) {
+	a := newAPI(t)
+	a.operate("CONFIG SET requirepass top")
+	for password, want := range map[string]int{"top": http.StatusOK, "wrong": http.StatusUnauthorized} {
+		a.client.CloseIdleConnections()
+		status, _, body := a.do(a.request("/v1/take/both?subject=u", "", as("default", password)))
+		assert.Equal(t, want, status, body)
+	}
+}
+
 func TestRightsToTake(t *testing.T) {
 	a := newAPI(t)
 	a.operate("ACL SETUSER alice on >secret +@ratelimit ~both:*")

@@ -90,8 +90,6 @@ var promises = []promise{
 	{"shutdown-on-sigterm", []string{"default"}, onSignal},
 	{"tls-key-file-pass", []string{""},
 		"a key with a passphrase cannot be read: decrypt it with openssl pkey, and leave it out"},
-	{"tls-auth-clients-user", []string{"off"},
-		"certificates do not name users: leave it out; clients authenticate with AUTH"},
 	{"gopher-enabled", []string{"no"}, "there is no Gopher: leave it out"},
 }
 

@@ -59,8 +59,8 @@ func (t *goroutineTransport) attach(conn net.Conn) error {
 	k.session = t.instance.Open(client.Peer{
 		Remote: displayAddress(conn.RemoteAddr(), conn), Local: displayAddress(conn.LocalAddr(), conn),
 		FD:             descriptor(k.socket),
-		TransportBytes: kept,
-		Wake:           k.wake, Cut: k.cut,
+		TransportBytes: kept, CertificateUser: certificateUser(conn),
+		Wake: k.wake, Cut: k.cut,
 	})
 	k.mu.Unlock()
 	t.conns.Add(1)

@@ -26,6 +26,8 @@ const maxHandshakes = 512
 type TLSOptions struct {
 	Config  func() *tls.Config // called for each connection, so that the certificates can change
 	Timeout time.Duration      // of a handshake
+	// User returns the user that the certificate of a peer names; empty for none. It may be nil.
+	User func(tls.ConnectionState) string
 }
 
 // ServeTLS is Serve for a listener whose connections begin with a TLS handshake.
@@ -180,6 +182,9 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 			conn.Close()
 			return
 		}
+		if h.User != nil {
+			w.user = h.User(secured.ConnectionState())
+		}
 		s.handshakes.markDone(inside)
 		w.counted.Leave() // from now on the session counts its memory
 		s.startClient(secured)
@@ -193,6 +198,7 @@ type baseConn struct {
 	net.Conn
 	queue   *handshakeQueue             // nil after the handshake
 	counted *client.UnauthenticatedConn // for the memory of the handshake
+	user    string                      // that the peer's certificate names
 	waiting atomic.Bool                 // for the peer; otherwise it computes, or waits to compute
 }
 
@@ -261,6 +267,14 @@ func socketOf(conn net.Conn) net.Conn {
 		return secured.NetConn().(*baseConn).Conn
 	}
 	return conn
+}
+
+// certificateUser returns the user that the certificate of a peer names.
+func certificateUser(conn net.Conn) string {
+	if secured, ok := conn.(*tls.Conn); ok {
+		return secured.NetConn().(*baseConn).user
+	}
+	return ""
 }
 
 // errWouldBlock is returned to crypto/tls when nothing has arrived. It is a temporary error, after

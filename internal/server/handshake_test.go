@@ -98,7 +98,7 @@ func TestHandshakeMemoryCountsOnce(t *testing.T) {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		go func() {
-			_ = s.ServeTLS(listener, TLSOptions{func() *tls.Config { return config }, time.Minute})
+			_ = s.ServeTLS(listener, TLSOptions{Config: func() *tls.Config { return config }, Timeout: time.Minute})
 		}()
 		conn, err := tls.Dial("tcp", listener.Addr().String(), authority.Client(t, certs.Pair{}))
 		require.NoError(t, err)

@@ -165,8 +165,8 @@ func (ls *loopTransport) attach(conn net.Conn) error {
 	if k.tls != nil {
 		kept += tlsBytes
 	}
-	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, TransportBytes: kept, Wake: k.wake,
-		Cut: k.cut})
+	k.session = ls.instance.Open(client.Peer{Remote: k.remote, Local: k.local, FD: fd, TransportBytes: kept,
+		CertificateUser: certificateUser(conn), Wake: k.wake, Cut: k.cut})
 	k.opened.Store(true)
 	_ = socket.Close() // before the loop registers fd: an open duplicate would keep the connection in epoll
 	if !l.post(message{conn: k, enter: true}) {

@@ -94,6 +94,9 @@ func (in *Instance) Open(p client.Peer) *Session {
 	s.LastSeen.Store(s.Opened)
 	s.Charge(client.SessionBytes + p.TransportBytes)
 	s.SetAccount(nil)
+	if p.CertificateUser != "" {
+		s.logInByCertificate(p.CertificateUser)
+	}
 	in.Clients.Add(s.Client)
 	s.call.View.SetCaller(s.ID)
 	in.turnCalls.Store(s.ID, &s.call)

@@ -5,6 +5,7 @@ package tlsconfig
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -69,6 +70,27 @@ func (o ServerOptions) clients(c *tls.Config) (err error) {
 	c.ClientCAs, err = authorities(file{"tls-ca-cert-file", o.CACertFile}, file{"tls-ca-cert-dir", o.CACertDir})
 	return err
 }
+
+// CommonName returns the name that the certificate of a peer has, if it has been verified: the CN of its subject.
+// It is empty if the peer has no certificate, or if the subject has several names of this kind, of which other
+// programs take the first or the last.
+func CommonName(c tls.ConnectionState) string {
+	if len(c.VerifiedChains) == 0 {
+		return ""
+	}
+	subject, count := c.VerifiedChains[0][0].Subject, 0
+	for _, attribute := range subject.Names {
+		if attribute.Type.Equal(oidCommonName) {
+			count++
+		}
+	}
+	if count != 1 {
+		return ""
+	}
+	return subject.CommonName
+}
+
+var oidCommonName = asn1.ObjectIdentifier{2, 5, 4, 3}
 
 // ClientOptions are the TLS options of a client, such as redis-cli; empty ones are not given.
 type ClientOptions struct {

@@ -14,20 +14,29 @@ type Accounts interface {
 	// Authenticate returns the account of a user, or nil if the name or the password is wrong, which
 	// it adds to the log of denied calls. remote and local are the addresses of the connection.
 	Authenticate(remote, local string, name, password []byte) *client.Account
+	// NamedBy returns the account of the user that a certificate names, or nil if there is none, which it
+	// logs too.
+	NamedBy(remote, local, name string) *client.Account
 }
 
 // User returns the account as which a request is made, which the request names with a password by Basic
-// authentication (RFC 7617). Without one it is that of clients that do not authenticate. If there is none,
-// or the password is wrong, User answers with 401 and returns nil.
-func User(w http.ResponseWriter, r *http.Request, of Accounts) *client.Account {
+// authentication (RFC 7617). Without one it is that of the user that the certificate of the peer names, as named
+// says, or else that of clients that do not authenticate. If there is none, or the password is wrong, User
+// answers with 401 and returns nil.
+func User(w http.ResponseWriter, r *http.Request, of Accounts, named string) *client.Account {
 	name, password, given := r.BasicAuth()
 	var account *client.Account
 	switch {
 	case given:
-		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		account = of.Authenticate(r.RemoteAddr, addressText(local), []byte(name), []byte(password))
-	case r.Header.Get("Authorization") == "":
-		account = of.Anonymous()
+		account = of.Authenticate(r.RemoteAddr, localAddress(r), []byte(name), []byte(password))
+	case r.Header.Get("Authorization") != "":
+	default:
+		if named != "" {
+			account = of.NamedBy(r.RemoteAddr, localAddress(r), named)
+		}
+		if account == nil {
+			account = of.Anonymous()
+		}
 	}
 	if account == nil {
 		w.Header().Set("WWW-Authenticate", `Basic realm="cellserver", charset="UTF-8"`)
@@ -36,9 +45,10 @@ func User(w http.ResponseWriter, r *http.Request, of Accounts) *client.Account {
 	return account
 }
 
-func addressText(a net.Addr) string {
-	if a == nil {
+func localAddress(r *http.Request) string {
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if local == nil {
 		return ""
 	}
-	return a.String()
+	return local.String()
 }

@@ -59,12 +59,12 @@ func call(t *testing.T, in *session.Instance, calls ...string) string {
 }
 
 func TestUser(t *testing.T) {
-	in := newInstance(t)
+	in, named := newInstance(t), ""
 	request := func(change func(r *http.Request)) (name string, status int) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		change(r)
 		w := httptest.NewRecorder()
-		if a := web.User(w, r, in.Accounts); a != nil {
+		if a := web.User(w, r, in.Accounts, named); a != nil {
 			return a.Name, w.Code
 		}
 		assert.Contains(t, w.Header().Get("WWW-Authenticate"), "Basic ")
@@ -85,16 +85,24 @@ func TestUser(t *testing.T) {
 	check("no such user", "", 401, as("bob", "secret:1"))
 	check("a user that is switched off", "", 401, as("off", "p"))
 	check("another scheme", "", 401, func(r *http.Request) { r.Header.Set("Authorization", "Bearer x") })
+	named = "alice"
+	check("a certificate's user", "alice", 200, func(*http.Request) {})
+	check("a password beside a certificate", "", 401, as("alice", "secret"))
+	named = "off"
+	check("a certificate of a user that is off", "default", 200, func(*http.Request) {})
 	call(t, in, "CONFIG SET requirepass top")
+	check("a certificate of a user that is off, where a password is needed", "", 401, func(*http.Request) {})
+	named = ""
 	check("a password is needed", "", 401, func(*http.Request) {})
 	check("the password", "default", 200, as("default", "top"))
 
 	log := call(t, in, "AUTH top", "ACL LOG")
-	assert.Equal(t, 3, strings.Count(log, "addr=192.0.2.1:1234 "), "the calls of httptest.NewRequest: %s", log)
+	assert.Equal(t, 4, strings.Count(log, "addr=192.0.2.1:1234 "), "the calls of httptest.NewRequest: %s", log)
 	for _, name := range []string{"alice", "bob", "off"} {
 		assert.Contains(t, log, "username\r\n$"+string(rune('0'+len(name)))+"\r\n"+name)
 	}
-	assert.Contains(t, call(t, in, "AUTH top", "INFO stats"), "acl_access_denied_auth:3")
+	assert.Contains(t, call(t, in, "AUTH top", "INFO stats"), "acl_access_denied_auth:4")
+	assert.Contains(t, call(t, in, "AUTH top", "INFO stats"), "acl_access_denied_tls_cert:2")
 }
 
 // TestNoWrongPasswordIsLogged: a request without a password is no attempt.
@@ -102,7 +110,7 @@ func TestNoWrongPasswordIsLogged(t *testing.T) {
 	in := newInstance(t)
 	call(t, in, "CONFIG SET requirepass top")
 	w := httptest.NewRecorder()
-	require.Nil(t, web.User(w, httptest.NewRequest(http.MethodGet, "/", nil), in.Accounts))
+	require.Nil(t, web.User(w, httptest.NewRequest(http.MethodGet, "/", nil), in.Accounts, ""))
 	log := call(t, in, "AUTH top", "ACL LOG")
 	assert.Equal(t, "*0", strings.TrimSpace(lastLine(log)))
 }

@@ -48,7 +48,7 @@ func (as *Accounts) log() *command.Command {
 // deniedLog is the log of ACL LOG: denied calls and failed logins, the newest first. Similar entries are
 // merged.
 type deniedLog struct {
-	denied [acl.DeniedChannel + 1]atomic.Int64 // numbers of denied calls since the start, by verdict, for INFO
+	denied [acl.DeniedCertificate + 1]atomic.Int64 // numbers of denied calls since the start, by verdict, for INFO
 
 	mu       sync.Mutex
 	capacity int
@@ -164,7 +164,7 @@ func (e *deniedCall) write(c *command.Call) {
 
 // reasons are Redis's names of the verdicts.
 var reasons = [...]string{acl.DeniedCommand: "command", acl.DeniedKey: "key", acl.DeniedPassword: "auth",
-	acl.DeniedChannel: "channel"}
+	acl.DeniedChannel: "channel", acl.DeniedCertificate: "tls-cert"}
 
 // LogDenied logs a denied call or a failed login. object is the command, key or channel that was denied.
 func (as *Accounts) LogDenied(s *client.Client, row *command.Command, why acl.Verdict, object []byte, user string,

@@ -27,6 +27,24 @@ func (as *Accounts) Authenticate(remote, local string, name, password []byte) *c
 	return account
 }
 
+// OfCertificate returns the account of the user that the certificate of a client names (--tls-auth-clients-user),
+// or nil if there is no such user, or it is off, which it adds to the log of denied calls.
+func (as *Accounts) OfCertificate(c *client.Client, name string) *client.Account {
+	if a := as.Find(name); a != nil {
+		if u := a.User.Load(); u != nil && u.Enabled() {
+			return a
+		}
+	}
+	row := &command.Command{Name: "NULL"} // CLIENT LIST's word for a client that has made no call
+	as.LogDenied(c, row, acl.DeniedCertificate, nil, name, false)
+	return nil
+}
+
+// NamedBy is OfCertificate for a request from an address.
+func (as *Accounts) NamedBy(remote, local, name string) *client.Account {
+	return as.OfCertificate(as.stranger(remote, local), name)
+}
+
 // Internal returns an account that may make every call, for calls that the server itself composes. No client
 // can authenticate as it.
 func (as *Accounts) Internal(name string) *client.Account {
