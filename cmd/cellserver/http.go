@@ -44,6 +44,9 @@ func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports [
 		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
 	})
 	instance.Metrics = append(instance.Metrics, api.Metrics())
+	if c.http.Port+c.tls.httpPort > 0 || c.http.UnixSocket != "" {
+		c.policies.OnReload(api.CheckPolicies)
+	}
 	defer func() {
 		if err != nil {
 			for _, p := range ports {

@@ -41,8 +41,7 @@ type API struct {
 	counts   counts
 	memory   budget
 	warned   sync.Once // of a peer that is no trusted proxy
-
-	hasWarned bool // of policies with {client_ip}: see warn
+	checked  sync.Once // the policies of the start: see CheckPolicies
 }
 
 // New returns the API of an instance.
@@ -58,7 +57,7 @@ func New(c Config) *API {
 
 // NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.
 func (a *API) NewServer(secured func() *tls.Config) *web.Server {
-	a.warn()
+	a.checked.Do(a.CheckPolicies)
 	name := "http"
 	if secured != nil {
 		name = "https"

@@ -93,11 +93,12 @@ func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, ok bool) {
 	return nil, false
 }
 
-// warn warns, once, about policies that tell clients apart by their addresses, if only gateways on this machine
-// are trusted: if the gateways are on others, all of their requests get 403.
-func (a *API) warn() {
+// CheckPolicies warns about policies that tell clients apart by their addresses, if only gateways on this machine
+// are trusted: if the gateways are on others, all of their requests get 403. It is to be called when other policies
+// are in force. NewServer calls it for the first server.
+func (a *API) CheckPolicies() {
 	isLoopback := func(p netip.Prefix) bool { return p.Addr().IsLoopback() }
-	if a.hasWarned || !allOf(a.config.Settings.TrustedProxies, isLoopback) {
+	if !allOf(a.config.Settings.TrustedProxies, isLoopback) {
 		return
 	}
 	set := a.instance.Policies()
@@ -106,7 +107,6 @@ func (a *API) warn() {
 		if slices.ContainsFunc(set.Policy([]byte(name)).HTTP.From, isAddress) {
 			a.config.Log.Warn("a policy has {client_ip}, and only gateways on this machine are trusted: "+
 				"--http-trusted-proxies names others", "policy", name)
-			a.hasWarned = true
 			return
 		}
 	}

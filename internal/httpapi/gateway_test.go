@@ -194,7 +194,7 @@ func TestTrustedProxies(t *testing.T) {
 	assert.EqualValues(t, 1, counted.List[len(counted.List)-1].Value, "cellserver_http_untrusted_total")
 }
 
-// TestWarning: gateways on other machines would get 403, if only this machine is trusted.
+// TestWarning: gateways on other machines would get 403, if only this machine is trusted. A reload says so again.
 func TestWarning(t *testing.T) {
 	a := newAPI(t)
 	for trusted, warnings := range map[string]int{"127.0.0.1/32": 1, "192.0.2.0/24": 0} {
@@ -206,5 +206,7 @@ func TestWarning(t *testing.T) {
 		handler.NewServer(nil)
 		handler.NewServer(nil)
 		assert.Equal(t, warnings, strings.Count(log.String(), "policy=api"), trusted)
+		handler.CheckPolicies() // after a reload
+		assert.Equal(t, 2*warnings, strings.Count(log.String(), "policy=api"), trusted)
 	}
 }

@@ -21,11 +21,12 @@ type Files struct {
 	Log     *slog.Logger
 	Counts  *stats.PolicyDecisions // of decisions; nil if they are not counted
 
-	inForce atomic.Pointer[policies.Set]
-	mu      sync.Mutex  // held while files are read and applied
-	seen    digest      // of what the last Look has read
-	tried   digest      // of what was applied or refused last
-	failing atomic.Bool // the files that were read last were refused, so that others are in force
+	inForce  atomic.Pointer[policies.Set]
+	mu       sync.Mutex  // held while files are read and applied
+	onReload []func()    // see OnReload
+	seen     digest      // of what the last Look has read
+	tried    digest      // of what was applied or refused last
+	failing  atomic.Bool // the files that were read last were refused, so that others are in force
 }
 
 // digest identifies the content of all files, or the error of reading them.
@@ -120,6 +121,14 @@ func (f *Files) apply(files []policies.File, err error) (changes []string, _ err
 	return changes, nil
 }
 
+// OnReload registers a function that is called after each reload that has put policies in force, and is not
+// called for the first Load.
+func (f *Files) OnReload(call func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.onReload = append(f.onReload, call)
+}
+
 // report logs what apply has done. The number of lines is bounded: see policies.Diff.
 func (f *Files) report(changes []string, err error) {
 	if err != nil {
@@ -129,6 +138,9 @@ func (f *Files) report(changes []string, err error) {
 	f.Log.Info("policies reloaded", "policies", f.InForce().Len(), "changes", len(changes))
 	for _, change := range changes {
 		f.Log.Info("policy " + change)
+	}
+	for _, call := range f.onReload {
+		call()
 	}
 }
 

@@ -106,6 +106,8 @@ func TestReload(t *testing.T) {
 		require.Empty(t, w.logged())
 	}
 	w.text = two
+	reloads := 0
+	w.OnReload(func() { reloads++ })
 	changes, err := w.Reload()
 	require.NoError(t, err)
 	require.Equal(t, []string{"b: new"}, changes)
@@ -117,6 +119,7 @@ func TestReload(t *testing.T) {
 	require.Contains(t, w.logged(), "p.yaml:4: a policy must have limits; p.yaml:5: ")
 	require.Equal(t, 2, w.InForce().Len())
 	look()
+	require.Equal(t, 1, reloads, "not of what was refused")
 
 	none := &Files{}
 	require.NoError(t, none.Load())
