@@ -182,6 +182,39 @@ func TestRefusesWithoutAnAnswer(t *testing.T) {
 	})
 }
 
+// A server that cannot decide says so, and what becomes of the request is what the policy says: here, there is no
+// memory for new keys.
+func TestErrors(t *testing.T) {
+	for errors, status := range map[string]int{"allow": http.StatusOK, "refuse": http.StatusServiceUnavailable} {
+		t.Run(errors, func(t *testing.T) {
+			each(t, func(t *testing.T, g gateway) {
+				s := start(t, g, append([]string{"    limits:", "    errors: " + errors + "\n    limits:"}, patient...)...)
+				assert.Equal(t, http.StatusOK, s.get("/").status)
+				peer.Ask(t, s.cellserver.Addr, "config", "set", "loglevel", "nothing") // it warns of the memory
+				peer.Ask(t, s.cellserver.Addr, "config", "set", "maxmemory", "1")
+				var direct *http.Response
+				peer.Until(t, "there is no decision", func() (is bool) {
+					r, err := http.NewRequestWithContext(t.Context(), "GET", s.asked+"/v1/auth/key", nil)
+					require.NoError(t, err)
+					r.Header.Set("X-Api-Key", "ann")
+					direct, err = s.client.Do(r)
+					require.NoError(t, err)
+					return assert.NoError(t, direct.Body.Close()) && direct.Header.Get("X-Cellserver-Error") != ""
+				})
+				assert.Equal(t, status, direct.StatusCode)
+				assert.Contains(t, direct.Header.Get("X-Cellserver-Error"), "OOM ")
+				s.app.served()
+				want, passed := http.StatusOK, 1
+				if errors == "refuse" {
+					want, passed = g.refused, 0
+				}
+				assert.Equal(t, want, s.get("/", "X-Api-Key", "ann").status)
+				assert.Len(t, s.app.served(), passed)
+			})
+		})
+	}
+}
+
 // A blocked subject gets 403.
 func TestBlocked(t *testing.T) {
 	sum := sha256.Sum256([]byte("eve"))

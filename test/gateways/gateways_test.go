@@ -39,24 +39,27 @@ type gateway struct {
 	fields   bool     // it can add fields to the responses of the application
 	stranded int      // the status without an answer of cellserver, if requests do not pass then
 	closes   []string // what is replaced in the files for that, and by what
+	refused  int      // the status if cellserver answers that there is no decision, and errors is refuse
 }
 
 var gateways = []gateway{
 	{
 		name: "nginx", program: "nginx", files: []string{"nginx.conf"}, fields: true,
 		words:    []string{"-p", ".", "-e", "stderr", "-c", "main.conf", "-g", "daemon off; master_process off;"},
-		stranded: http.StatusInternalServerError,
-		closes:   []string{"    proxy_intercept_errors on;\n    error_page 500 502 504 = @pass;\n", ""},
+		stranded: http.StatusInternalServerError, refused: http.StatusInternalServerError,
+		closes: []string{"    proxy_intercept_errors on;\n    error_page 500 502 504 = @pass;\n", ""},
 	},
 	{
 		name: "haproxy", program: "haproxy", files: []string{"haproxy.cfg", "cellserver.lua"}, fields: true,
 		words: []string{"-db", "-f", "haproxy.cfg"}, stranded: http.StatusServiceUnavailable,
-		closes: []string{"# http-request deny", "http-request deny"},
+		refused: http.StatusServiceUnavailable,
+		closes:  []string{"# http-request deny", "http-request deny"},
 	},
 	{
 		name: "caddy", program: "caddy", files: []string{"Caddyfile"},
 		words: []string{"run", "--config", "Caddyfile", "--adapter", "caddyfile"}, stranded: http.StatusBadGateway,
-		closes: []string{"forward_auth 127.0.0.1:8090 127.0.0.1:8091 {", "forward_auth 127.0.0.1:8090 {"},
+		refused: http.StatusServiceUnavailable,
+		closes:  []string{"forward_auth 127.0.0.1:8090 127.0.0.1:8091 {", "forward_auth 127.0.0.1:8090 {"},
 	},
 }
 
@@ -65,7 +68,7 @@ var traefik = gateway{
 	name: "traefik", program: os.Getenv("CELLSERVER_TEST_TRAEFIK"), files: []string{"traefik-limits.yaml"},
 	words: []string{"--entryPoints.web.address=127.0.0.1:8080", "--providers.file.filename=traefik-limits.yaml",
 		"--global.checkNewVersion=false"},
-	stranded: http.StatusInternalServerError,
+	stranded: http.StatusInternalServerError, refused: http.StatusServiceUnavailable,
 }
 
 // each runs a test with each gateway, or with Traefik alone if there is one: see traefik.sh.
@@ -106,6 +109,7 @@ type site struct {
 	app        *app
 	cellserver *peer.Server
 	url        string
+	asked      string // the URL of cellserver
 	client     *http.Client
 }
 
@@ -148,7 +152,7 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 		}
 		return err == nil
 	})
-	s.url = "http://127.0.0.1:" + front
+	s.url, s.asked = "http://127.0.0.1:"+front, "http://127.0.0.1:"+asked
 	if g.program == traefik.program { // it listens before it reads its files
 		peer.Until(t, g.program+" has its files", func() bool { return s.get("/").status != http.StatusNotFound })
 		s.restart()
