@@ -24,13 +24,15 @@ type tlsOptions struct {
 
 	current *atomic.Pointer[tls.Config] // configuration of new connections
 	byName  *atomic.Bool                // certificates name users
-	warn    func(message string, args ...any)
+	// handshaking bounds how many handshakes compute at once, on all ports with TLS.
+	handshaking chan struct{}
+	warn        func(message string, args ...any)
 }
 
 func newTLSOptions() tlsOptions {
 	return tlsOptions{handshakeTimeout: 10, files: tlsconfig.ServerOptions{AuthClients: "yes"}, sessionCaching: "yes",
 		preferServerCiphers: "no", clientsUser: "off",
-		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool)}
+		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool), handshaking: server.NewHandshakes()}
 }
 
 func (t *tlsOptions) options() []*option.Option {
@@ -92,7 +94,8 @@ func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 || t.
 
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {
-	return server.TLSOptions{Config: t.current.Load, Timeout: inSeconds(t.handshakeTimeout), User: t.userOf}
+	return server.TLSOptions{Config: t.current.Load, Timeout: inSeconds(t.handshakeTimeout), User: t.userOf,
+		Computing: t.handshaking}
 }
 
 // userOf returns the user that the certificate of a peer names; empty for none.

@@ -29,6 +29,7 @@ type Config struct {
 	Log       *slog.Logger // for messages that peers cause, which may be very frequent
 	// CertificateUser returns the user that the certificate of a peer names; empty for none. It may be nil.
 	CertificateUser func(tls.ConnectionState) string
+	Handshakes      chan struct{} // see web.Config
 }
 
 // API answers the requests of the HTTP ports.
@@ -64,6 +65,7 @@ func (a *API) NewServer(secured func() *tls.Config) *web.Server {
 	}
 	return web.New(web.Config{
 		Name: name, Handler: a, TLS: secured, Protected: a.config.Protected, Log: a.config.Log,
+		Handshakes:  a.config.Handshakes,
 		ConnContext: a.openConn, ConnClosed: a.closeConn,
 	})
 }

@@ -28,6 +28,8 @@ type TLSOptions struct {
 	Timeout time.Duration      // of a handshake
 	// User returns the user that the certificate of a peer names; empty for none. It may be nil.
 	User func(tls.ConnectionState) string
+	// Computing is the result of NewHandshakes if other ports with TLS share the bound; nil for one of the server's.
+	Computing chan struct{}
 }
 
 // ServeTLS is Serve for a listener whose connections begin with a TLS handshake.
@@ -43,7 +45,7 @@ func (s *Server) ServeTLS(listener net.Listener, h TLSOptions) error {
 // handshakeQueue holds the connections whose handshakes are not finished.
 type handshakeQueue struct {
 	slots chan struct{} // each handshake occupies one
-	cpu   chan struct{} // and one of these while it computes: other processors are left to the clients
+	cpu   chan struct{} // and one of these while it computes: see NewHandshakes
 
 	mu      sync.Mutex
 	waiting list.List // of *handshake, the oldest first
@@ -51,9 +53,13 @@ type handshakeQueue struct {
 	running sync.WaitGroup
 }
 
+// NewHandshakes returns a channel with room for as many values as handshakes may compute at once: half of the
+// processors, so that others are left to the clients.
+func NewHandshakes() chan struct{} { return make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)) }
+
 func (q *handshakeQueue) open() {
 	q.slots = make(chan struct{}, maxHandshakes)
-	q.cpu = make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1))
+	q.cpu = NewHandshakes()
 }
 
 // handshake is a connection in a handshakeQueue.
@@ -165,6 +171,9 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 		return
 	}
 	w := newBaseConn(conn, &s.handshakes)
+	if h.Computing != nil {
+		w.cpu = h.Computing
+	}
 	inside, ok := s.handshakes.enter(w, s.ended)
 	if !ok {
 		conn.Close()
@@ -197,6 +206,7 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 type baseConn struct {
 	net.Conn
 	queue   *handshakeQueue             // nil after the handshake
+	cpu     chan struct{}               // takes a value while the handshake computes
 	counted *client.UnauthenticatedConn // for the memory of the handshake
 	user    string                      // that the peer's certificate names
 	waiting atomic.Bool                 // for the peer; otherwise it computes, or waits to compute
@@ -211,7 +221,7 @@ const (
 )
 
 func newBaseConn(conn net.Conn, q *handshakeQueue) *baseConn {
-	w := &baseConn{Conn: conn, queue: q}
+	w := &baseConn{Conn: conn, queue: q, cpu: q.cpu}
 	w.waiting.Store(true) // a handshake begins with a message of the peer
 	return w
 }
@@ -221,7 +231,7 @@ func (w *baseConn) handshake(config *tls.Config) (*tls.Conn, error) {
 	conn := tls.Server(w, config)
 	err := conn.Handshake()
 	if !w.waiting.Load() {
-		<-w.queue.cpu
+		<-w.cpu
 	}
 	w.queue = nil
 	return conn, err
@@ -251,14 +261,14 @@ func (w *baseConn) Write(b []byte) (int, error) {
 // releaseCPU marks the handshake as waiting for its peer.
 func (w *baseConn) releaseCPU() {
 	if !w.waiting.Swap(true) {
-		<-w.queue.cpu
+		<-w.cpu
 	}
 }
 
 // acquireCPU marks the handshake as computing, and waits until it may.
 func (w *baseConn) acquireCPU() {
 	w.waiting.Store(false)
-	w.queue.cpu <- struct{}{}
+	w.cpu <- struct{}{}
 }
 
 // socketOf returns the socket of a connection, which for TLS is the one under crypto/tls.

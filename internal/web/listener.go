@@ -73,9 +73,11 @@ type boundedConn struct {
 	net.Conn
 	server *Server
 	closed sync.Once
+	turn   turn // of its handshake; without TLS there is none
 }
 
 func (c *boundedConn) Close() error {
+	c.turn.end()
 	c.closed.Do(func() { c.server.conns.Add(-1) })
 	return c.Conn.Close()
 }
@@ -97,7 +99,7 @@ type securedConfig struct{ given, offered *tls.Config }
 
 // secure returns a connection with TLS if the port has it; net/http makes the handshake. Each configuration has
 // session tickets of its own, so a peer that is no longer trusted cannot resume a session.
-func (s *Server) secure(conn net.Conn) net.Conn {
+func (s *Server) secure(conn *boundedConn) net.Conn {
 	if s.config.TLS == nil {
 		return conn
 	}
@@ -106,7 +108,11 @@ func (s *Server) secure(conn net.Conn) net.Conn {
 	if kept == nil || kept.given != given {
 		kept = &securedConfig{given, given.Clone()}
 		kept.offered.NextProtos = []string{"h2", "http/1.1"}
+		if s.config.Handshakes != nil {
+			limitHandshakes(kept.offered)
+		}
 		s.secured.Store(kept)
 	}
+	conn.turn.of = s.config.Handshakes
 	return tls.Server(conn, kept.offered)
 }

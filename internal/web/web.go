@@ -30,6 +30,9 @@ type Config struct {
 	// TLS returns the configuration for a new connection, so that certificates can change. It is nil for
 	// a port without TLS. HTTP/2 is offered over TLS.
 	TLS func() *tls.Config
+	// Handshakes has room for as many values as handshakes may compute at once, on all ports that share it; nil
+	// for any number.
+	Handshakes chan struct{}
 	// Protected reports whether peers on other machines are refused at present; nil stands for never.
 	Protected func() bool
 	Log       *slog.Logger // for messages that peers cause, which may be very frequent; may be nil

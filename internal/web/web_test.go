@@ -342,6 +342,8 @@ func TestTLS(t *testing.T) {
 	_, address := start(t, web.Config{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
 		TLS:     func() *tls.Config { c, _ := current.Load(""); return c.(*tls.Config) },
+
+		Handshakes: make(chan struct{}, 1),
 	})
 	trust, err := tlsconfig.ClientOptions{CACert: authority.File}.Config()
 	require.NoError(t, err)

@@ -1,0 +1,68 @@
+package web_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/web"
+	"cellserver/test/certs"
+)
+
+// TestHandshakesTakeTurns: a handshake computes only while it has one of the places that all ports share, and has
+// none while it waits for its peer, when it has ended, and when it has failed.
+func TestHandshakesTakeTurns(t *testing.T) {
+	authority := certs.New(t)
+	own := authority.Issue(t, "server")
+	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
+	require.NoError(t, err)
+	places, computing := make(chan struct{}, 1), make(chan int, 10)
+	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		computing <- len(places)
+		return &pair, nil
+	}}
+	_, address := start(t, web.Config{Handler: echo, Handshakes: places, TLS: func() *tls.Config { return config }})
+	free := func() bool { return len(places) == 0 }
+
+	dial(t, address) // its handshake waits for the peer
+	failing := dial(t, address)
+	_, err = io.WriteString(failing, "GET / HTTP/1.1\r\n\r\n")
+	require.NoError(t, err)
+	_, err = io.Copy(io.Discard, failing)
+	require.NoError(t, err)
+	require.Eventually(t, free, time.Minute, time.Millisecond, "a handshake that has failed keeps its place")
+
+	places <- struct{}{} // of another port
+	transport := &http.Transport{TLSClientConfig: authority.Client(t, certs.Pair{}), ForceAttemptHTTP2: true}
+	defer transport.CloseIdleConnections()
+	answered := make(chan error, 1)
+	go func() {
+		response, err := (&http.Client{Transport: transport}).Get("https://" + address)
+		if err == nil {
+			err = response.Body.Close()
+		}
+		answered <- err
+	}()
+	select {
+	case <-computing:
+		require.Fail(t, "a handshake computes without a place")
+	case <-answered:
+		require.Fail(t, "a request was answered without a handshake")
+	case <-time.After(20 * time.Millisecond):
+	}
+	<-places
+	assert.Equal(t, 1, <-computing, "places that are taken while a handshake computes")
+	require.NoError(t, <-answered)
+	assert.True(t, free(), "a handshake that has ended keeps its place")
+
+	idle, err := tls.Dial("tcp", address, authority.Client(t, certs.Pair{}))
+	require.NoError(t, err)
+	defer idle.Close()
+	assert.Equal(t, 1, <-computing)
+	require.Eventually(t, free, time.Minute, time.Millisecond, "a connection without a request keeps its place")
+}
