@@ -21,8 +21,9 @@ func (f *Family) bans() *command.Command {
 		Summary: "Lists the banned subjects of a policy.", Tips: command.Varying,
 		Args: []command.Arg{command.Word("policy"), command.Int("count").Or(100).Min(1).Max(1000)},
 		Reply: `For each of them, those with the longest bans first, a map: subject; seconds, until the ban ends; level, how many
-bans refusals have led to, one soon after the other; reason, as CL.BAN gave it. In place of a subject of more than 256 bytes
-there are %# and its SHA-256. Exempt subjects are listed too if they are banned.`,
+bans refusals have led to, one soon after the other; reason, as CL.BAN gave it; key, which holds the ban. In place of a
+subject of more than 256 bytes there are %# and its SHA-256, which CL.PARDON does not accept: DEL of the key pardons it,
+and ends its exemption too. Exempt subjects are listed too if they are banned.`,
 		Run: f.runBans,
 	}
 }
@@ -55,7 +56,7 @@ func (f *Family) runBans(c *command.Call) error {
 	s.shorten()
 	c.Out.Array(len(s.found))
 	for _, b := range s.found {
-		c.Out.Map(4)
+		c.Out.Map(5)
 		c.Out.BulkString("subject")
 		c.Out.Bulk(b.subject)
 		c.Out.BulkString("seconds")
@@ -64,6 +65,8 @@ func (f *Family) runBans(c *command.Call) error {
 		c.Out.Int(b.level)
 		c.Out.BulkString("reason")
 		c.Out.BulkString(b.reason)
+		c.Out.BulkString("key")
+		c.Out.Bulk(b.key)
 	}
 	return nil
 }
@@ -83,6 +86,7 @@ type banned struct {
 	rest    int64 // ns
 	level   int64
 	reason  string
+	key     []byte
 }
 
 // next goes through some more keys.
@@ -108,7 +112,7 @@ func (s *banSearch) next(c *command.Call) (err error) {
 			err = nil
 		} else if rest, is := state.Banned(c.View.Now()); is && err == nil {
 			subject, _ := policies.SubjectOfStanding(key, s.family.prefix, s.policy)
-			s.add(banned{subject, rest, state.Level, state.Ban.Reason})
+			s.add(banned{subject, rest, state.Level, state.Ban.Reason, key})
 		}
 	}
 	return err
