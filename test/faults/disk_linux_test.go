@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -151,7 +150,7 @@ func onDisk(t *testing.T, d *disk, args ...string) (server *peer.Server, ready b
 	go d.serve()
 	server.Addr = net.JoinHostPort("127.0.0.1", port)
 	await(t, func() bool {
-		ready = strings.Contains(server.Stdout(), peer.Ready)
+		ready = server.Answers()
 		select {
 		case <-d.ended:
 			return true

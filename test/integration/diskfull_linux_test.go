@@ -31,7 +31,7 @@ func startOnSmallDisk(t *testing.T) (server *peer.Server, free func()) {
 	}
 	server = peer.Launch(t, cmd)
 	server.Addr = "127.0.0.1:" + number
-	require.Eventually(t, func() bool { return strings.Contains(server.Stdout(), peer.Ready) }, patience, tick,
+	require.Eventually(t, server.Answers, patience, tick,
 		"this needs root, or user namespaces: %s", server.Stderr())
 	return server, func() {
 		require.NoError(t, os.Remove(filepath.Join("/proc", strconv.Itoa(cmd.Process.Pid), "root", dir, "filler")))

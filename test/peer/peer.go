@@ -161,8 +161,12 @@ func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 		port := FreePort(t)
 		s := Launch(t, command(port))
 		s.Addr, s.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
+		ready := s.stdout.ready
+		if slices.Contains(s.cmd.Args, "nothing") {
+			ready = s.answering()
+		}
 		select {
-		case <-s.stdout.ready:
+		case <-ready:
 			t.Cleanup(s.check)
 			return s
 		case <-s.ended:

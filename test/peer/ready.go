@@ -1,0 +1,50 @@
+package peer
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"strings"
+	"time"
+)
+
+// A server that logs nothing does not say that it is ready, so it is asked.
+
+// answering returns a channel that is closed when the server answers.
+func (s *Server) answering() chan struct{} {
+	answers := make(chan struct{})
+	go func() {
+		ticks := time.NewTicker(10 * time.Millisecond)
+		defer ticks.Stop()
+		for !s.Answers() {
+			select {
+			case <-s.ended:
+				return
+			case <-ticks.C:
+			}
+		}
+		close(answers)
+	}()
+	return answers
+}
+
+// Answers reports whether the server, of which the address is known, has loaded its keys and answers.
+func (s *Server) Answers() bool {
+	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if strings.Contains(strings.Join(s.cmd.Args, " "), "--port 0 --tls-port ") { // see door
+		conn = tls.Client(conn, both.client)
+	}
+	if err := conn.SetDeadline(time.Now().Add(time.Second)); err != nil {
+		return false
+	}
+	if _, err := conn.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	reply := make([]byte, len("-LOADING"))
+	n, _ := conn.Read(reply)
+	return n > 0 && !bytes.Equal(reply, []byte("-LOADING"))
+}
