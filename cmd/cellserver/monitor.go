@@ -83,7 +83,8 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		}
 		m.health.CheckStore = monitor.Rarely(instance.Now, checkKey(instance.Store))
 	}
-	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log})
+	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log,
+		CertificateUser: c.tls.userOf})
 	paths := monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}
 	if c.monitor.profiles == "yes" {
 		paths.Profile = monitor.Profiles(mayProfile(instance))
@@ -110,7 +111,7 @@ func (c *config) listenForOperators(handler http.Handler, instance *session.Inst
 		}
 		listeners, err := listenAll(&c.network, p.port)
 		served := web.New(web.Config{Name: p.name, Log: log, MaxConns: maxMonitors, Protected: protected,
-			Handler: handler, TLS: p.secured})
+			Handler: handler, TLS: p.secured, Handshakes: c.tls.handshaking})
 		for _, l := range listeners {
 			ports = append(ports, httpPort{l, served, p.kind})
 		}

@@ -17,16 +17,20 @@ const (
 func (p *Page) forUsers(serve func(http.ResponseWriter, *http.Request, *caller)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, password, given := r.BasicAuth()
+		named := ""
+		if !given && r.TLS != nil && p.config.CertificateUser != nil {
+			named = p.config.CertificateUser(*r.TLS)
+		}
 		switch {
 		case r.TLS == nil && !web.IsLocal(r):
 			fail(w, http.StatusForbidden, errPlain)
 			return
-		case !given && !p.isOpen(r):
+		case !given && named == "" && !p.isOpen(r):
 			demandLogin(w, errLogin)
 			return
 		}
 		local := r.Context().Value(http.LocalAddrContextKey).(net.Addr) // net/http sets it
-		c := newCaller(p.config.Instance, r.RemoteAddr, local.String())
+		c := newCaller(p.config.Instance, r.RemoteAddr, local.String(), named)
 		if given {
 			if reply, err := c.call(r.Context(), "AUTH", name, password); err != nil || reply.failure() != "" {
 				c.close()
@@ -34,7 +38,8 @@ func (p *Page) forUsers(serve func(http.ResponseWriter, *http.Request, *caller))
 				return
 			}
 		}
-		if !c.session.IsLoggedIn() {
+		isNamed := named == "" || c.session.Account.Load().Name == named // else there is no such user
+		if !c.session.IsLoggedIn() || !isNamed && !p.isOpen(r) {
 			c.close()
 			demandLogin(w, errLogin)
 			return

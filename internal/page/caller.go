@@ -20,11 +20,13 @@ type caller struct {
 
 var errDisconnected = errors.New("the client was disconnected")
 
-// newCaller opens a session for a connection with these addresses, which CLIENT LIST shows.
-func newCaller(in *session.Instance, remote, local string) *caller {
+// newCaller opens a session for a connection with these addresses, which CLIENT LIST shows, and whose certificate
+// may name a user.
+func newCaller(in *session.Instance, remote, local, named string) *caller {
 	cut, disconnect := context.WithCancel(context.Background())
 	c := &caller{instance: in, woken: make(chan struct{}, 1), cut: cut}
-	c.session = in.Open(client.Peer{Remote: remote, Local: local, FD: -1, Wake: c.wake, Cut: disconnect})
+	c.session = in.Open(client.Peer{Remote: remote, Local: local, FD: -1, Wake: c.wake, Cut: disconnect,
+		CertificateUser: named})
 	return c
 }
 

@@ -10,6 +10,7 @@
 package page
 
 import (
+	"crypto/tls"
 	"embed"
 	"encoding/json"
 	"io/fs"
@@ -27,6 +28,8 @@ type Config struct {
 	Instance *session.Instance
 	Settings *Settings
 	Log      *slog.Logger // for messages that peers cause, which may be very frequent
+	// CertificateUser returns the user that the certificate of a peer names; empty for none. It may be nil.
+	CertificateUser func(tls.ConnectionState) string
 
 	// Ticks returns a channel on which a stream's next message becomes due, and a function that releases
 	// it. By default, messages are due every second.

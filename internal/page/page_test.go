@@ -48,7 +48,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	f.server = httptest.NewUnstartedServer(f.page)
 	f.server.Start()
 	t.Cleanup(f.server.Close)
-	f.admin = newCaller(in, "test", "test")
+	f.admin = newCaller(in, "test", "test", "")
 	t.Cleanup(f.admin.close)
 	f.call("ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+info", "+cl.top", "+cl.inspect", "+cl.holders",
 		"+cl.policy")

@@ -27,9 +27,10 @@ type named struct {
 	shown    map[string]certs.Pair // by the CN
 }
 
-func startNamed(t *testing.T, transport string) *named {
+func startNamed(t *testing.T, transport string, args ...string) *named {
 	n := &named{httpPort: strconv.Itoa(peer.FreePort(t)), shown: make(map[string]certs.Pair)}
-	n.secure = startSecure(t, "--transport", transport, "--tls-auth-clients-user", "CN", "--http-tls-port", n.httpPort)
+	n.secure = startSecure(t, append(args, "--transport", transport, "--tls-auth-clients-user", "CN",
+		"--http-tls-port", n.httpPort)...)
 	for _, name := range []string{"alice", "off", "nobody"} {
 		n.shown[name] = n.authority.Issue(t, name)
 	}
@@ -145,6 +146,32 @@ func TestCertificatesNameUsersOfRequests(t *testing.T) {
 		assert.NoError(t, response.Body.Close())
 		assert.Equal(t, c.status, response.StatusCode, "%v: %s", c, text)
 		transport.CloseIdleConnections()
+	}
+}
+
+// It names the user of the page too. A certificate that names none needs a password there.
+func TestCertificatesNameUsersOfThePage(t *testing.T) {
+	port := strconv.Itoa(peer.FreePort(t))
+	n := startNamed(t, "event-loop", "--metrics-tls-port", port)
+	admin := connect(t, &redis.Options{Addr: n.Addr, Password: "top"})
+	for _, requirepass := range []string{"top", ""} {
+		require.NoError(t, admin.ConfigSet(inTime(t), "requirepass", requirepass).Err())
+		for name, status := range map[string]int{
+			"alice": http.StatusOK, "off": http.StatusUnauthorized, "nobody": http.StatusUnauthorized,
+		} {
+			transport := &http.Transport{TLSClientConfig: n.as(t, name)}
+			request, err := http.NewRequestWithContext(inTime(t), http.MethodPost, "https://127.0.0.1:"+port+"/inspect",
+				strings.NewReader(`{"key":"app:x"}`))
+			require.NoError(t, err)
+			request.Header.Set("Content-Type", "application/json")
+			response, err := (&http.Client{Transport: transport}).Do(request)
+			require.NoError(t, err)
+			text, err := io.ReadAll(response.Body)
+			require.NoError(t, err)
+			assert.NoError(t, response.Body.Close())
+			assert.Equal(t, status, response.StatusCode, "%s: %s", name, text)
+			transport.CloseIdleConnections()
+		}
 	}
 }
 
