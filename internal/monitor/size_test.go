@@ -1,0 +1,78 @@
+package monitor_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"cellserver/internal/client"
+	"cellserver/internal/policy"
+	"cellserver/internal/session"
+)
+
+// maxScrape is the most bytes of a scrape.
+const maxScrape = 200 << 10
+
+// largest returns an instance whose scrape is as long as it can be: every command was called, and fails in
+// every way, and so many policies with names of the greatest length make decisions about so many keys, whose
+// names have odd bytes.
+func largest(t testing.TB, keys int) *session.Instance {
+	t.Helper()
+	var text strings.Builder
+	text.WriteString("policies:\n")
+	name := func(i int) string { return fmt.Sprintf("%0*d", policy.MaxNameBytes, i) }
+	for i := range policy.MaxPolicies {
+		fmt.Fprintf(&text, "  '%s': {limits: [{fixed: {limit: 1, period: 60s}}], shadow: %t}\n", name(i), i%2 == 0)
+	}
+	in, _ := withPolicies(t, text.String())
+	var calls strings.Builder
+	for i := range keys {
+		fmt.Fprintf(&calls, "CL.TAKE \"\\x00\\xff<img src=x>\\n%d\" %s\r\n", i/2, name(i/2%policy.MaxPolicies))
+		if calls.Len() > 1<<16 || i == keys-1 {
+			call(t, in, strings.TrimSuffix(calls.String(), "\r\n"))
+			calls.Reset()
+		}
+	}
+	for i := range len(in.Table.ByName) {
+		counts := in.Stats.Of(i)
+		counts.Calls.Add(123_456_789)
+		for ns := int64(1); ns < 1e12; ns *= 10 {
+			counts.Observe(ns, true)
+		}
+	}
+	return in
+}
+
+func TestSize(t *testing.T) {
+	in := largest(t, 2*policy.MaxPolicies)
+	_, body := get(handler(in), "/metrics")
+	t.Log(len(body), "bytes")
+	assert.Less(t, len(body), maxScrape)
+	assert.Contains(t, strings.Split(body, "\n"), `cellserver_command_duration_seconds_bucket{command="append",le="+Inf"} 12`)
+	assert.Contains(t, body, `policy="_other"`)
+	assert.NotContains(t, body, "img src")
+}
+
+// BenchmarkScrape measures a scrape of a server with a million keys and 10,000 clients. It must take less than
+// 20 ms.
+func BenchmarkScrape(b *testing.B) {
+	in := largest(b, 2_000_000)
+	for range 10_000 {
+		s := in.Open(client.Peer{Wake: func() {}, Cut: func() {}})
+		b.Cleanup(s.Close)
+	}
+	h, size := handler(in), 0
+	for b.Loop() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		body, _ := io.ReadAll(w.Body)
+		size = len(body)
+	}
+	b.ReportMetric(float64(size), "B/scrape")
+	b.ReportMetric(float64(in.Clients.Count()), "clients")
+}
