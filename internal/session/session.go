@@ -205,15 +205,21 @@ func (s *Session) endBatch() {
 		s.Unread.Store(int64(unread))
 	}
 	s.updateBufferSizes()
-	tooMuch := unread > s.instance.Limits.Load().Query
-	if s.checked { // only then is there a snapshot, and is a session restricted
+	switch {
+	case unread > s.instance.Limits.Load().Query:
+		s.cutInput()
+	case s.checked: // only then is there a snapshot, and may the session be restricted
 		s.call.Snapshot = nil
-		tooMuch = tooMuch || s.restricted && unread > MaxUnauthenticatedInput
+		if s.restricted && unread > MaxUnauthenticatedInput {
+			s.cutInput()
+		}
 	}
-	if tooMuch {
-		s.instance.Stats.QueryCut.Add(1)
-		s.closing = true
-	}
+}
+
+// cutInput closes the connection of a client whose input exceeds its bound.
+func (s *Session) cutInput() {
+	s.instance.Stats.QueryCut.Add(1)
+	s.closing = true
 }
 
 // MaxUnauthenticatedInput bounds the unanswered input, in bytes, of a client that has to log in.
