@@ -41,6 +41,9 @@ type Limiters interface {
 	// DecideOnError continues a call of which the only step has failed. The decisions are those that the
 	// store has returned with the error.
 	DecideOnError(c *Call, err error, decisions []quota.Decision, call *LimitCall) error
+	// Offload has a call made outside the event loop. If it may wait, for some milliseconds, it begins to wait
+	// for the key, and is decided when it is its turn.
+	Offload(c *Call, key []byte, wait int64) error
 	// CountKey counts a decision for CL.TOP.
 	CountKey(c *Call, key []byte, limited bool)
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -114,4 +115,31 @@ func TestRightsAreThoseOfTheDecision(t *testing.T) {
 			require.Equal(t, ":1\r\n", root.do(t, "EXISTS api:{"+subject+"}:throttle"), "the new policies")
 		}
 	}
+}
+
+// Calls on subjects that are long to compare with the patterns of their policies are made outside the event loop,
+// and may wait.
+func TestLongComparisonsLeaveTheLoop(t *testing.T) {
+	s := newServer(t)
+	subject := strings.Repeat("k", 50)
+	setPolicies(t, s, "{long: {limits: [{throttle: {burst: 1, rate: 1/10s}}], overrides: ["+
+		strings.Repeat("{subject: '*"+strings.Repeat("k", 250)+"', blocked: true}", 1)+
+		numbered(", {subject: '*"+strings.Repeat("k", 240)+"%d', blocked: true}", 99)+"]}}")
+	c := s.dial()
+	allowed := "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:10\r\n"
+	c.session.Feed([]byte("CL.TAKE " + subject + " long\r\n"))
+	require.True(t, c.session.HasUnanswered(), "the loop serves others meanwhile")
+	c.settle()
+	require.Equal(t, allowed, c.output())
+	for call, want := range map[string]string{
+		"CL.TAKE " + subject + " long 1 WAIT 20000":       allowed,
+		"CL.ALL 1 TAKE " + subject + " long 1 WAIT 20000": "*3\r\n:0\r\n:-1\r\n" + allowed,
+	} {
+		require.NoError(t, c.Send([]byte(call+"\r\n")))
+		require.True(t, c.session.HasUnanswered())
+		require.NoError(t, s.Advance(10*time.Second))
+		c.settle()
+		require.Equal(t, want, c.output())
+	}
+	require.Equal(t, "*5\r\n:1\r\n:1\r\n:0\r\n:10\r\n:10\r\n", c.do(t, "CL.TAKE "+subject+" long"))
 }

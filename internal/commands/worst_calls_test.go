@@ -5,6 +5,8 @@ package commands
 import (
 	"fmt"
 	"strings"
+
+	policies "cellserver/internal/policy"
 )
 
 // stage is the state of the server before a call is made.
@@ -51,9 +53,28 @@ var stages = map[string]stage{
 			s.dialMany(1, fmt.Sprintf("PSUBSCRIBE *a*%d*b", i))
 		}
 	}},
+	"overrides": {"overrides with costly patterns", usePatterns},
 	"users": {"200 users of 100 rules each", func(s *testServer) {
 		s.repeat(200, "ACL SETUSER user%d on >secret +@all -@all"+numbered(" ~pattern%d:*", 100))
 	}},
+}
+
+// usePatterns puts a policy with 100 overrides in force, long, and one with ten, short. Each pattern matches the
+// beginning of a subject of many k at each of its bytes.
+func usePatterns(s *testServer) {
+	overrides := func(n, length int) (text string) {
+		for i := range n {
+			text += fmt.Sprintf("{subject: '*%s%dx', blocked: true}, ", strings.Repeat("k", length), i)
+		}
+		return "{limits: [{fixed: {limit: 1, period: 1s}}], overrides: [" + text + "]}"
+	}
+	s.families.policies.Files.Read = func() ([]policies.File, error) {
+		text := "policies: {long: " + overrides(100, 250) + ", short: " + overrides(10, 40) + "}"
+		return []policies.File{{Name: "p.yaml", Text: []byte(text)}}, nil
+	}
+	if _, err := s.families.policies.Files.Reload(); err != nil {
+		panic(err)
+	}
 }
 
 func numbered(format string, n int) string {
@@ -118,6 +139,11 @@ var worstCalls = append([]worst{
 	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 ID x", where: onLoop},
 	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 VERBOSE", where: onLoop},
 	{row: "cl.take", call: "CL.TAKE {64K} api 9 UPTO MS VERBOSE LEAVE 1 ID x", where: onLoop},
+	{row: "cl.take", stage: "overrides", call: "CL.TAKE " + strings.Repeat("k", 50) + " long", where: offLoop},
+	{row: "cl.take", stage: "overrides", call: "CL.TAKE " + strings.Repeat("k", 23) + " short", where: onLoop},
+	{row: "cl.all", stage: "overrides", call: "CL.ALL 64 (TAKE " + strings.Repeat("k", 40) + "# long 1)*64",
+		where: offLoop},
+	{row: "cl.all", stage: "overrides", call: "CL.ALL 1 TAKE kkkk short 1", where: onLoop},
 	{row: "cl.exempt", call: "CL.EXEMPT {64K} api 9 reason", where: onLoop},
 	{row: "cl.ban", call: "CL.BAN {64K} api 9 reason", where: onLoop},
 	{row: "cl.pardon", call: "CL.PARDON {64K} api", where: onLoop},

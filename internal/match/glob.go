@@ -31,7 +31,7 @@ func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 			continue
 		}
 		n, ok := globOne(pattern[p:], text[t], fold)
-		if left -= 1 + n/8; left < 0 { // a class may be long
+		if left -= stepsOf(n); left < 0 { // a class may be long
 			return false, 0
 		}
 		if ok {
@@ -48,6 +48,31 @@ func GlobWithin(pattern, text []byte, fold bool, left int) (bool, int) {
 		p++
 	}
 	return p == len(pattern), left
+}
+
+// stepsOf returns the steps of comparing a byte with an element of a pattern, of a length.
+func stepsOf(length int) int { return 1 + length/4 }
+
+// MostSteps returns the most steps that GlobWithin takes for a text: fixed ones, and some for each of its
+// bytes. Before the first *, each element is compared once at most; after it, the elements up to the next *
+// with the bytes at each position.
+func MostSteps(pattern []byte) (fixed, perByte int) {
+	stars, segment := 0, 1 // a step at the end of the pattern
+	fixed = segment
+	for len(pattern) > 0 {
+		if pattern[0] == '*' {
+			stars, segment, pattern = stars+1, 1, pattern[1:]
+			continue
+		}
+		n, _ := globOne(pattern, 0, false)
+		pattern = pattern[n:]
+		if segment += stepsOf(n); stars == 0 {
+			fixed = segment
+		} else {
+			perByte = max(perByte, segment)
+		}
+	}
+	return fixed + stars, perByte
 }
 
 // globOne matches one byte against the first element of a pattern and returns the length of that

@@ -38,9 +38,9 @@ type Treatment struct {
 	Override int     // the index of the override, or -1
 }
 
-// matchSteps bounds the work for one subject, in steps of a few nanoseconds. It is enough for 100 patterns
-// on subjects of 1,000 bytes.
-const matchSteps = 200_000
+// matchSteps bounds the work for one subject, in steps of a few nanoseconds: half a millisecond. It is enough for
+// 100 patterns on subjects of 1,000 bytes.
+const matchSteps = 1 << 17
 
 // ErrCostly is the error for a long subject that would take too long to be compared with the patterns of
 // its policy. The server must not guess which override it has.
@@ -50,20 +50,39 @@ var ErrCostly = errors.New("comparing the subject with the patterns of its polic
 // are written as they are.
 func (p *Policy) TreatsAlike() bool { return len(p.Overrides) == 0 }
 
+// MostSteps returns the most steps that TreatCounted takes for a subject of so many bytes.
+func (p *Policy) MostSteps(bytes int) int {
+	return min(p.fixedSteps+p.byteSteps*min(bytes+1, matchSteps), matchSteps)
+}
+
+// mostSteps is MostSteps for an override: fixed steps, and some for each byte.
+func (o *Override) mostSteps() (fixed, perByte int) {
+	if o.Networks != nil {
+		return len(o.Networks), 0
+	}
+	return match.MostSteps([]byte(o.Pattern))
+}
+
 // Treat returns how the policy treats a subject: as the first override that matches it says.
 func (p *Policy) Treat(s Subject) (Treatment, error) {
+	t, _, err := p.TreatCounted(s)
+	return t, err
+}
+
+// TreatCounted is Treat, and returns how many steps it has taken.
+func (p *Policy) TreatCounted(s Subject) (t Treatment, steps int, err error) {
 	left := matchSteps
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
 		var matches bool
 		if matches, left = o.matches(s, left); left <= 0 {
-			return Treatment{}, ErrCostly
+			return Treatment{}, matchSteps, ErrCostly
 		}
 		if matches {
-			return Treatment{o.Effect, o.Limits, i}, nil
+			return Treatment{o.Effect, o.Limits, i}, matchSteps - left, nil
 		}
 	}
-	return Treatment{Limited, p.Limits, -1}, nil
+	return Treatment{Limited, p.Limits, -1}, matchSteps - left, nil
 }
 
 // matches reports whether an override is for a subject, and how many steps are left.

@@ -104,3 +104,23 @@ func TestPoliciesAreFound(t *testing.T) {
 		require.Nil(t, new(Set).Policy([]byte(name)), name)
 	}
 }
+
+// No subject takes more steps than MostSteps says, which decides whether a call may be made on an event loop.
+func TestMostSteps(t *testing.T) {
+	patterns := rapid.SliceOfN(rapid.StringOfN(rapid.RuneFrom([]rune("aab*?[]^-\\")), 1, 30, -1), 1, 5)
+	rapid.Check(t, func(t *rapid.T) {
+		var p Policy
+		for _, pattern := range patterns.Draw(t, "patterns") {
+			o := Override{Pattern: pattern}
+			fixed, perByte := o.mostSteps()
+			p.Overrides = append(p.Overrides, o)
+			p.fixedSteps, p.byteSteps = p.fixedSteps+fixed, p.byteSteps+perByte
+		}
+		subject := bytes.Repeat([]byte("a"), rapid.IntRange(0, 300).Draw(t, "n"))
+		subject = append(subject, rapid.StringOfN(rapid.RuneFrom([]rune("ab")), 0, 5, -1).Draw(t, "end")...)
+		_, steps, _ := p.TreatCounted(Subject{Text: subject})
+		require.LessOrEqual(t, steps, p.MostSteps(len(subject)))
+	})
+	p := one(t, "{limits: [{fixed: {limit: 1, period: 1s}}], overrides: [{subject: 'partner-*', blocked: true}]}")
+	require.Equal(t, p.MostSteps(1000), p.MostSteps(1), "a subject is compared with the beginning of the pattern alone")
+}

@@ -177,6 +177,8 @@ func (p *parser) overrides(policy *Policy, n node) error {
 			return item.errorf("an %s is in the list already; the first that matches decides", o)
 		}
 		policy.Overrides = append(policy.Overrides, o)
+		fixed, perByte := o.mostSteps()
+		policy.fixedSteps, policy.byteSteps = policy.fixedSteps+fixed, policy.byteSteps+perByte
 		policy.cidr = policy.cidr || o.Networks != nil
 	}
 	return nil

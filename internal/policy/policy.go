@@ -88,6 +88,9 @@ type Policy struct {
 	// Counts is where the family of commands counts decisions, for metrics; nil before the first.
 	Counts atomic.Pointer[stats.Decisions]
 
+	// The most steps of matching a subject with the overrides: fixed ones, and some for each of its bytes.
+	fixedSteps, byteSteps int
+
 	cidr bool   // an override has networks, so subjects that are addresses are written in canonical form
 	head string // what its keys have before the subject: the name and ":{"
 	at   position

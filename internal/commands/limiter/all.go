@@ -19,7 +19,7 @@ func (l *Family) all() *command.Command {
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys; O(N) in the holders of each lease",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.OneStep,
-		Effort:    &command.Effort{Fixed: leasesWork},
+		Effort:    &command.Effort{Fixed: l.fixedWork},
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(maxRequests),
@@ -52,21 +52,20 @@ reset_after of each are its present state, and a forced quantity is shown as all
 				return errRepeatsKey
 			}
 			if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
-				return l.offloadAll(c, takes, o)
+				return l.offloadAll(c, takes[0].Key, o)
 			}
 			return l.decideAll(c, takes, o)
 		},
 	}
 }
 
-// offloadAll has a call with many leases made outside the event loop. A call with WAIT begins to wait, and
-// is decided when it is its turn.
-func (l *Family) offloadAll(c *command.Call, takes []store.LimitRequest, o allOptions) error {
-	if w := waitFor(c, o.wait); w.left > 0 && !o.peek {
-		return c.Wait(command.Delay{Key: takes[0].Key, Left: w.left})
+// offloadAll has a call made outside the event loop, because it has many leases, or subjects that are long to
+// compare with the patterns of their policies.
+func (l *Family) offloadAll(c *command.Call, key []byte, o allOptions) error {
+	if o.peek {
+		o.wait = 0
 	}
-	c.Session.Offload()
-	return nil
+	return l.Offload(c, key, o.wait)
 }
 
 // decideAll makes the decision of CL.ALL, and writes the reply.
@@ -126,8 +125,9 @@ func allPeeks(c *command.Call) bool {
 	return o.peek && ok
 }
 
-// leasesWork returns the work of the leases of a call in a transaction.
-func leasesWork(words [][]byte) (work int) {
+// fixedWork returns the work of the leases and the policies of a call in a transaction, which looks policies up
+// twice: to find the keys of the call, and to make it.
+func (l *Family) fixedWork(words [][]byte) (work int) {
 	for words = words[min(2, len(words)):]; ; {
 		e := entryOf(words)
 		switch {
@@ -135,6 +135,8 @@ func leasesWork(words [][]byte) (work int) {
 			return work
 		case e.form.kind == store.Lease:
 			work += leaseChangeWork
+		case e.form.kind == store.None:
+			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[1], words[2])
 		}
 		words = words[e.words:]
 	}

@@ -40,7 +40,7 @@ func (l *Family) decidePolicies(c *command.Call, count int) error {
 		return err
 	}
 	if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
-		return l.offloadAll(c, slices.DeleteFunc(takes, func(t store.LimitRequest) bool { return t.Key == nil }), o)
+		return l.offloadAll(c, l.allRights(nil, c.Words, snapshotOf(c))[0], o)
 	}
 	call := &command.LimitCall{Peek: o.peek, Wait: o.wait}
 	if o.idAt > 0 {
@@ -74,9 +74,6 @@ const (
 	errRepeatsKey command.Refusal = "ERR CL.ALL takes a key once"
 )
 
-// matchWork is the work (see command.Call) of comparing a byte of a subject with the patterns of its policy.
-const matchWork = 64
-
 // member reads the i-th member of a call.
 func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitRequest, i int, e entry,
 	words [][]byte) (err error) {
@@ -86,7 +83,7 @@ func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitR
 		if err := c.CheckKey(m.Subject); err != nil {
 			return err
 		}
-		c.Work += matchWork * len(m.Subject)
+		c.Work += l.Policies.MemberWork(snapshotOf(c), m.Subject, m.Policy)
 		m.Quantity, err = integerBeforeOption(words[2])
 		return err
 	case store.Lease:
@@ -96,6 +93,14 @@ func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitR
 	}
 	m.Request = takes[i]
 	return err
+}
+
+// snapshotOf returns the snapshot of the policies with which a call is made.
+func snapshotOf(c *command.Call) any {
+	if c.Snapshot != nil {
+		return c.Snapshot
+	}
+	return c.Row.TakeSnapshot()
 }
 
 // eachMember calls visit for each member of CL.ALL, whose words begin with its name. It stops where the

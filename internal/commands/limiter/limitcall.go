@@ -33,6 +33,15 @@ func (l *Family) DecideOnError(c *command.Call, err error, decisions []quota.Dec
 	return l.replyAll(c, call.Requests, &o, command.LimitOutcome{Decisions: decisions, Allowed: allowed, Assumed: true})
 }
 
+// Offload implements command.Limiters.
+func (l *Family) Offload(c *command.Call, key []byte, wait int64) error {
+	if w := waitFor(c, wait); w.left > 0 {
+		return c.Wait(command.Delay{Key: key, Left: w.left})
+	}
+	c.Session.Offload()
+	return nil
+}
+
 // CountKey implements command.Limiters.
 func (l *Family) CountKey(c *command.Call, key []byte, limited bool) { l.countKey(c, key, limited) }
 

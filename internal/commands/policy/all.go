@@ -45,8 +45,11 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 	set := f.current(c)
 	for i := range of {
 		if m := &j.members[i]; of[i].NamesPolicy {
-			if err := m.lookup(set, of[i].Subject, of[i].Policy); err != nil {
+			if err := m.lookup(c, set, of[i].Subject, of[i].Policy); err != nil {
 				return err
+			}
+			if c.Background != nil && !m.policy.TreatsAlike() {
+				c.Yield()
 			}
 		}
 	}
@@ -286,6 +289,11 @@ func (j *joint) longestRetry() (retry int64) {
 		}
 	}
 	return retry
+}
+
+// MemberWork implements command.Policies.
+func (f *Family) MemberWork(snapshot any, subject, policy []byte) int {
+	return mostWork(snapshot.(*policies.Set), subject, policy)
 }
 
 // MemberKeys implements command.Policies.

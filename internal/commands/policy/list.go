@@ -70,7 +70,8 @@ func (f *Family) test() *command.Command {
 			if err != nil {
 				return err
 			}
-			s, t, err := treat(p, text)
+			s, t, work, err := treat(p, text)
+			c.Work += work
 			if err != nil {
 				return err
 			}

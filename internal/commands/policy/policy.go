@@ -51,12 +51,26 @@ func errUnknown(name []byte) error {
 	return command.Refusal("ERR no such policy '" + command.Prefix(name, policies.MaxNameBytes) + "'")
 }
 
-// treat returns the subject of a call as its policy sees it, and how the policy treats it.
-func treat(p *policies.Policy, text []byte) (policies.Subject, policies.Treatment, error) {
-	s := p.Subject(text)
-	t, err := p.Treat(s)
+// stepWork is the work (see command.Call) of a step of comparing a subject with the patterns of its policy.
+const stepWork = 24
+
+// loopSteps bounds these steps for a call of CL.TAKE on an event loop: less than a tenth of a millisecond.
+const loopSteps = 4 * command.MaxLoopWork / stepWork
+
+// treat returns the subject of a call as its policy sees it, how the policy treats it, and the work of that.
+func treat(p *policies.Policy, text []byte) (s policies.Subject, t policies.Treatment, work int, err error) {
+	s = p.Subject(text)
+	t, steps, err := p.TreatCounted(s)
 	if err != nil {
-		return s, t, command.Refusal("ERR " + err.Error())
+		err = command.Refusal("ERR " + err.Error())
 	}
-	return s, t, nil
+	return s, t, steps * stepWork, err
+}
+
+// mostWork returns the most work of treat.
+func mostWork(set *policies.Set, text, name []byte) int {
+	if p := set.Policy(name); p != nil {
+		return p.MostSteps(len(text)) * stepWork
+	}
+	return 0
 }

@@ -28,6 +28,7 @@ func (f *Family) take() *command.Command {
 	return &command.Command{
 		Name: "cl.take", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limits and overrides",
 		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.SeveralSteps,
+		Effort:  &command.Effort{Fixed: f.takeWork},
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
 			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
@@ -41,6 +42,12 @@ VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five i
 response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up.`,
 		Run: f.runTake,
 	}
+}
+
+// takeWork returns the work of a call in a transaction: its subject is compared with the patterns of the policy
+// twice, to find its keys and to make the call.
+func (f *Family) takeWork(words [][]byte) int {
+	return 2 * mostWork(f.Files.InForce(), words[1], words[2])
 }
 
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
@@ -58,6 +65,10 @@ func (f *Family) appendHead(dst []byte, set *policies.Set, text, name []byte) []
 	if err != nil { // the call is refused later, if the user may make it
 		return append(append(append(dst, f.prefix...), name...), ':')
 	}
+	return f.appendHeadOf(dst, p, text)
+}
+
+func (f *Family) appendHeadOf(dst []byte, p *policies.Policy, text []byte) []byte {
 	return policies.AppendKeyHead(dst, f.prefix, p, p.Subject(text))
 }
 
@@ -73,7 +84,7 @@ func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte)
 	if err != nil {
 		return keys
 	}
-	s, t, err := treat(p, text)
+	s, t, _, err := treat(p, text)
 	if err != nil {
 		return keys
 	}
@@ -92,17 +103,40 @@ type subjectOf struct {
 	treatment policies.Treatment
 }
 
-// lookup finds the policy with a name, and treats a subject.
-func (s *subjectOf) lookup(set *policies.Set, text, name []byte) (err error) {
+// lookup finds the policy with a name, and treats a subject of a call.
+func (s *subjectOf) lookup(c *command.Call, set *policies.Set, text, name []byte) (err error) {
 	if s.policy, err = find(set, name); err != nil {
 		return err
 	}
+	return s.treat(c, text)
+}
+
+// treat sets how the policy treats a subject of a call.
+func (s *subjectOf) treat(c *command.Call, text []byte) (err error) {
 	if s.policy.TreatsAlike() { // most do, and this takes a fifth of the instructions of treat
 		s.subject.Text, s.treatment.Limits, s.treatment.Override = text, s.policy.Limits, -1
 		return nil
 	}
-	s.subject, s.treatment, err = treat(s.policy, text)
+	var work int
+	s.subject, s.treatment, work, err = treat(s.policy, text)
+	c.Work += work
 	return err
+}
+
+// isLong reports whether comparing a subject with the patterns of its policy may take too long for an event
+// loop.
+func (t *taking) isLong(text []byte) bool {
+	return !t.policy.TreatsAlike() && t.policy.MostSteps(len(text)) > loopSteps && t.call.Session != nil &&
+		!t.call.InTransaction
+}
+
+// offload has a call made outside the event loop.
+func (t taking) offload(text []byte) error {
+	wait := int64(0)
+	if !t.policy.Shadow { // see limitCall
+		wait = t.call.Option("WAIT")
+	}
+	return t.f.Limiters.Offload(t.call, t.f.appendHeadOf(nil, t.policy, text), wait)
 }
 
 // taking is a call of CL.TAKE.
@@ -122,11 +156,18 @@ func (f *Family) runTake(c *command.Call) error {
 	if c.Extra && !t.readOptions() {
 		return command.ErrSyntax
 	}
-	err := t.lookup(f.current(c), c.Words[b[subjectAt].At], c.Words[b[policyAt].At])
-	if err == nil {
+	text := c.Words[b[subjectAt].At]
+	policy, err := find(f.current(c), c.Words[b[policyAt].At])
+	if err != nil {
+		return err
+	}
+	if t.policy = policy; t.isLong(text) {
+		return t.offload(text)
+	}
+	if err = t.treat(c, text); err == nil {
 		err = t.judge()
 	}
-	if err != nil && t.policy != nil {
+	if err != nil {
 		f.count(c, t.policy, t.request.Mode, stats.Failed)
 	}
 	return err
