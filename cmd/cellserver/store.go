@@ -192,7 +192,8 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
 		Reserved: b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
-		Close: func() error { engine.Close(b.Close); return nil },
+		Close:      func() error { engine.Close(b.Close); return nil },
+		RoundTrips: b.RoundTrips,
 		Describe: func(add func(string, any)) {
 			engine.Describe(add)
 			add("store_breakers_open", breakersOpen.Load())

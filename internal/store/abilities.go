@@ -100,6 +100,13 @@ type Describer interface {
 	Describe(add func(name string, value any))
 }
 
+// RoundTripper is implemented by stores in another program.
+type RoundTripper interface {
+	// RoundTrips returns how many round trips to that program took no longer than each of some bounds, in
+	// seconds, how many there were, and the sum of their durations in seconds.
+	RoundTrips() (below map[float64]uint64, count uint64, sum float64)
+}
+
 // Stepper is implemented by views whose operations cost a round trip each, so that several operations on
 // keys, of which one depends on another, are better made as one.
 type Stepper interface {

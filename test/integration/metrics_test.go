@@ -170,6 +170,36 @@ func TestReadiness(t *testing.T) {
 	assert.Contains(t, body, "\ncellserver_store_reached 1\n")
 }
 
+// TestStoreRoundTrips: each pipeline that a server sends to its store is timed once.
+func TestStoreRoundTrips(t *testing.T) {
+	const calls = 20
+	redis := peer.StartRedis(t)
+	server, url := startMonitored(t, "--store", "redis://"+redis.Addr, "--store-timeout", "10000") // on a busy machine too
+	scrape := func() (pipelines, trips, bucketed int, seconds float64) {
+		_, body := get(t, url+"/metrics")
+		value := func(series string) float64 {
+			_, rest, found := strings.Cut(body, "\ncellserver_store_"+series+" ")
+			require.True(t, found, series)
+			text, _, _ := strings.Cut(rest, "\n")
+			number, err := strconv.ParseFloat(text, 64)
+			require.NoError(t, err, text)
+			return number
+		}
+		return int(value("pipelines_total")), int(value("round_trip_seconds_count")),
+			int(value(`round_trip_seconds_bucket{le="+Inf"}`)), value("round_trip_seconds_sum")
+	}
+	peer.Ask(t, server.Addr, "CL.THROTTLE", "user", 100, 1, 3600) // opens the connection to the store
+	pipelines, trips, _, seconds := scrape()
+	for range calls {
+		peer.Ask(t, server.Addr, "CL.THROTTLE", "user", 100, 1, 3600)
+	}
+	pipelinesThen, tripsThen, bucketed, secondsThen := scrape()
+	assert.GreaterOrEqual(t, tripsThen-trips, calls)
+	assert.Equal(t, pipelinesThen-pipelines, tripsThen-trips)
+	assert.Equal(t, tripsThen, bucketed)
+	assert.Greater(t, secondsThen, seconds)
+}
+
 // TestMetricsWithTLS: --metrics-tls-port alone has all that --metrics-port has, for peers with a certificate.
 // The stream of the page works over HTTP/2.
 func TestMetricsWithTLS(t *testing.T) {

@@ -57,7 +57,8 @@ func (a *Admin) Metrics(server *command.Server) []metric.Group {
 		a.memoryMetrics(server), callMetrics(server),
 	}
 	groups = append(groups, loopMetrics(server)...)
-	return append(groups, storeMetrics(a.Store)...)
+	groups = append(groups, storeMetrics(a.Store)...)
+	return append(groups, tripMetrics(a.Store)...)
 }
 
 func (a *Admin) readConnections(server *command.Server, out *metric.Samples) {
@@ -149,6 +150,22 @@ func storeMetrics(s store.Store) []metric.Group {
 				}
 			}
 		})
+	}}}
+}
+
+var storeTrips = metric.NewHistogram("store_round_trip_seconds",
+	"How long pipelines to the store took, from the first byte written to the last reply read. "+
+		"Those that were not answered do not count.")
+
+// tripMetrics returns the durations of the round trips to a store in another program.
+func tripMetrics(s store.Store) []metric.Group {
+	counted, ok := s.(store.RoundTripper)
+	if !ok {
+		return nil
+	}
+	return []metric.Group{{Metrics: []*metric.Metric{storeTrips}, Read: func(out *metric.Samples) {
+		below, count, sum := counted.RoundTrips()
+		out.Histogram(storeTrips, sum, metric.Durations{Count: count, Buckets: below})
 	}}}
 }
 

@@ -7,6 +7,14 @@ func (s *Store) Describe(add func(name string, value any)) {
 	}
 }
 
+// RoundTrips implements store.RoundTripper. Without a function that counts, there are none.
+func (s *Store) RoundTrips() (below map[float64]uint64, count uint64, sum float64) {
+	if s.Options.RoundTrips == nil {
+		return nil, 0, 0
+	}
+	return s.Options.RoundTrips()
+}
+
 // Describe adds what the machine has counted since the start.
 func (e *Engine) Describe(add func(name string, value any)) {
 	c := e.Counters()

@@ -57,6 +57,8 @@ type Options struct {
 	Close      func() error // called by Close; may be nil
 	// Describe adds fields to the section Store of INFO; may be nil.
 	Describe func(add func(name string, value any))
+	// RoundTrips returns what store.RoundTripper does; it may be nil.
+	RoundTrips func() (below map[float64]uint64, count uint64, sum float64)
 }
 
 // Store implements store.Store over a backend.

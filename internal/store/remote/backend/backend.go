@@ -52,6 +52,7 @@ type Backend struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 	reached  atomic.Bool // a connection to a server could be opened
+	trips    trips       // of the pipelines of batches
 
 	// servers are all servers, by their numbers. The list is replaced, under mu, when one is added, so
 	// that reading it takes no lock: the machine asks for a clock for each flight.

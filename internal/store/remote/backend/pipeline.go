@@ -86,6 +86,9 @@ func (c *connection) exchange(batch *combine.Batch) bool {
 		p.sent = append(p.sent, c.encode(r))
 	}
 	err := c.run(context.Background(), p.commands)
+	if err == nil {
+		c.backend.trips.add(c.socket.ended - c.socket.sent)
+	}
 	if measuring && p.commands[0].Err() == nil {
 		_ = c.learnTime(p.commands[0].(command).Cmd) // a reply that is not understood is no measurement
 	}

@@ -28,6 +28,7 @@ type fake struct {
 	mu      sync.Mutex
 	replies map[string]string // by the first word of a command
 	calls   map[string]int
+	before  func() // called before a reply; nil for none
 }
 
 // newFake starts a server that knows SET IFEQ.
@@ -77,6 +78,9 @@ func (f *fake) reply(name string) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[name]++
+	if f.before != nil {
+		f.before()
+	}
 	reply, known := f.replies[name]
 	switch {
 	case known:

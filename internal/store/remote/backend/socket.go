@@ -9,7 +9,8 @@ import (
 
 // socket is the network connection of a client of go-redis. It counts what is written, because that
 // decides whether a request that has no reply may have been carried out, and notes when the first
-// bytes were sent and received, from which the offset of the server's clock is computed.
+// bytes were sent and received, from which the offset of the server's clock is computed, and when the
+// last were received, which ends the round trip.
 type socket struct {
 	net.Conn
 	raw    net.Conn // without TLS
@@ -19,6 +20,7 @@ type socket struct {
 	// Of the exchange under way, and used only by its goroutine.
 	written        int
 	sent, received int64 // 0: not yet
+	ended          int64 // when the last bytes were received
 }
 
 // dial connects, and makes the TLS handshake.
@@ -46,7 +48,7 @@ func dial(ctx context.Context, network, address string, secure *tls.Config, now 
 }
 
 // begin begins an exchange.
-func (s *socket) begin() { s.written, s.sent, s.received = 0, 0, 0 }
+func (s *socket) begin() { s.written, s.sent, s.received, s.ended = 0, 0, 0, 0 }
 
 func (s *socket) Write(b []byte) (int, error) {
 	if s.sent == 0 {
@@ -62,8 +64,11 @@ func (s *socket) Write(b []byte) (int, error) {
 
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
-	if n > 0 && s.received == 0 {
-		s.received = s.now()
+	if n > 0 {
+		s.ended = s.now()
+		if s.received == 0 {
+			s.received = s.ended
+		}
 	}
 	return n, err
 }
