@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -151,22 +150,28 @@ func TestOptions(t *testing.T) {
 	assert.NotContains(t, string(text), "CELLSERVER_DIR")
 }
 
-// With metrics, Prometheus finds and reaches the port, and a shutdown gives load balancers time. Without,
-// TestChartIsThePlainManifests shows that there is nothing of this.
+// With metrics, Prometheus and the kubelet find and reach the port. Without, TestChartIsThePlainManifests shows
+// that there is nothing of this.
 func TestMetrics(t *testing.T) {
 	for _, set := range [][]string{nil, shared} {
 		text, err := render(t, "cellserver", append([]string{"metrics.enabled=true", "metrics.serviceMonitor=true",
 			"metrics.serviceMonitorLabels.release=prometheus"}, set...)...)
 		require.NoError(t, err)
 		for _, part := range []string{
-			`name: CELLSERVER_METRICS_PORT, value: "9121"`, `name: CELLSERVER_SHUTDOWN_DELAY, value: "5"`,
-			"- {name: metrics, containerPort: 9121}", "- {name: metrics, port: 9121, targetPort: metrics}",
+			`name: CELLSERVER_METRICS_PORT, value: "9121"`, "- {name: metrics, containerPort: 9121}",
+			"- {name: metrics, port: 9121, targetPort: metrics}",
 		} {
 			assert.Contains(t, string(text), part)
 		}
-		assert.NotContains(t, string(text), "preStop", "the server waits itself")
-		assert.Equal(t, set == nil, strings.Contains(string(text), "httpGet: {path: /readyz, port: metrics}"))
 		found := objects(t, text)
+		server := container(found)
+		assert.Equal(t, object{"path": "/readyz", "port": "metrics"}, server["readinessProbe"].(object)["httpGet"])
+		assert.Equal(t, object{"path": "/healthz", "port": "metrics"}, server["livenessProbe"].(object)["httpGet"])
+		started := []any{"/cellserver", "cli", "PING"}
+		if set != nil {
+			started = []any{"/cellserver", "ready"} // an update with a wrong password of the store stops at the first pod
+		}
+		assert.Equal(t, object{"command": started}, server["startupProbe"].(object)["exec"])
 		rules := found["NetworkPolicy"]["spec"].(object)["ingress"].([]any)
 		require.Len(t, rules, 2)
 		assert.Equal(t, []any{object{"protocol": "TCP", "port": "metrics"}}, rules[1].(object)["ports"])
@@ -175,6 +180,20 @@ func TestMetrics(t *testing.T) {
 		assert.Equal(t, found["Service"]["spec"].(object)["selector"],
 			monitor["spec"].(object)["selector"].(object)["matchLabels"])
 	}
+}
+
+// container returns the container of the pods of a release.
+func container(found map[string]object) object {
+	return pods(found)["containers"].([]any)[0].(object)
+}
+
+// pods returns what the pods of a release are.
+func pods(found map[string]object) object {
+	workload := found["StatefulSet"]
+	if workload == nil {
+		workload = found["Deployment"]
+	}
+	return workload["spec"].(object)["template"].(object)["spec"].(object)
 }
 
 func TestLint(t *testing.T) {

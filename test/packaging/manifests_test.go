@@ -235,11 +235,7 @@ type kubernetesContainer struct {
 		MountPath string `yaml:"mountPath"`
 		ReadOnly  bool   `yaml:"readOnly"`
 	} `yaml:"volumeMounts"`
-	Resources struct{ Requests, Limits map[string]string }
-	Lifecycle struct {
-		PreStop struct{ Sleep struct{ Seconds int } } `yaml:"preStop"`
-	}
-
+	Resources       struct{ Requests, Limits map[string]string }
 	StartupProbe    probe `yaml:"startupProbe"`
 	LivenessProbe   probe `yaml:"livenessProbe"`
 	ReadinessProbe  probe `yaml:"readinessProbe"`
@@ -332,7 +328,10 @@ func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 	variables := c.environment()
 	require.Empty(t, c.Command, "the image's ENTRYPOINT starts it")
 	require.Empty(t, refused(t, c.Args, asList(withoutMemory(variables))))
-	require.Greater(t, float64(p.TerminationGracePeriodSeconds), number(t, variables["CELLSERVER_SHUTDOWN_TIMEOUT"]))
+	require.Equal(t, "5", variables["CELLSERVER_SHUTDOWN_DELAY"])
+	stop := number(t, variables["CELLSERVER_SHUTDOWN_DELAY"]) + number(t, variables["CELLSERVER_SHUTDOWN_TIMEOUT"])
+	require.GreaterOrEqual(t, float64(p.TerminationGracePeriodSeconds), 2*stop, "or it is killed while it stops")
+	require.NotContains(t, variables, "CELLSERVER_METRICS_PORT", "it would be for the probes to ask /readyz and /healthz")
 	for _, probe := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 		require.Positive(t, probe.TimeoutSeconds)
 	}

@@ -121,8 +121,6 @@ func TestKubernetesPool(t *testing.T) {
 	require.Equal(t, own, p.Spread[0].LabelSelector)
 	c := p.Containers[0]
 	require.Equal(t, c.Ports[0].Name, service.Spec.Ports[0].TargetPort)
-	stop := float64(c.Lifecycle.PreStop.Sleep.Seconds) + number(t, c.environment()["CELLSERVER_SHUTDOWN_TIMEOUT"])
-	require.Greater(t, float64(p.TerminationGracePeriodSeconds), stop)
 	require.Equal(t, []string{"Ingress", "Egress"}, policy.Spec.PolicyTypes)
 	require.Equal(t, podsWith("cellserver-client", "true"), policy.Spec.Ingress[0]["from"])
 	require.Equal(t, podsWith("app.kubernetes.io/name", "cellserver-store"), policy.Spec.Egress[0]["to"])
