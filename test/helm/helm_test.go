@@ -30,6 +30,8 @@ func helm(t *testing.T, args ...string) (out []byte, err error) {
 	cmd.Stderr = &stderr
 	if out, err = cmd.Output(); err != nil {
 		err = errors.New(stderr.String() + string(out))
+	} else {
+		assert.Empty(t, stderr.String(), "a warning")
 	}
 	return out, err
 }
@@ -126,6 +128,11 @@ func TestMistakesAreRefused(t *testing.T) {
 		"replica=1":         "replica",
 		"store.fails=never": "fails",
 		"options.port=7000": "options",
+		// the server would not read them
+		"policies.api=x":               "does not match pattern",
+		"policies.\\.hidden\\.yaml=x":  "does not match pattern",
+		"policies.api\\.yaml=":         "minLength",
+		"policies=x,options.policies=": "leave out options.policies",
 	} {
 		_, err := render(t, "x", set)
 		assert.ErrorContains(t, err, says, set)
@@ -194,6 +201,62 @@ func pods(found map[string]object) object {
 		workload = found["Deployment"]
 	}
 	return workload["spec"].(object)["template"].(object)["spec"].(object)
+}
+
+// mounted writes the policies of a release to a folder, after it has checked that the server reads them, and
+// from a folder: the kubelet never changes what is mounted by subPath.
+func mounted(t *testing.T, found map[string]object) string {
+	t.Helper()
+	const at = "/etc/cellserver/policies"
+	assert.Contains(t, container(found)["env"], object{"name": "CELLSERVER_POLICIES", "value": at})
+	assert.Contains(t, container(found)["volumeMounts"], object{"name": "policies", "mountPath": at, "readOnly": true})
+	source := object{"name": found["ConfigMap"]["metadata"].(object)["name"]}
+	assert.Contains(t, pods(found)["volumes"], object{"name": "policies", "configMap": source})
+	folder := t.TempDir()
+	for name, text := range found["ConfigMap"]["data"].(object) {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte(text.(string)), 0o600))
+	}
+	return folder
+}
+
+// Policies, given as one text or as several by name, are where the server reads them, byte for byte. A change of
+// them changes nothing of the pods, so none restarts.
+func TestPolicies(t *testing.T) {
+	const example = "../../examples/policies/policies/api.yaml"
+	written, err := os.ReadFile(example)
+	require.NoError(t, err)
+	for _, base := range [][]string{nil, shared, {"persistence.size="}, {"passwordSecret=clients"}} {
+		var before object
+		for _, set := range [][]string{
+			{"--set-file", "policies=" + example},
+			{"--set-file", "policies.policies\\.yaml=" + example},
+			{"--set-file", "policies.policies\\.yaml=" + example, "--set-string", "policies.b\\.yml=policies: {}"},
+		} {
+			for _, s := range base {
+				set = append(set, "--set", s)
+			}
+			text, err := helm(t, append([]string{"template", "cellserver", filepath.Join(deploy, "helm"),
+				"--kube-version", "1.30.0"}, set...)...)
+			require.NoError(t, err)
+			found := objects(t, text)
+			folder := mounted(t, found)
+			got, err := os.ReadFile(filepath.Join(folder, "policies.yaml"))
+			require.NoError(t, err)
+			assert.Equal(t, string(written), string(got))
+			if base == nil {
+				out, err := exec.Command("go", "run", "../../cmd/cellserver", "policies", "check", folder).CombinedOutput()
+				require.NoError(t, err, string(out))
+			}
+			if before == nil {
+				before = pods(found)
+			}
+			assert.Equal(t, before, pods(found))
+		}
+	}
+	text, err := render(t, "cellserver")
+	require.NoError(t, err)
+	assert.NotContains(t, objects(t, text), "ConfigMap")
+	assert.NotContains(t, string(text), "CELLSERVER_POLICIES")
 }
 
 func TestLint(t *testing.T) {
