@@ -29,7 +29,7 @@ type caller struct {
 	replies []byte        // to these calls
 	memory  share         // for the replies
 	outcome outcome       // of a call on a policy
-	body    []byte        // of the response, which net/http copies
+	body    []byte        // of the response, which net/http copies if it is short
 }
 
 // transportBytes estimates the memory, in bytes, that net/http uses for a connection.
@@ -82,6 +82,9 @@ func (c *conn) release(k *caller) {
 	}
 	if cap(k.replies) > maxKept {
 		k.replies = nil
+	}
+	if len(k.body) > maxMeasured {
+		k.body = nil // with HTTP/2, a body that net/http did not copy may still be sent
 	}
 	c.mu.Lock()
 	usable := !c.closed && !k.session.Closing() && !k.session.HasUnanswered() && len(k.session.Output()) == 0

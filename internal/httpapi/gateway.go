@@ -118,10 +118,10 @@ func allOf[T any](list []T, has func(T) bool) bool {
 
 // asksOf appends what a request asks of the policies with some names. If that is not clear, refused says why.
 func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.Prefix) (_ []ask, refused string) {
-	if strings.Count(names, ",") >= maxPolicies {
-		return nil, "ERR too many policies"
-	}
 	set := a.instance.Policies()
+	if strings.Count(names, ",") >= maxPolicies {
+		return appendRefusing(asks, set, names), "ERR too many policies"
+	}
 	from := policy.Client{Peer: web.Peer(r), Host: r.Host, Header: func(name string) []string { return r.Header[name] }}
 	var buffer [256]byte
 	for name := range strings.SplitSeq(names, ",") {
@@ -144,6 +144,16 @@ func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.
 		asks = append(asks, ask{p, name, string(subject)})
 	}
 	return asks, refused
+}
+
+// appendRefusing appends the first of the policies with some names that refuses requests without a decision.
+func appendRefusing(asks []ask, set *policy.Set, names string) []ask {
+	for name := range strings.SplitSeq(names, ",") {
+		if p := set.Policy([]byte(name)); p != nil && p.HTTP.Errors == policy.ErrorsRefuse {
+			return append(asks, ask{policy: p})
+		}
+	}
+	return asks
 }
 
 // decide makes the calls of a request, and answers it.

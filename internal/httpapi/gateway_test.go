@@ -71,6 +71,8 @@ func TestGatewayWithoutDecision(t *testing.T) {
 		{"both", "u", 200, "WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{"strict", "u", 503, "WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{"strict,none", "v", 503, "ERR no such policy 'none'"},
+		{strings.Repeat("none,", 16) + "both", "u", 200, "ERR too many policies"},
+		{strings.Repeat("none,", 16) + "strict", "u", 503, "ERR too many policies"},
 		{"both", "evil", 403, ""},
 		{"both", "vip", 200, ""},
 		{"both", "", 429, ""},
