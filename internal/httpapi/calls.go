@@ -77,11 +77,15 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) *client.Account 
 		writeError(w, http.StatusForbidden, "ERR requests of web pages are not accepted")
 		return nil
 	}
-	named := ""
-	if r.TLS != nil && a.config.CertificateUser != nil {
-		named = a.config.CertificateUser(*r.TLS)
+	return web.User(w, r, a.instance.Accounts, a.named(r))
+}
+
+// named returns the user that the certificate of the peer names; empty for none.
+func (a *API) named(r *http.Request) string {
+	if r.TLS == nil || a.config.CertificateUser == nil {
+		return ""
 	}
-	return web.User(w, r, a.instance.Accounts, named)
+	return a.config.CertificateUser(*r.TLS)
 }
 
 // readCalls reads the body: an array of arguments, or an array of such arrays. If it is neither, readCalls

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"cellserver/internal/client"
 	"cellserver/internal/policy"
 	"cellserver/internal/web"
 )
@@ -35,8 +36,8 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 	if strings.Contains(r.URL.RawQuery, "limited=403") && r.URL.Query().Get("limited") == "403" {
 		limited = http.StatusForbidden
 	}
-	trusted, ok := a.trustedBy(r)
-	if !ok {
+	trusted, as := a.trustedBy(r)
+	if as == nil {
 		a.counts.untrusted.Add(1)
 		a.warned.Do(func() {
 			a.config.Log.Warn("a peer that is none of --http-trusted-proxies asked /v1/auth, and was refused", "peer", r.RemoteAddr)
@@ -56,7 +57,7 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 	case len(asks) == 0: // its policies allow requests without their headers
 		w.WriteHeader(http.StatusOK)
 	default:
-		a.decide(w, r, asks, limited)
+		a.decide(w, r, as, asks, limited)
 	}
 }
 
@@ -80,17 +81,22 @@ func ignoreBody(w http.ResponseWriter, r *http.Request) {
 	time.AfterFunc(patience, func() { _ = c.SetReadDeadline(pastDeadline) })
 }
 
-// trustedBy reports whether the peer of a request is trusted: a proxy of the option, a process that reaches the
-// Unix socket, or a peer with a certificate. It returns the networks of which X-Forwarded-For is believed.
-func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, ok bool) {
+// trustedBy returns the account as which the request of a peer is made, nil if the peer is not trusted: a proxy of
+// the option, a process that reaches the Unix socket, or a peer with a certificate. If that names a user, it gives
+// the rights of this user and no others. trustedBy returns the networks of which X-Forwarded-For is believed, too.
+func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, as *client.Account) {
 	trusted, peer := a.config.Settings.TrustedProxies, web.Peer(r)
 	switch {
 	case !peer.IsValid() || slices.ContainsFunc(trusted, func(p netip.Prefix) bool { return p.Contains(peer) }):
-		return trusted, true
+		return trusted, a.gateways
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
-		return append(slices.Clip(trusted), netip.PrefixFrom(peer, peer.BitLen())), true
+		as = a.gateways
+		if named := a.named(r); named != "" {
+			as = web.NamedUser(r, a.instance.Accounts, named)
+		}
+		return append(slices.Clip(trusted), netip.PrefixFrom(peer, peer.BitLen())), as
 	}
-	return nil, false
+	return nil, nil
 }
 
 // CheckPolicies warns about policies that tell clients apart by their addresses, if only gateways on this machine
@@ -156,10 +162,10 @@ func appendRefusing(asks []ask, set *policy.Set, names string) []ask {
 	return asks
 }
 
-// decide makes the calls of a request, and answers it.
-func (a *API) decide(w http.ResponseWriter, r *http.Request, asks []ask, limited int) {
+// decide makes the calls of a request as a user, and answers it.
+func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account, asks []ask, limited int) {
 	c := r.Context().Value(connKey{}).(*conn)
-	k := c.take(a.gateways)
+	k := c.take(as)
 	defer c.release(k)
 	o, refused := k.takeAll(r, asks)
 	if refused != "" {

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,8 @@ import (
 
 	"cellserver/internal/httpapi"
 	"cellserver/internal/metric"
+	"cellserver/internal/tlsconfig"
+	"cellserver/test/certs"
 )
 
 // ask sends the request of a gateway, with pairs of a header's name and a value.
@@ -194,6 +197,52 @@ func TestTrustedProxies(t *testing.T) {
 	var counted metric.Samples
 	handler.Metrics().Read(&counted)
 	assert.EqualValues(t, 1, counted.List[len(counted.List)-1].Value, "cellserver_http_untrusted_total")
+}
+
+// TestGatewaysWithCertificates: a certificate stands in for the option. If it names a user, requests have the rights
+// of this user, so that a client with a certificate of its own cannot take from what others have.
+func TestGatewaysWithCertificates(t *testing.T) {
+	authority := certs.New(t)
+	own := authority.Issue(t, "server")
+	secured, err := tlsconfig.ServerOptions{
+		CertFile: own.Cert, KeyFile: own.Key, CACertFile: authority.File, AuthClients: "optional",
+	}.Config()
+	require.NoError(t, err)
+	a := newAPI(t)
+	a.operate("ACL SETUSER shop on ~both:* +@ratelimit")
+	a.operate("ACL SETUSER gone off ~* +@all")
+	named := func(c tls.ConnectionState) string { return strings.TrimPrefix(tlsconfig.CommonName(c), "gateway") }
+	a.serve(httpapi.New(httpapi.Config{
+		Instance: a.instance, Settings: &httpapi.Settings{}, CertificateUser: named,
+	}), func() *tls.Config { return secured })
+	for _, c := range []struct {
+		name, path string
+		status     int
+		problem    string
+	}{
+		{"gateway", "both", http.StatusOK, ""},
+		{"shop", "both", http.StatusOK, ""},
+		{"shop", "strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
+		{"shop", "both,strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
+		{"gone", "both", http.StatusForbidden, ""},
+		{"nobody", "both", http.StatusForbidden, ""},
+		{"", "both", http.StatusForbidden, ""},
+	} {
+		pair := certs.Pair{}
+		if c.name != "" {
+			pair = authority.Issue(t, c.name)
+		}
+		transport := &http.Transport{TLSClientConfig: authority.Client(t, pair)}
+		a.client = &http.Client{Transport: transport}
+		r := a.request("/v1/auth/"+c.path, "")
+		r.URL.Scheme = "https"
+		r.Header.Set("X-User", "u")
+		status, header, body := a.do(r)
+		assert.Equal(t, c.status, status, "%v: %s", c, body)
+		assert.Equal(t, c.problem, header.Get("X-Cellserver-Error"), c)
+		transport.CloseIdleConnections()
+	}
+	assert.Equal(t, ":0\r\n", a.operate("EXISTS strict:{u}:fixed"))
 }
 
 // TestWarning: gateways on other machines would get 403, if only this machine is trusted. A reload says so again.

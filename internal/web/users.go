@@ -32,7 +32,7 @@ func User(w http.ResponseWriter, r *http.Request, of Accounts, named string) *cl
 	case r.Header.Get("Authorization") != "":
 	default:
 		if named != "" {
-			account = of.NamedBy(r.RemoteAddr, localAddress(r), named)
+			account = NamedUser(r, of, named)
 		}
 		if account == nil {
 			account = of.Anonymous()
@@ -43,6 +43,11 @@ func User(w http.ResponseWriter, r *http.Request, of Accounts, named string) *cl
 		http.Error(w, "the name or the password of the user is wrong or missing", http.StatusUnauthorized)
 	}
 	return account
+}
+
+// NamedUser returns the account of the user that the certificate of the peer names, or nil if there is none.
+func NamedUser(r *http.Request, of Accounts, name string) *client.Account {
+	return of.NamedBy(r.RemoteAddr, localAddress(r), name)
 }
 
 func localAddress(r *http.Request) string {
