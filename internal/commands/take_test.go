@@ -198,3 +198,19 @@ func TestAllIsVerboseAsTake(t *testing.T) {
 	require.True(t, strings.HasSuffix(got, peek("one", 0)+peek("two", 1)), got)
 	require.Contains(t, got, "$3\r\nban\r\n")
 }
+
+// A ban refuses a call that repeats the ID of one that was allowed before, also if only one of its policies bans
+// the subject. When the ban has ended, the ID is that of the first call again.
+func TestBansRefuseRepeatedCalls(t *testing.T) {
+	s := newServer(t)
+	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 9, period: 60s}}]}, two: {limits: [{fixed: {limit: 9, period: 60s}}]}}")
+	c := s.dial()
+	for _, call := range []string{"CL.TAKE u two 1 ID x", "CL.ALL 2 TAKE u one 1 TAKE u two 1 ID x"} {
+		first := c.do(t, call)
+		require.NotContains(t, first, "-ERR")
+		c.do(t, "CL.BAN u two 30")
+		require.Regexp(t, `^\*[45]\r\n:1\r\n`, c.do(t, call), call)
+		c.do(t, "CL.PARDON u two")
+		require.Equal(t, first, c.do(t, call), call)
+	}
+}

@@ -69,8 +69,8 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 		s := &j.members[0].subjectOf
 		call.Key = s.standingKey(f)
 	}
-	if call.Step = j.step; j.refused {
-		call.Wait = 0
+	if call.Step = j.step; j.refused { // it takes nothing, so there is nothing to wait for, and none to remember
+		call.Wait, call.IDAt = 0, 0
 	}
 	call.Reply = func(o command.LimitOutcome) error { return j.reply(o) }
 	return nil
