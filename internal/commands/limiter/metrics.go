@@ -65,6 +65,9 @@ func decisionMetrics(server *command.Server) metric.Group {
 // not of one moment. A call is counted as one of these first, and as a call at the end of its turn, so the
 // difference may be too small, but never too large. A counter that falls would look like a restart of the
 // server, after which all that it has ever counted would be counted again; so the largest difference is shown.
+//
+// Only a call that is made outside the event loop is counted as a call first. Until it ends, it is shown as allowed;
+// if it is refused then, the next that is allowed makes up for it.
 type shownDecisions struct {
 	mu   sync.Mutex
 	last map[int]shownCalls // by the numbers of the commands

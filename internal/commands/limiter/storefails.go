@@ -91,7 +91,7 @@ func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
 		}
 		return
 	}
-	keys := c.Row.TouchedKeys(nil, c.Words, nil)
+	keys := c.Row.TouchedKeys(nil, c.Words, c.Snapshot)
 	local.view.Select(c.View.Selected())
 	_, _ = local.view.Delete(c.Context, keys) // it never fails in memory
 }

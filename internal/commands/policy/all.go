@@ -66,8 +66,7 @@ func (f *Family) Join(c *command.Call, of []command.Member, call *command.LimitC
 	if first := &of[0]; !first.NamesPolicy {
 		call.Key = first.Request.Key
 	} else {
-		s := &j.members[0].subjectOf
-		call.Key = s.standingKey(f)
+		call.Key = f.standingKey(&j.members[0].subjectOf)
 	}
 	if call.Step = j.step; j.refused { // it takes nothing, so there is nothing to wait for, and none to remember
 		call.Wait, call.IDAt = 0, 0
@@ -97,7 +96,7 @@ func (j *joint) judge(of []command.Member) error {
 		m.request = policies.Request{Quantity: of[i].Quantity, Mode: j.mode()}
 		var state *standing.State
 		if states != nil && err == nil {
-			state = states[string(m.standingKey(j.family))]
+			state = states[string(j.family.standingKey(&m.subjectOf))]
 		}
 		m.verdict, m.decided = m.policy.JudgeStanding(j.call.View.Now(), state, m.treatment, m.request)
 		if err != nil && !m.decided {
@@ -106,6 +105,38 @@ func (j *joint) judge(of []command.Member) error {
 		j.refused = j.refused || m.decided && m.verdict.Limited
 	}
 	return nil
+}
+
+// readStandings reads the standings of the members of a call that are policies, if the store may have any:
+// in one step, if the store has such.
+func (j *joint) readStandings() (states map[string]*standing.State, err error) {
+	f, c := j.family, j.call
+	if !f.mayHaveStandings() {
+		return nil, nil
+	}
+	states = map[string]*standing.State{}
+	var keys [][]byte
+	for i := range j.members {
+		m := &j.members[i]
+		if m.policy == nil {
+			continue
+		}
+		if key := f.standingKey(&m.subjectOf); states[string(key)] == nil {
+			states[string(key)], keys = &standing.State{}, append(keys, key)
+		}
+	}
+	read := func(v store.View) (err error) {
+		for _, key := range keys {
+			if *states[string(key)], err = v.Standing(c.Context, key); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if s, ok := c.View.(store.Stepper); ok {
+		return states, s.Step(c.Context, keys, read)
+	}
+	return states, read(c.View)
 }
 
 // addRequests adds the requests of the members that are in shadow mode, or of the others.

@@ -13,13 +13,15 @@ import (
 // A subject's exemption, its ban and its refusals are in one key, which few subjects have. If the store
 // knows that there is no such key at all, none is looked up.
 
-// standingKey returns the key of a subject's standing.
-func (s *subjectOf) standingKey(f *Family) []byte {
+// standingKey returns the key of a subject's standing, in new memory: it is used together with the keys of the
+// limits, which are in memory of the call.
+func (f *Family) standingKey(s *subjectOf) []byte {
 	return policies.AppendKey(nil, f.prefix, s.policy, s.subject, policies.StandingLabel)
 }
 
-// standingKey returns the key of a subject's standing, in memory of the call.
-func (f *Family) standingKey(c *command.Call, s *subjectOf) []byte {
+// soleStandingKey is standingKey in memory of the call, for the steps that use no other key: those of the limits are
+// overwritten.
+func (f *Family) soleStandingKey(c *command.Call, s *subjectOf) []byte {
 	c.Value = policies.AppendKey(c.Value[:0], f.prefix, s.policy, s.subject, policies.StandingLabel)
 	return c.Value
 }
@@ -35,7 +37,7 @@ func (f *Family) judgeStanding(c *command.Call, s *subjectOf, r policies.Request
 		v, decided = s.policy.JudgeStanding(c.View.Now(), nil, s.treatment, r)
 		return v, decided, nil
 	}
-	state, err := c.View.Standing(c.Context, f.standingKey(c, s))
+	state, err := c.View.Standing(c.Context, f.soleStandingKey(c, s))
 	if err != nil {
 		return v, false, err
 	}
@@ -67,7 +69,8 @@ func (f *Family) countRefusal(
 	if o.Allowed || !s.policy.CountsForBan(r, occasionOf(c, o), decisions) {
 		return v, false
 	}
-	err := c.View.EditStanding(c.Context, f.standingKey(c, s), func(now int64, was standing.State) (next standing.State) {
+	key := f.soleStandingKey(c, s)
+	err := c.View.EditStanding(c.Context, key, func(now int64, was standing.State) (next standing.State) {
 		next, v, banned = s.policy.Refuse(now, was, s.treatment)
 		return next
 	})

@@ -244,7 +244,7 @@ func (t taking) limitCall(requests []store.LimitRequest) *command.LimitCall {
 	call := &command.LimitCall{
 		Requests: requests, Peek: t.request.Mode == quota.Peek,
 		IDAt: c.OptionAt(command.IDOption), WaitAt: c.OptionAt("WAIT"),
-		Key: policies.AppendKey(nil, t.f.prefix, t.policy, t.subject, policies.StandingLabel),
+		Key: t.f.standingKey(&t.subjectOf),
 	}
 	if !t.policy.Shadow { // a call that is never refused does not wait
 		call.Wait = c.Option("WAIT")

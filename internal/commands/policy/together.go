@@ -41,7 +41,7 @@ func (t taking) decideTogether(s store.Stepper) error {
 	c, limiters := t.call, t.f.Limiters
 	requests := t.requests()
 	defer clear(requests) // the next call expects that
-	keys := [][]byte{t.standingKey(t.f)}
+	keys := [][]byte{t.f.standingKey(&t.subjectOf)}
 	for i := range requests {
 		keys = append(keys, requests[i].Key)
 	}
@@ -88,36 +88,4 @@ func (t *taking) makeStep(ctx context.Context, s store.Stepper, keys [][]byte, r
 		})
 	})
 	return d, err
-}
-
-// readStandings reads the standings of the members of a call that are policies, if the store may have any:
-// in one step, if the store has such.
-func (j *joint) readStandings() (states map[string]*standing.State, err error) {
-	f, c := j.family, j.call
-	if !f.mayHaveStandings() {
-		return nil, nil
-	}
-	states = map[string]*standing.State{}
-	var keys [][]byte
-	for i := range j.members {
-		m := &j.members[i]
-		if m.policy == nil {
-			continue
-		}
-		if key := m.standingKey(f); states[string(key)] == nil {
-			states[string(key)], keys = &standing.State{}, append(keys, key)
-		}
-	}
-	read := func(v store.View) (err error) {
-		for _, key := range keys {
-			if *states[string(key)], err = v.Standing(c.Context, key); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if s, ok := c.View.(store.Stepper); ok {
-		return states, s.Step(c.Context, keys, read)
-	}
-	return states, read(c.View)
 }
