@@ -100,12 +100,7 @@ func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][
 		return nil, false, false
 	}
 	body, err := io.ReadAll(r.Body)
-	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &tooLarge):
-		writeError(w, http.StatusRequestEntityTooLarge, "ERR the body is longer than "+
-			strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
-		return nil, false, false
 	case err == nil && !memory.take(bytesPerBodyByte*int64(len(body))):
 		refuseForMemory(w)
 		return nil, false, false
@@ -113,10 +108,21 @@ func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][
 		calls, several, err = parseCalls(body)
 	}
 	if err != nil {
-		writeError(w, http.StatusBadRequest, "ERR "+err.Error())
+		refuseBody(w, err)
 		return nil, false, false
 	}
 	return calls, several, true
+}
+
+// refuseBody answers a request whose body has not arrived, or is not accepted.
+func refuseBody(w http.ResponseWriter, err error) {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		writeError(w, http.StatusRequestEntityTooLarge, "ERR the body is longer than "+
+			strconv.FormatInt(tooLarge.Limit, 10)+" bytes")
+		return
+	}
+	writeError(w, http.StatusBadRequest, "ERR "+err.Error())
 }
 
 var errBody = errors.New("the body must be a JSON array of arguments, which are strings and numbers, or an array of such arrays")

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -19,6 +20,11 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	refused := given.read(r.URL.RawQuery)
 	if refused != "" {
 		writeError(w, http.StatusBadRequest, refused)
+		return
+	}
+	// A body says nothing. A call that waits has no time limit, so its body must have arrived: see web.KeepOpen.
+	if _, err := io.Copy(io.Discard, r.Body); err != nil {
+		refuseBody(w, err)
 		return
 	}
 	c := r.Context().Value(connKey{}).(*conn)

@@ -118,6 +118,20 @@ func TestTakeWithWait(t *testing.T) {
 	assert.Equal(t, `"named";r=0;t=60 `+want, <-answer)
 }
 
+// TestBodyOfTake: a body has no effect, but a call is made when it has arrived, because the call may wait for longer
+// than a body may take.
+func TestBodyOfTake(t *testing.T) {
+	a := newAPI(t)
+	for length, want := range map[int]int{1: http.StatusOK, 1<<20 + 1: http.StatusRequestEntityTooLarge} {
+		subject := strconv.Itoa(length)
+		status, _, body := a.do(a.request("/v1/take/named?wait=1&subject="+subject, strings.Repeat("x", length)))
+		assert.Equal(t, want, status, body)
+		made := strconv.FormatBool(want == http.StatusOK)
+		exists := map[string]string{":1\r\n": "true", ":0\r\n": "false"}[a.operate("EXISTS named:{"+subject+"}:fixed")]
+		assert.Equal(t, made, exists)
+	}
+}
+
 // TestPasswordOfDefault: the user default can be named with its password, as any other.
 func TestPasswordOfDefault(t *testing.T) {
 	a := newAPI(t)
