@@ -3,6 +3,7 @@ package command
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"cellserver/internal/quota"
@@ -408,6 +409,11 @@ func FoldEqual(word []byte, upper string) bool {
 		}
 	}
 	return true
+}
+
+// HasWord reports whether one of the words is a name in upper case, ignoring the words' case.
+func HasWord(words [][]byte, upper string) bool {
+	return slices.ContainsFunc(words, func(word []byte) bool { return FoldEqual(word, upper) })
 }
 
 // ParseIndex parses an integer of 32 bits; its errors are Redis's.

@@ -21,8 +21,9 @@ type Policies interface {
 	// Join completes a call on all of its members, of which PEEK and the other options are set. If the
 	// limits have not to be asked, there are no requests then.
 	Join(c *Call, members []Member, call *LimitCall, as MemberReply) error
-	// MemberWork returns the most work (see Call) of finding the limits of a subject of a policy.
-	MemberWork(snapshot any, subject, policy []byte) int
+	// MemberWork returns the most work (see Call) of finding the limits of a subject of a policy, asking them
+	// and, if verbose, showing them.
+	MemberWork(snapshot any, subject, policy []byte, verbose bool) int
 	// Snapshot is that of KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
 	// MemberRight what the key patterns of users are checked against.
 	Snapshot() any

@@ -1,7 +1,5 @@
 package command
 
-import "slices"
-
 // A call of a limiter with the option WAIT that is limited does not end: its client is blocked, and its
 // row runs again when it may be admitted, each time from the beginning, until the call is admitted or
 // its time is over. It waits with calls of other clients for one key, that which limits it longest: see
@@ -82,9 +80,7 @@ func (c *Call) Wait(d Delay) error {
 // MayWait reports whether a call of a row may have the option WAIT. It does not bind the words, so it may
 // report a call that has a key, for example, of this name.
 func (row *Command) MayWait(words [][]byte) bool {
-	return row.Traits&Decides != 0 && slices.ContainsFunc(words[1:], func(word []byte) bool {
-		return FoldEqual(word, "WAIT")
-	})
+	return row.Traits&Decides != 0 && HasWord(words[1:], "WAIT")
 }
 
 // errTooLongToWait refuses a call that is made outside the event loop because of its length.

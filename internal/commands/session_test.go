@@ -388,7 +388,7 @@ func TestThrottleAllocatesNothing(t *testing.T) {
 func TestAllAllocatesNothing(t *testing.T) {
 	for _, call := range []string{
 		"CL.ALL 2 THROTTLE user123 15 30 60 1 FIXED user123:day 1000000 86400 1",
-		"CL.ALL 8" + numberedWords(" FIXED k%d 1000000 86400 1", 8),
+		"CL.ALL 8" + numbered(" FIXED k%d 1000000 86400 1", 8),
 		"CL.ALL 3 ACQUIRE jobs 2 60 holder 1 THROTTLE user123 15 30 60 20 FORCE SLIDINGLOG user123:log 10 60 1",
 		"CL.ALL 2 ACQUIRE jobs 2 60 holder 1 FIXED user123:day 0 60 1",
 		"CL.TAKE user123 bench", "CL.TAKE user123 login 1 FORCE", "CL.TAKE user123 bench2", "CL.TAKE user123 bench2 2 FORCE",
@@ -408,12 +408,12 @@ func TestAllAllocatesNothing(t *testing.T) {
 	}
 }
 
-func numberedWords(format string, n int) string {
-	var b strings.Builder
+func numbered(format string, n int) string {
+	var out strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, format, i)
+		fmt.Fprintf(&out, format, i)
 	}
-	return b.String()
+	return out.String()
 }
 
 func BenchmarkSession(b *testing.B) {

@@ -59,8 +59,8 @@ var stages = map[string]stage{
 	}},
 }
 
-// usePatterns puts a policy with 100 overrides in force, long, and one with ten, short. Each pattern matches the
-// beginning of a subject of many k at each of its bytes.
+// usePatterns puts a policy with 100 overrides in force, long, one with ten, short, and one with as many limits as
+// there may be, many. Each pattern matches the beginning of a subject of many k at each of its bytes.
 func usePatterns(s *testServer) {
 	overrides := func(n, length int) (text string) {
 		for i := range n {
@@ -69,20 +69,13 @@ func usePatterns(s *testServer) {
 		return "{limits: [{fixed: {limit: 1, period: 1s}}], overrides: [" + text + "]}"
 	}
 	s.families.policies.Files.Read = func() ([]policies.File, error) {
-		text := "policies: {long: " + overrides(100, 250) + ", short: " + overrides(10, 40) + "}"
+		text := "policies: {long: " + overrides(100, 250) + ", short: " + overrides(10, 40) +
+			", many: {limits: [" + numbered("{name: n%d, throttle: {burst: 99, rate: 9/1s}}, ", policies.MaxLimits) + "]}}"
 		return []policies.File{{Name: "p.yaml", Text: []byte(text)}}, nil
 	}
 	if _, err := s.families.policies.Files.Reload(); err != nil {
 		panic(err)
 	}
-}
-
-func numbered(format string, n int) string {
-	var out strings.Builder
-	for i := range n {
-		fmt.Fprintf(&out, format, i)
-	}
-	return out.String()
 }
 
 // sendOnce sends input as a client that then disconnects.
@@ -144,6 +137,9 @@ var worstCalls = append([]worst{
 	{row: "cl.all", stage: "overrides", call: "CL.ALL 64 (TAKE " + strings.Repeat("k", 40) + "# long 1)*64",
 		where: offLoop},
 	{row: "cl.all", stage: "overrides", call: "CL.ALL 1 TAKE kkkk short 1", where: onLoop},
+	{row: "cl.take", stage: "overrides", call: "CL.TAKE subject many", where: onLoop},
+	{row: "cl.take", stage: "overrides", call: "CL.TAKE subject many 1 VERBOSE", where: onLoop},
+	{row: "cl.all", stage: "overrides", call: "CL.ALL 4 (TAKE subject# many 1)*4 VERBOSE", where: onLoop},
 	{row: "cl.exempt", call: "CL.EXEMPT {64K} api 9 reason", where: onLoop},
 	{row: "cl.ban", call: "CL.BAN {64K} api 9 reason", where: onLoop},
 	{row: "cl.pardon", call: "CL.PARDON {64K} api", where: onLoop},

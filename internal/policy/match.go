@@ -55,6 +55,9 @@ func (p *Policy) MostSteps(bytes int) int {
 	return min(p.fixedSteps+p.byteSteps*min(bytes+1, matchSteps), matchSteps)
 }
 
+// MostLimits returns how many limits the policy has for a subject at most.
+func (p *Policy) MostLimits() int { return p.mostLimits }
+
 // mostSteps is MostSteps for an override: fixed steps, and some for each byte.
 func (o *Override) mostSteps() (fixed, perByte int) {
 	if o.Networks != nil {

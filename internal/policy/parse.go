@@ -143,6 +143,7 @@ func (p *parser) policy(n node) (*Policy, error) {
 	if policy.Limits, err = p.limits(limits); err != nil {
 		return nil, err
 	}
+	policy.mostLimits = len(policy.Limits)
 	if overrides, given := values["overrides"]; given {
 		if err := p.overrides(policy, overrides); err != nil {
 			return nil, err
@@ -177,6 +178,7 @@ func (p *parser) overrides(policy *Policy, n node) error {
 			return item.errorf("an %s is in the list already; the first that matches decides", o)
 		}
 		policy.Overrides = append(policy.Overrides, o)
+		policy.mostLimits = max(policy.mostLimits, len(o.Limits))
 		fixed, perByte := o.mostSteps()
 		policy.fixedSteps, policy.byteSteps = policy.fixedSteps+fixed, policy.byteSteps+perByte
 		policy.cidr = policy.cidr || o.Networks != nil

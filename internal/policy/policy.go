@@ -90,6 +90,7 @@ type Policy struct {
 
 	// The most steps of matching a subject with the overrides: fixed ones, and some for each of its bytes.
 	fixedSteps, byteSteps int
+	mostLimits            int
 
 	cidr bool   // an override has networks, so subjects that are addresses are written in canonical form
 	head string // what its keys have before the subject: the name and ":{"

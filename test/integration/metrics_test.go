@@ -188,10 +188,12 @@ func TestStoreRoundTrips(t *testing.T) {
 		return int(value("pipelines_total")), int(value("round_trip_seconds_count")),
 			int(value(`round_trip_seconds_bucket{le="+Inf"}`)), value("round_trip_seconds_sum")
 	}
-	peer.Ask(t, server.Addr, "CL.THROTTLE", "user", 100, 1, 3600) // opens the connection to the store
+	c := client(t, server, 3)
+	throttle := func() { require.NoError(t, c.Do(t.Context(), "CL.THROTTLE", "user", 100, 1, 3600).Err()) }
+	throttle() // opens the connection to the store
 	pipelines, trips, _, seconds := scrape()
 	for range calls {
-		peer.Ask(t, server.Addr, "CL.THROTTLE", "user", 100, 1, 3600)
+		throttle()
 	}
 	pipelinesThen, tripsThen, bucketed, secondsThen := scrape()
 	assert.GreaterOrEqual(t, tripsThen-trips, calls)

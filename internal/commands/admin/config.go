@@ -107,14 +107,20 @@ func errConfig(err error) error {
 		change.Reason))
 }
 
+// resetWork is the work (see command.Call) of setting all counters to zero, beyond that of other commands whose
+// cost is Bounded.
+const resetWork = 64 * command.BytesPerUnit
+
 func (a *Admin) configResetStat() *command.Command {
 	return &command.Command{
 		Name: "config|resetstat", Group: "server", Category: "none", Since: "2.0.0",
 		Complexity: "O(N) in the number of commands",
 		Flags:      command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
+		Effort:     &command.Effort{Fixed: func([][]byte) int { return resetWork }},
 		Traits:     command.AnyKey, Summary: "Resets the counters of INFO.", Reply: "OK.",
 		Run: func(c *command.Call) error {
 			countCalls(c)
+			c.Work += resetWork
 			c.Server.Stats.Reset(expiredKeys(c.View))
 			c.Out.Status("OK")
 			return nil

@@ -128,6 +128,7 @@ func allPeeks(c *command.Call) bool {
 // fixedWork returns the work of the leases and the policies of a call in a transaction, which looks policies up
 // twice: to find the keys of the call, and to make it.
 func (l *Family) fixedWork(words [][]byte) (work int) {
+	verbose := command.HasWord(words, "VERBOSE")
 	for words = words[min(2, len(words)):]; ; {
 		e := entryOf(words)
 		switch {
@@ -136,7 +137,7 @@ func (l *Family) fixedWork(words [][]byte) (work int) {
 		case e.form.kind == store.Lease:
 			work += leaseChangeWork
 		case e.form.kind == store.None:
-			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[1], words[2])
+			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[1], words[2], verbose)
 		}
 		words = words[e.words:]
 	}

@@ -3,7 +3,6 @@ package limiter
 import (
 	"cmp"
 	"errors"
-	"slices"
 
 	"cellserver/internal/command"
 	"cellserver/internal/store"
@@ -83,7 +82,7 @@ func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitR
 		if err := c.CheckKey(m.Subject); err != nil {
 			return err
 		}
-		c.Work += l.Policies.MemberWork(snapshotOf(c), m.Subject, m.Policy)
+		c.Work += l.Policies.MemberWork(snapshotOf(c), m.Subject, m.Policy, false) // showing them is counted then
 		m.Quantity, err = integerBeforeOption(words[2])
 		return err
 	case store.Lease:
@@ -124,7 +123,7 @@ func eachMember(words [][]byte, visit func(e entry, words [][]byte)) {
 // namesPolicy is the KeyRules.SeveralSteps of CL.ALL. It does not bind the words, so it may also report a
 // call of which another word is TAKE.
 func namesPolicy(words [][]byte) bool {
-	return slices.ContainsFunc(words, func(word []byte) bool { return command.FoldEqual(word, "TAKE") })
+	return command.HasWord(words, "TAKE")
 }
 
 // allKeys is the KeyRules.Touched of CL.ALL.

@@ -323,8 +323,8 @@ func (j *joint) longestRetry() (retry int64) {
 }
 
 // MemberWork implements command.Policies.
-func (f *Family) MemberWork(snapshot any, subject, policy []byte) int {
-	return mostWork(snapshot.(*policies.Set), subject, policy)
+func (f *Family) MemberWork(snapshot any, subject, policy []byte, verbose bool) int {
+	return mostWork(snapshot.(*policies.Set), subject, policy, verbose)
 }
 
 // MemberKeys implements command.Policies.

@@ -67,10 +67,19 @@ func treat(p *policies.Policy, text []byte) (s policies.Subject, t policies.Trea
 	return s, t, steps * stepWork, err
 }
 
-// mostWork returns the most work of treat.
-func mostWork(set *policies.Set, text, name []byte) int {
-	if p := set.Policy(name); p != nil {
-		return p.MostSteps(len(text)) * stepWork
+// limitWork is the work of a limit after the first, with which the cost of the call is counted. Showing a limit,
+// with VERBOSE, takes about as much.
+const limitWork = command.BytesPerUnit
+
+// mostWork returns the most work of treat and of the limits of the subject.
+func mostWork(set *policies.Set, text, name []byte, verbose bool) int {
+	p := set.Policy(name)
+	if p == nil {
+		return 0
 	}
-	return 0
+	limits := p.MostLimits() - 1
+	if verbose {
+		limits += p.MostLimits() + 1 // and the fields
+	}
+	return p.MostSteps(len(text))*stepWork + limits*limitWork
 }

@@ -47,7 +47,7 @@ response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part
 // takeWork returns the work of a call in a transaction: its subject is compared with the patterns of the policy
 // twice, to find its keys and to make the call.
 func (f *Family) takeWork(words [][]byte) int {
-	return 2 * mostWork(f.Files.InForce(), words[1], words[2])
+	return 2 * mostWork(f.Files.InForce(), words[1], words[2], command.HasWord(words[3:], "VERBOSE"))
 }
 
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
@@ -191,6 +191,7 @@ func (t *taking) judge() error {
 		return t.decideOne(&t.treatment.Limits[0])
 	}
 	requests := t.requests()
+	c.Work += (len(requests) - 1) * limitWork
 	err := t.decide(requests)
 	clear(requests) // the next call expects that
 	return err

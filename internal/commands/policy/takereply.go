@@ -48,6 +48,7 @@ func writeDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 // writeVerbose writes the map of a call with VERBOSE.
 func (t *taking) writeVerbose(v policies.Verdict, decisions []quota.Decision) {
 	c := t.call
+	c.Work += (len(decisions) + 1) * limitWork
 	c.Out.Map(7)
 	c.Out.BulkString("allowed")
 	c.Out.Bool(!v.Limited)
