@@ -40,7 +40,8 @@ type httpPort struct {
 // --http-unixsocket.
 func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports []httpPort, err error) {
 	api := httpapi.New(httpapi.Config{
-		Instance: instance, Settings: c.http, Log: log, CertificateUser: c.tls.userOf, Handshakes: c.tls.handshaking,
+		Instance: instance, Settings: c.http, Log: log,
+		CertificateUser: c.tls.userOf, NamesUsers: c.tls.byName.Load, Handshakes: c.tls.handshaking,
 		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
 	})
 	instance.Metrics = append(instance.Metrics, api.Metrics())

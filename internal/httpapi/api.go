@@ -29,7 +29,10 @@ type Config struct {
 	Log       *slog.Logger // for messages that peers cause, which may be very frequent
 	// CertificateUser returns the user that the certificate of a peer names; empty for none. It may be nil.
 	CertificateUser func(tls.ConnectionState) string
-	Handshakes      chan struct{} // see web.Config
+	// NamesUsers reports whether certificates name users, so that a certificate alone makes no gateway. It may
+	// be nil.
+	NamesUsers func() bool
+	Handshakes chan struct{} // see web.Config
 }
 
 // API answers the requests of the HTTP ports.

@@ -82,8 +82,8 @@ func ignoreBody(w http.ResponseWriter, r *http.Request) {
 }
 
 // trustedBy returns the account as which the request of a peer is made, nil if the peer is not trusted: a proxy of
-// the option, a process that reaches the Unix socket, or a peer with a certificate. If that names a user, it gives
-// the rights of this user and no others. trustedBy returns the networks of which X-Forwarded-For is believed, too.
+// the option, a process that reaches the Unix socket, or a peer with a certificate. If certificates name users, it
+// gives the rights of its user and no others. trustedBy returns the networks of which X-Forwarded-For is believed, too.
 func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, as *client.Account) {
 	trusted, peer := a.config.Settings.TrustedProxies, web.Peer(r)
 	switch {
@@ -91,8 +91,8 @@ func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, as *client.Acc
 		return trusted, a.gateways
 	case r.TLS != nil && len(r.TLS.VerifiedChains) > 0:
 		as = a.gateways
-		if named := a.named(r); named != "" {
-			as = web.NamedUser(r, a.instance.Accounts, named)
+		if a.config.NamesUsers != nil && a.config.NamesUsers() {
+			as = web.NamedUser(r, a.instance.Accounts, a.named(r))
 		}
 		return append(slices.Clip(trusted), netip.PrefixFrom(peer, peer.BitLen())), as
 	}

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -211,23 +213,29 @@ func TestGatewaysWithCertificates(t *testing.T) {
 	a := newAPI(t)
 	a.operate("ACL SETUSER shop on ~both:* +@ratelimit")
 	a.operate("ACL SETUSER gone off ~* +@all")
-	named := func(c tls.ConnectionState) string { return strings.TrimPrefix(tlsconfig.CommonName(c), "gateway") }
+	var names atomic.Bool
+	named := func(c tls.ConnectionState) string { return strings.TrimPrefix(tlsconfig.CommonName(c), "several") }
 	a.serve(httpapi.New(httpapi.Config{
-		Instance: a.instance, Settings: &httpapi.Settings{}, CertificateUser: named,
+		Instance: a.instance, Settings: &httpapi.Settings{}, CertificateUser: named, NamesUsers: names.Load,
 	}), func() *tls.Config { return secured })
 	for _, c := range []struct {
+		names      bool
 		name, path string
 		status     int
 		problem    string
 	}{
-		{"gateway", "both", http.StatusOK, ""},
-		{"shop", "both", http.StatusOK, ""},
-		{"shop", "strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
-		{"shop", "both,strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
-		{"gone", "both", http.StatusForbidden, ""},
-		{"nobody", "both", http.StatusForbidden, ""},
-		{"", "both", http.StatusForbidden, ""},
+		{false, "several", "strict", http.StatusOK, ""},
+		{false, "shop", "strict", http.StatusOK, ""},
+		{false, "", "strict", http.StatusForbidden, ""},
+		{true, "several", "both", http.StatusForbidden, ""}, // the certificate has several names, or none
+		{true, "shop", "both", http.StatusOK, ""},
+		{true, "shop", "strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
+		{true, "shop", "both,strict", http.StatusServiceUnavailable, "NOPERM No permissions to access a key"},
+		{true, "gone", "both", http.StatusForbidden, ""},
+		{true, "nobody", "both", http.StatusForbidden, ""},
+		{true, "", "both", http.StatusForbidden, ""},
 	} {
+		names.Store(c.names)
 		pair := certs.Pair{}
 		if c.name != "" {
 			pair = authority.Issue(t, c.name)
@@ -236,13 +244,13 @@ func TestGatewaysWithCertificates(t *testing.T) {
 		a.client = &http.Client{Transport: transport}
 		r := a.request("/v1/auth/"+c.path, "")
 		r.URL.Scheme = "https"
-		r.Header.Set("X-User", "u")
+		r.Header.Set("X-User", strconv.FormatBool(c.names)+c.name)
 		status, header, body := a.do(r)
 		assert.Equal(t, c.status, status, "%v: %s", c, body)
 		assert.Equal(t, c.problem, header.Get("X-Cellserver-Error"), c)
 		transport.CloseIdleConnections()
 	}
-	assert.Equal(t, ":0\r\n", a.operate("EXISTS strict:{u}:fixed"))
+	assert.Equal(t, ":0\r\n", a.operate("EXISTS strict:{trueshop}:fixed"))
 }
 
 // TestWarning: gateways on other machines would get 403, if only this machine is trusted. A reload says so again.
