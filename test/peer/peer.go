@@ -271,15 +271,6 @@ func (s *Server) Stdout() string { return s.stdout.String() }
 // Stderr returns what the process has written to stderr so far.
 func (s *Server) Stderr() string { return s.stderr.String() }
 
-// FreePort returns a port on which no process listens.
-func FreePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // screen keeps what is printed, and signals when the server is ready.
 type screen struct {
 	mu    sync.Mutex
