@@ -136,7 +136,7 @@ func prometheus(t *testing.T, targets []string) string {
 	alerts, err := filepath.Abs(folder + "alerts.yaml")
 	require.NoError(t, err)
 	dir, address := t.TempDir(), fmt.Sprintf("127.0.0.1:%d", peer.FreePort(t))
-	config := fmt.Sprintf("global: {scrape_interval: 1s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
+	config := fmt.Sprintf("global: {scrape_interval: 5s, evaluation_interval: 1s}\nrule_files: [%q]\n"+
 		"scrape_configs: [{job_name: cellserver, static_configs: [{targets: [%s]}]}]\n", alerts, strings.Join(targets, ", "))
 	require.NoError(t, os.WriteFile(dir+"/prometheus.yml", []byte(config), 0o600))
 	said, err := promtool(t, "", "check", "config", dir+"/prometheus.yml")
