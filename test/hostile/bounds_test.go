@@ -99,9 +99,8 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	conn := connect(t, server)
 	require.NoError(t, conn.SetReadBuffer(4096))
 	sent := pour(conn, 64<<20)
-	if sent < 64<<20 && w.number("client_query_buffer_limit_disconnections") == 0 {
-		assert.Equal(t, 2, w.number("connected_clients"), "the client is still connected")
-		return
+	if sent < 64<<20 && w.number("connected_clients") == 2 {
+		return // the server reads no more of it
 	}
 	w.becomes("client_query_buffer_limit_disconnections", 1)
 	w.becomes("connected_clients", 1)
