@@ -163,7 +163,7 @@ func TestReadiness(t *testing.T) {
 		assert.Equal(t, []any{c.status, c.body}, []any{status, body}, "%q", c.args)
 	}
 	redis := peer.StartRedis(t)
-	_, url := startMonitored(t, "--ready-needs-store", "yes", "--store", "redis://"+redis.Addr)
+	_, url := startMonitored(t, "--ready-needs-store", "yes", "--store", "redis://"+redis.Addr, "--store-timeout", "30000")
 	status, body := get(t, url+"/readyz")
 	assert.Equal(t, []any{200, "ready\nstore: answers\n"}, []any{status, body})
 	_, body = get(t, url+"/metrics")

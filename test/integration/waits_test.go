@@ -66,17 +66,21 @@ func unblockAndKill(t *testing.T, server *peer.Server, boss, worker *redis.Clien
 	}, patience, time.Millisecond)
 	require.EqualError(t, <-answered, "UNBLOCKED client unblocked via CLIENT UNBLOCK")
 
+	becomes := func(waiting bool) {
+		require.Eventually(t, func() bool {
+			return waiting == strings.Contains(boss.ClientList(t.Context()).Val(), " flags=b ")
+		}, patience, time.Millisecond)
+	}
 	go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
+	becomes(true) // killed before, it would wait on another connection
 	require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
 	require.Error(t, <-answered)
 	gone := dial(t, server)
 	_, err := gone.Write([]byte("WAIT 1 0\r\n"))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
-		patience, time.Millisecond)
+	becomes(true)
 	gone.Close()
-	require.Eventually(t, func() bool { return !strings.Contains(boss.ClientList(t.Context()).Val(), "cmd=wait") },
-		patience, time.Millisecond)
+	becomes(false)
 }
 
 // A call that waits for a limiter is admitted when a token is there. When the server stops, the call is
