@@ -79,19 +79,6 @@ func TestSplitCall(t *testing.T) {
 	}
 }
 
-// TestQuotedTextIsSplitBack checks that splitCall accepts what appendQuoted writes.
-func TestQuotedTextIsSplitBack(t *testing.T) {
-	var all []byte
-	for c := range 256 {
-		all = append(all, byte(c))
-	}
-	quoted := string(appendQuoted(nil, all))
-	call, err := splitCall(quoted)
-	require.NoError(t, err)
-	assert.Equal(t, []string{string(all)}, call)
-	assert.NotContains(t, quoted, "\n")
-}
-
 // TestFormats checks replies that neither server sends, and a kind that redis-cli 7.0.15 does not
 // know. For other replies, test/cli compares the output with that of redis-cli.
 func TestFormats(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"cellserver/internal/resp"
 )
 
 // appendRaw appends a reply in the format of redis-cli --raw: each element is a line, at any depth,
@@ -57,7 +59,7 @@ func appendHuman(b []byte, r reply, prefix string) []byte {
 	case kindBoolean:
 		b = append(b, boolean(r)...)
 	case kindString:
-		b = appendQuoted(b, r.text)
+		b = resp.AppendQuoted(b, r.text)
 	default: // statuses, verbatim strings and big numbers
 		b = append(b, r.text...)
 	}
@@ -110,23 +112,4 @@ func boolean(r reply) string {
 		return "(true)"
 	}
 	return "(false)"
-}
-
-// Quote returns a text in quotes, in ASCII, as redis-cli prints a string.
-func Quote(text string) string { return string(appendQuoted(nil, []byte(text))) }
-
-// appendQuoted appends text in quotes, in ASCII and with escapes that splitCall understands.
-func appendQuoted(b, text []byte) []byte {
-	b = append(b, '"')
-	for _, c := range text {
-		switch i := strings.IndexByte("\n\r\t\b\a\"\\", c); {
-		case i >= 0:
-			b = append(b, '\\', `nrtba"\`[i])
-		case c < ' ' || c > '~':
-			b = fmt.Appendf(b, `\x%02x`, c)
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
 }

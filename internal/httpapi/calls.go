@@ -14,6 +14,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"cellserver/internal/web"
 )
 
@@ -37,7 +38,7 @@ func (a *API) calls(w http.ResponseWriter, r *http.Request) {
 	defer c.release(k)
 	for _, words := range calls {
 		if a.isOffered(words) {
-			k.calls = appendCall(k.calls, words)
+			k.calls = resp.AppendCall(k.calls, words)
 		}
 	}
 	waited := false
@@ -220,16 +221,6 @@ func statusOf(refused string) int {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest
-}
-
-// appendCall appends a call in RESP.
-func appendCall(dst []byte, words []string) []byte {
-	dst = append(strconv.AppendInt(append(dst, '*'), int64(len(words)), 10), "\r\n"...)
-	for _, word := range words {
-		dst = append(strconv.AppendInt(append(dst, '$'), int64(len(word)), 10), "\r\n"...)
-		dst = append(append(dst, word...), "\r\n"...)
-	}
-	return dst
 }
 
 var jsonType = []string{"application/json"}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"cellserver/internal/resp"
 	"cellserver/internal/web"
 )
 
@@ -112,5 +113,5 @@ func (p *parameters) appendCall(dst []byte, policy string) []byte {
 			words = append(words, parameterNames[i], p.values[i])
 		}
 	}
-	return appendCall(dst, words)
+	return resp.AppendCall(dst, words)
 }

@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/resp"
 )
 
 // takeAll takes one unit from each policy, or nothing. If there is no decision, refused says why.
@@ -95,7 +96,7 @@ func (o *outcome) field(name string) (value string, is bool) {
 
 // ask makes a call of CL.TAKE with VERBOSE.
 func (k *caller) ask(r *http.Request, o *outcome, words ...string) (refused string) {
-	k.calls = appendCall(k.calls[:0], words)
+	k.calls = resp.AppendCall(k.calls[:0], words)
 	return k.judge(r, o, nil)
 }
 
@@ -113,7 +114,7 @@ func (k *caller) judge(r *http.Request, o *outcome, onWait func()) (refused stri
 
 // makeCall makes a call, and returns its reply. If that is an error, or there is none, refused says why.
 func (k *caller) makeCall(r *http.Request, words []string) (reply cursor, refused string) {
-	k.calls = appendCall(k.calls[:0], words)
+	k.calls = resp.AppendCall(k.calls[:0], words)
 	return k.makeCalls(r, nil)
 }
 

@@ -3,9 +3,9 @@ package page
 import (
 	"context"
 	"errors"
-	"strconv"
 
 	"cellserver/internal/client"
+	"cellserver/internal/resp"
 	"cellserver/internal/session"
 )
 
@@ -42,7 +42,7 @@ func (c *caller) close() { c.session.Close() }
 // call makes a call and returns its reply. An error means that the client was disconnected, or that ctx
 // is done; then the caller can only be closed.
 func (c *caller) call(ctx context.Context, words ...string) (reply, error) {
-	c.session.Feed(encode(words))
+	c.session.Feed(resp.AppendCall(nil, words))
 	c.instance.Yield()
 	var out []byte
 	for {
@@ -77,14 +77,4 @@ func (c *caller) await(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// encode returns a call in RESP.
-func encode(words []string) (b []byte) {
-	b = strconv.AppendInt(append(b, '*'), int64(len(words)), 10)
-	for _, word := range words {
-		b = strconv.AppendInt(append(b, "\r\n$"...), int64(len(word)), 10)
-		b = append(append(b, "\r\n"...), word...)
-	}
-	return append(b, "\r\n"...)
 }

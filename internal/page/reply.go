@@ -3,8 +3,9 @@ package page
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strconv"
+
+	"cellserver/internal/resp"
 )
 
 // reply is a reply in RESP2. Its kind is its first byte, and 0 for a null.
@@ -70,22 +71,9 @@ func (r reply) pairs(visit func(name string, value reply)) {
 	}
 }
 
-// quote returns a name as redis-cli prints it: in quotes, in ASCII, with escapes. So a name of any bytes
-// can be shown, copied, and given back to unquote.
-func quote(name []byte) string {
-	b := append(make([]byte, 0, len(name)+2), '"')
-	for _, c := range name {
-		switch i := bytes.IndexByte([]byte("\n\r\t\b\a\"\\"), c); {
-		case i >= 0:
-			b = append(b, '\\', `nrtba"\`[i])
-		case c < ' ' || c > '~':
-			b = fmt.Appendf(b, `\x%02x`, c)
-		default:
-			b = append(b, c)
-		}
-	}
-	return string(append(b, '"'))
-}
+// quote returns a name as redis-cli prints it. So a name of any bytes can be shown, copied, and given
+// back to unquote.
+func quote(name []byte) string { return string(resp.AppendQuoted(nil, name)) }
 
 // unquote returns the name that a person has entered: as redis-cli prints it if it begins with a quote,
 // otherwise as it stands.

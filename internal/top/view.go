@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"cellserver/internal/cli"
+	"cellserver/internal/resp"
 )
 
 // view is two samples of a server, and what is shown of them.
@@ -260,7 +260,7 @@ func (t topKeys) lines(heading string) []line {
 		return append(all, line{text: "none"})
 	}
 	for _, k := range t.keys {
-		all = append(all, line{text: fmt.Sprintf("%12d  %s", k.count, cli.Quote(k.name))})
+		all = append(all, line{text: fmt.Sprintf("%12d  %s", k.count, resp.AppendQuoted(nil, []byte(k.name)))})
 	}
 	return all
 }

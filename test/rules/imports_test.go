@@ -139,16 +139,16 @@ var mayImport = map[string][]string{
 	"internal/web": {"internal/client"},
 	"internal/httpapi": {
 		"internal/web", "internal/session", "internal/client", "internal/command", "internal/metric", "internal/policy",
-		"internal/option", "internal/quota",
+		"internal/option", "internal/quota", "internal/resp",
 	},
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
-	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/web"},
+	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/resp", "internal/web"},
 	"internal/cli": {
 		"internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
 	"internal/top": {
-		"internal/cli", "github.com/spf13/pflag", "github.com/redis/go-redis/v9", "golang.org/x/term",
+		"internal/cli", "internal/resp", "github.com/spf13/pflag", "github.com/redis/go-redis/v9", "golang.org/x/term",
 	},
 	"internal/transfer": {
 		"internal/cli", "internal/form", "internal/match", "internal/option", "internal/persist", "internal/rdb",

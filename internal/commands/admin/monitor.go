@@ -3,12 +3,12 @@ package admin
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/resp"
 	"cellserver/internal/stats"
 )
 
@@ -97,7 +97,7 @@ func (ms *Monitors) Show(c *command.Call, row *command.Command, words [][]byte) 
 	unix := c.Unix(c.Server.Clock.Now()) / 1000
 	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), monitorAddress(c.Client))
 	for _, word := range stats.Shorten(row.Redact(words), shownWords, shownBytes) {
-		line = appendQuoted(append(line, ' '), word)
+		line = resp.AppendQuoted(append(line, ' '), word)
 	}
 	line = append(line, '\r', '\n')
 	if !c.InTransaction {
@@ -130,24 +130,4 @@ func monitorAddress(c *client.Client) string {
 		return "unix:" + strings.TrimSuffix(c.Peer.Local, ":0")
 	}
 	return c.Peer.Remote
-}
-
-// appendQuoted appends a word in quotes, as Redis writes it, with unprintable bytes in hexadecimal.
-func appendQuoted(line, word []byte) []byte {
-	line = append(line, '"')
-	for _, b := range word {
-		switch i := strings.IndexByte("\\\"\n\r\t\a\b", b); {
-		case i >= 0:
-			line = append(line, '\\', `\"nrtab`[i])
-		case b < ' ' || b > '~':
-			line = append(line, '\\', 'x')
-			if b < 16 {
-				line = append(line, '0')
-			}
-			line = strconv.AppendUint(line, uint64(b), 16)
-		default:
-			line = append(line, b)
-		}
-	}
-	return append(line, '"')
 }

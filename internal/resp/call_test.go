@@ -1,0 +1,41 @@
+package resp
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// everyByte returns all bytes, in order.
+func everyByte() (all []byte) {
+	for c := range 256 {
+		all = append(all, byte(c))
+	}
+	return all
+}
+
+func TestAppendCall(t *testing.T) {
+	r := NewReader(DefaultLimits())
+	r.Feed(AppendCall([]byte("*1\r\n$4\r\nPING\r\n"), []string{"SET", "", string(everyByte())}))
+	words, err := r.Next()
+	require.NoError(t, err)
+	assert.Equal(t, [][]byte{[]byte("PING")}, words)
+	words, err = r.Next()
+	require.NoError(t, err)
+	assert.Equal(t, [][]byte{[]byte("SET"), {}, everyByte()}, words)
+}
+
+func TestAppendQuoted(t *testing.T) {
+	for text, quoted := range map[string]string{
+		"": `""`, "a b": `"a b"`, "\n\r\t\b\a\"\\": `"\n\r\t\b\a\"\\"`, "\x00\x0f\x7f\xff": `"\x00\x0f\x7f\xff"`,
+		"é": `"\xc3\xa9"`,
+	} {
+		assert.Equal(t, quoted, string(AppendQuoted(nil, []byte(text))))
+	}
+	quoted := AppendQuoted([]byte("GET "), everyByte())
+	assert.NotContains(t, string(quoted), "\n")
+	words, _, ok := splitLine(quoted, nil, nil)
+	require.True(t, ok)
+	assert.Equal(t, [][]byte{[]byte("GET"), everyByte()}, words)
+}
