@@ -137,7 +137,7 @@ test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (do
 
 .PHONY: rewrite
 rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review the diff
-	$(GO) test ./internal/commands -run 'TestConversations|TestReference|TestWorstCallsAreDocumented' -rewrite
+	$(GO) test ./internal/commands -run '^(TestConversations|TestConversationsInPages|TestReferenceIsCurrent|TestWorstCallsAreDocumented)$$' -rewrite
 	$(GO) test ./cmd/cellserver -run TestConfigurationPage -rewrite
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite
