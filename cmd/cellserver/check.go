@@ -42,7 +42,7 @@ func check(args []string, out io.Writer) error {
 		return transfer.CheckRDB(out, f.Arg(0))
 	}
 	err := persist.Check(out, f.Arg(0), *fix)
-	if damage(err) {
+	if isDamage(err) {
 		return fmt.Errorf("damaged: %w; repair it with cellserver check --fix %s", err, f.Arg(0))
 	}
 	return err
@@ -55,8 +55,8 @@ func isRDB(path string) bool {
 	return err == nil && !info.IsDir() && !persist.IsFile(path)
 }
 
-// damage reports whether an error is a persist.Fault.
-func damage(err error) bool {
+// isDamage reports whether an error says that a folder is damaged.
+func isDamage(err error) bool {
 	var fault *persist.Fault
 	return errors.As(err, &fault)
 }

@@ -61,7 +61,7 @@ func warnWritable(dir string, log *slog.Logger) {
 func explain(err error, dir string) error {
 	var locked *persist.LockedError
 	switch {
-	case damage(err):
+	case isDamage(err):
 		return fmt.Errorf("%w; cellserver check %s shows the damage, and with --fix repairs it; with --dir-fault start, the server starts with what can be read", err, dir)
 	case errors.As(err, &locked):
 		return fmt.Errorf("%w: stop that server, wait longer with --dir-wait, or choose another folder with --dir", err)
