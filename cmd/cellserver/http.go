@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"sync"
@@ -22,11 +21,15 @@ func (c *config) listen(instance *session.Instance, log *slog.Logger) ([]net.Lis
 	}
 	ports, err := c.openHTTP(instance, log)
 	if err != nil {
-		for _, l := range listeners {
-			l.Close()
-		}
+		closeAll(listeners)
 	}
 	return listeners, ports, err
+}
+
+// isProtected returns the function that reports whether protected mode refuses peers on other
+// machines: both its option and the need of a password may change.
+func (c *config) isProtected(instance *session.Instance) func() bool {
+	return func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() }
 }
 
 // httpPort is a listener for calls over HTTP, and the server that serves it.
@@ -42,7 +45,7 @@ func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports [
 	api := httpapi.New(httpapi.Config{
 		Instance: instance, Settings: c.http, Log: log,
 		CertificateUser: c.tls.userOf, NamesUsers: c.tls.byName.Load, Handshakes: c.tls.handshaking,
-		Protected: func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() },
+		Protected: c.isProtected(instance),
 	})
 	instance.Metrics = append(instance.Metrics, api.Metrics())
 	if c.http.Port+c.tls.httpPort > 0 || c.http.UnixSocket != "" {
@@ -50,29 +53,27 @@ func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports [
 	}
 	defer func() {
 		if err != nil {
-			for _, p := range ports {
-				p.listener.Close()
-			}
+			closeAll(listenersOf(ports))
 		}
 	}()
 	for _, p := range []struct {
-		name    string
+		option  string
 		port    int
 		secured func() *tls.Config
 	}{{"http-port", c.http.Port, nil}, {"http-tls-port", c.tls.httpPort, c.tls.current.Load}} {
 		if p.port == 0 {
 			continue
 		}
-		listeners, err := listenAll(&c.network, p.port)
+		listeners, err := listenAll(&c.network, p.option, p.port)
 		ports = append(ports, portsOf(api, listeners, p.secured)...)
 		if err != nil {
-			return ports, fmt.Errorf("--%s: %w", p.name, err)
+			return ports, err
 		}
 	}
 	if path := c.http.UnixSocket; path != "" {
-		l, err := listenUnix(path, c.network.unixSocketPerm)
+		l, err := listenUnix("http-unixsocket", path, c.network.unixSocketPerm)
 		if err != nil {
-			return ports, fmt.Errorf("--http-unixsocket: %w", err)
+			return ports, err
 		}
 		ports = append(ports, portsOf(api, []net.Listener{l}, nil)...)
 	}

@@ -22,18 +22,20 @@ import (
 func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {
-			for _, l := range listeners {
-				l.Close()
-			}
+			closeAll(listeners)
 		}
 	}()
-	for _, port := range []int{n.port, t.port} {
-		if port == 0 {
+	for _, p := range []struct {
+		option  string
+		port    int
+		secured bool
+	}{{"port", n.port, false}, {"tls-port", t.port, true}} {
+		if p.port == 0 {
 			continue
 		}
-		bound, err := listenAll(n, port)
+		bound, err := listenAll(n, p.option, p.port)
 		for _, l := range bound {
-			if port == t.port {
+			if p.secured {
 				l = tlsListener{l}
 			}
 			listeners = append(listeners, l)
@@ -43,7 +45,7 @@ func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 		}
 	}
 	if n.unixSocket != "" {
-		l, err := listenUnix(n.unixSocket, n.unixSocketPerm)
+		l, err := listenUnix("unixsocket", n.unixSocket, n.unixSocketPerm)
 		if err != nil {
 			return listeners, err
 		}
@@ -55,14 +57,20 @@ func listen(n *network, t *tlsOptions) (listeners []net.Listener, err error) {
 	return listeners, nil
 }
 
-// listenAll listens on a port of each address of --bind.
-func listenAll(n *network, port int) (listeners []net.Listener, err error) {
+func closeAll(listeners []net.Listener) {
+	for _, l := range listeners {
+		l.Close()
+	}
+}
+
+// listenAll listens on a port of each address of --bind. Errors name the option that has the port.
+func listenAll(n *network, option string, port int) (listeners []net.Listener, err error) {
 	addresses := strings.Fields(n.bind)
 	for i, address := range addresses {
 		if slices.Contains(addresses[:i], address) {
 			continue
 		}
-		l, err := listenTCP(n, address, port)
+		l, err := listenTCP(n, option, address, port)
 		if err != nil {
 			return listeners, err
 		}
@@ -76,7 +84,7 @@ func listenAll(n *network, port int) (listeners []net.Listener, err error) {
 // listenTCP listens on one address. As in redis.conf, * and ::* stand for all addresses of IPv4 and
 // of IPv6. If an address begins with - and this machine does not have it, there is no listener and
 // no error.
-func listenTCP(n *network, address string, port int) (net.Listener, error) {
+func listenTCP(n *network, option, address string, port int) (net.Listener, error) {
 	host, optional := strings.CutPrefix(address, "-")
 	host = strings.Trim(host, "[]")
 	family := "tcp4"
@@ -99,10 +107,10 @@ func listenTCP(n *network, address string, port int) (net.Listener, error) {
 	case optional && (errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT)):
 		return nil, nil
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another address of --bind, another cellserver or a redis-server; --port chooses another", full)
+		return nil, fmt.Errorf("cannot listen on %s: address already in use, perhaps by another address of --bind, another cellserver or a redis-server; --%s chooses another", full, option)
 	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --port chooses another",
-			full)
+		return nil, fmt.Errorf("cannot listen on %s: no permission; ports below 1024 are for root, --%s chooses another",
+			full, option)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return nil, fmt.Errorf("cannot listen on %s: this machine does not have that address; write --bind -%s if it may be missing", full, host)
 	}
@@ -133,16 +141,17 @@ func setBacklog(l *net.TCPListener, backlog int) error {
 
 // listenUnix listens on a Unix socket. It replaces the socket of a server that did not shut down.
 // It does not replace a socket on which another process listens, nor a file that is not a socket.
-func listenUnix(path, perm string) (net.Listener, error) {
+// Errors name the option that has the path.
+func listenUnix(option, path, perm string) (net.Listener, error) {
 	l, err := net.Listen("unix", path)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		if err := removeStale(path); err != nil {
-			return nil, fmt.Errorf("cannot listen on %s: %w", path, err)
+			return nil, fmt.Errorf("cannot listen on %s: %w; --%s chooses another path", path, err, option)
 		}
 		l, err = net.Listen("unix", path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %s: %w; --unixsocket chooses another path", path, errors.Unwrap(err))
+		return nil, fmt.Errorf("cannot listen on %s: %w; --%s chooses another path", path, errors.Unwrap(err), option)
 	}
 	if perm == "" {
 		return l, nil
@@ -158,11 +167,11 @@ func listenUnix(path, perm string) (net.Listener, error) {
 // removeStale removes a Unix socket on which no process listens.
 func removeStale(path string) error {
 	if info, err := os.Lstat(path); err != nil || info.Mode().Type() != fs.ModeSocket {
-		return errors.New("the file is not a socket; --unixsocket chooses another path")
+		return errors.New("the file is not a socket")
 	}
 	if conn, err := net.Dial("unix", path); err == nil {
 		conn.Close()
-		return errors.New("another process listens on it, perhaps another cellserver; --unixsocket chooses another path")
+		return errors.New("another process listens on it, perhaps another cellserver")
 	} else if !errors.Is(err, syscall.ECONNREFUSED) {
 		return err
 	}

@@ -4,9 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -97,11 +95,10 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 // listenForOperators opens the listeners, each with the server that serves it.
 func (c *config) listenForOperators(handler http.Handler, instance *session.Instance, log *slog.Logger) (
 	ports []httpPort, err error) {
-	protected := func() bool { return c.server.ProtectedMode == "yes" && !instance.NeedsPassword() }
 	for _, p := range []struct {
-		name, kind string
-		port       int
-		secured    func() *tls.Config
+		option, kind string
+		port         int
+		secured      func() *tls.Config
 	}{
 		{"metrics-port", "http", c.monitor.port, nil},
 		{"metrics-tls-port", "https", c.tls.monitorPort, c.tls.current.Load},
@@ -109,15 +106,15 @@ func (c *config) listenForOperators(handler http.Handler, instance *session.Inst
 		if p.port == 0 {
 			continue
 		}
-		listeners, err := listenAll(&c.network, p.port)
-		served := web.New(web.Config{Name: p.name, Log: log, MaxConns: maxMonitors, Protected: protected,
+		listeners, err := listenAll(&c.network, p.option, p.port)
+		served := web.New(web.Config{Name: p.option, Log: log, MaxConns: maxMonitors, Protected: c.isProtected(instance),
 			Handler: handler, TLS: p.secured, Handshakes: c.tls.handshaking})
 		for _, l := range listeners {
 			ports = append(ports, httpPort{l, served, p.kind})
 		}
 		if err != nil {
 			closeAll(listenersOf(ports))
-			return nil, fmt.Errorf("--%s: %w", p.name, err)
+			return nil, err
 		}
 	}
 	return ports, nil
@@ -150,12 +147,6 @@ func checkKey(data store.Store) func(ctx context.Context) error {
 		view.Begin()
 		_, err := view.Count(ctx, key)
 		return err
-	}
-}
-
-func closeAll(listeners []net.Listener) {
-	for _, l := range listeners {
-		l.Close()
 	}
 }
 
