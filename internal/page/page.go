@@ -98,16 +98,16 @@ func New(c Config) *Page {
 // End ends all streams. It is called before the server of the page waits for its requests.
 func (p *Page) End() { p.end.Do(func() { close(p.ending) }) }
 
-// policy is the Content-Security-Policy: the browser loads nothing from other hosts, runs no script that is
+// contentPolicy is the Content-Security-Policy: the browser loads nothing from other hosts, runs no script that is
 // not in page.js, and shows the page in no frame. So a name of a key that the page would take for HTML could
 // do nothing.
-const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 // ServeHTTP implements http.Handler.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", contentPolicy)
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Referrer-Policy", "no-referrer")
 	if !p.config.Settings.allowsHost(r.Host) {

@@ -414,7 +414,7 @@ func TestFiles(t *testing.T) {
 	w := httptest.NewRecorder()
 	f.page.ServeHTTP(w, httptest.NewRequest("GET", "http://evil.example/", nil))
 	assert.Equal(t, http.StatusForbidden, w.Code)
-	assert.Equal(t, policy, w.Header().Get("Content-Security-Policy"))
+	assert.Equal(t, contentPolicy, w.Header().Get("Content-Security-Policy"))
 	assert.Equal(t, "nosniff", w.Header().Get("X-Content-Type-Options"))
 	assert.Equal(t, "no-referrer", w.Header().Get("Referrer-Policy"))
 }
