@@ -111,12 +111,9 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.http.Serve(&boundedListener{listener, s})
 }
 
-// Stopping returns a channel that is closed when Shutdown begins. A handler that answers for as long as
-// its client listens has to return then.
-func (s *Server) Stopping() <-chan struct{} { return s.stopping }
-
 // Shutdown stops accepting connections, answers the requests that have arrived, and closes each
-// connection. When ctx is done it closes all that are left, and returns the error of ctx.
+// connection. When ctx is done it closes all that are left, and returns the error of ctx. A handler
+// that answers for as long as its client listens must be ended before.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() { close(s.stopping) })
 	done := make(chan error, 1)
