@@ -7,7 +7,6 @@ import (
 
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
-	"cellserver/internal/resp"
 )
 
 // takeAll takes one unit from each policy, or nothing. If there is no decision, refused says why.
@@ -92,44 +91,4 @@ func (o *outcome) field(name string) (value string, is bool) {
 		return "", false
 	}
 	return o.Fields[i].Value, true
-}
-
-// ask makes a call of CL.TAKE with VERBOSE.
-func (k *caller) ask(r *http.Request, o *outcome, words ...string) (refused string) {
-	k.calls = resp.AppendCall(k.calls[:0], words)
-	return k.judge(r, o, nil)
-}
-
-// judge makes a call of CL.TAKE with VERBOSE, which stands in k.calls. If there is no outcome, refused says why.
-func (k *caller) judge(r *http.Request, o *outcome, onWait func()) (refused string) {
-	o.Policy = ""
-	k.session.TellOutcome((*policy.Outcome)(o))
-	replies, refused := k.makeCalls(r, onWait)
-	k.session.TellOutcome(nil)
-	if refused == "" && o.Policy == "" { // the session was not told
-		o.read(&replies)
-	}
-	return refused
-}
-
-// makeCall makes a call, and returns its reply. If that is an error, or there is none, refused says why.
-func (k *caller) makeCall(r *http.Request, words []string) (reply cursor, refused string) {
-	k.calls = resp.AppendCall(k.calls[:0], words)
-	return k.makeCalls(r, nil)
-}
-
-func (k *caller) makeCalls(r *http.Request, onWait func()) (reply cursor, refused string) {
-	k.replies = k.replies[:0]
-	err := k.run(r.Context(), onWait)
-	reply = cursor{rest: k.replies}
-	if text, is := reply.peekError(); is {
-		return reply, text
-	}
-	switch {
-	case len(k.replies) > 0:
-		return reply, ""
-	case err != nil:
-		return reply, err.Error()
-	}
-	return reply, errSessionEnded.Error()
 }
