@@ -1,6 +1,9 @@
 package policy
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // Description is a field of a policy, as lines for people.
 type Description struct {
@@ -32,4 +35,33 @@ func (p *Policy) Describe() []Description {
 	add("errors", errorsNames[p.HTTP.Errors], errorsNames[0])
 	add("ipv6_prefix", strconv.Itoa(p.HTTP.IPv6Prefix), strconv.Itoa(defaultPrefix))
 	return fields
+}
+
+// String returns the rule as in the file; of no ban, nothing.
+func (b *Ban) String() string {
+	if b == nil {
+		return ""
+	}
+	return b.text
+}
+
+// String names the override by its subjects, for messages. A long list of networks is cut.
+func (o Override) String() string {
+	const most = maxPattern * 4 // a quoted pattern is not cut
+	if len(o.of) > most {
+		return "override of " + o.of[:most] + "..."
+	}
+	return "override of " + o.of
+}
+
+// treatment describes what the override does.
+func (o Override) treatment() string {
+	if o.Effect != Limited {
+		return effectNames[o.Effect]
+	}
+	var limits []string
+	for i := range o.Limits {
+		limits = append(limits, o.Limits[i].String())
+	}
+	return strings.Join(limits, "; ")
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // maxDiff is the number of lines that Diff returns at most.
@@ -76,14 +75,6 @@ func quoted(text string) string {
 		return ""
 	}
 	return strconv.Quote(text)
-}
-
-// String returns the rule as in the file; of no ban, nothing.
-func (b *Ban) String() string {
-	if b == nil {
-		return ""
-	}
-	return b.text
 }
 
 // limits compares the limits of a policy or an override. Those with one label have one key, and keep their
@@ -204,25 +195,4 @@ func (d *differences) override(before, after Override) {
 	d.of = before.String() + ": "
 	d.limits(before.Limits, after.Limits)
 	d.of = ""
-}
-
-// String names the override by its subjects, for messages. A long list of networks is cut.
-func (o Override) String() string {
-	const most = maxPattern * 4 // a quoted pattern is not cut
-	if len(o.of) > most {
-		return "override of " + o.of[:most] + "..."
-	}
-	return "override of " + o.of
-}
-
-// treatment describes what the override does.
-func (o Override) treatment() string {
-	if o.Effect != Limited {
-		return effectNames[o.Effect]
-	}
-	var limits []string
-	for _, l := range o.Limits {
-		limits = append(limits, l.label+" "+l.text)
-	}
-	return strings.Join(limits, "; ")
 }

@@ -4,12 +4,15 @@
 //
 //	parse.go     files to a Set, refused as a whole with file, line and reason; the parts of a policy
 //	             are read in parse_limits.go and http.go, with the types of YAML in yaml.go
+//	policy.go    what a Set consists of
 //	match.go     the limits of a subject: overrides by pattern and by network
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
 //	diff.go      what changes between two Sets, as lines for the log
+//	describe.go  a policy as lines for people
 //	client.go    the subject of an HTTP request
 //	fields.go    the RateLimit fields of HTTP
+//	outcome.go   what CL.TAKE with VERBOSE replies, for callers in this process
 //
 // # Order of judgement
 //
