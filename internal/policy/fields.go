@@ -99,10 +99,7 @@ func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte)
 	if len(r.Decisions) == 0 && !inBan {
 		return policies, states
 	}
-	limits := r.Treatment.Limits
-	if r.Treatment.Effect != Limited {
-		limits = r.Policy.Limits
-	}
+	limits := r.Policy.limitsIn(r.Treatment)
 	for i := range limits {
 		l := &limits[i]
 		d, wait := &r.Verdict.Decision, r.Verdict.RetryAfter // in a ban

@@ -91,13 +91,13 @@ func TestFieldsWithoutLimits(t *testing.T) {
 	shadow := one(t, "{"+judged+", shadow: true}")
 	require.Empty(t, Fields(nil, nil, wall))
 	for _, subject := range []string{"vip", "evil"} {
-		treatment, _ := p.Treat(p.Subject([]byte(subject)))
+		treatment, _ := p.treat(p.Subject([]byte(subject)))
 		v, _ := p.JudgeStanding(now, nil, treatment, Request{Quantity: 1})
 		requireFields(t, nil, Report{Policy: p, Treatment: treatment, Verdict: v})
-		inBan := Report{Policy: p, Treatment: treatment, Verdict: p.JudgeBan(899_000000001, treatment)}
+		inBan := Report{Policy: p, Treatment: treatment, Verdict: p.judgeBan(899_000000001, treatment)}
 		requireFields(t, []string{`RateLimit-Policy: "p";q=20;w=20`, `RateLimit: "p";r=0;t=900`,
 			"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 900", "Retry-After: 900"}, inBan)
-		inBan = Report{Policy: shadow, Treatment: treatment, Verdict: shadow.JudgeBan(9e9, treatment)}
+		inBan = Report{Policy: shadow, Treatment: treatment, Verdict: shadow.judgeBan(9e9, treatment)}
 		requireFields(t, []string{`RateLimit-Policy: "p";q=20;w=20`, `RateLimit: "p";r=0`,
 			"X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 0", "X-RateLimit-Reset: 9"}, inBan)
 	}

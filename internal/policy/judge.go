@@ -41,7 +41,7 @@ func (p *Policy) JudgeStanding(now int64, s *standing.State, t Treatment, r Requ
 	}
 	if s != nil {
 		if rest, banned := s.Banned(now); banned {
-			return p.JudgeBan(rest, t), true
+			return p.judgeBan(rest, t), true
 		}
 	}
 	switch t.Effect {
@@ -60,15 +60,11 @@ func unlimited(by Decider, r Request) Verdict {
 	}}
 }
 
-// JudgeBan returns the verdict of a call of a subject that is banned for a time in nanoseconds. It shows
+// judgeBan returns the verdict of a call of a subject that is banned for a time in nanoseconds. It shows
 // the first limit that the subject would have otherwise.
-func (p *Policy) JudgeBan(rest int64, t Treatment) Verdict {
-	limits := t.Limits
-	if t.Effect != Limited {
-		limits = p.Limits
-	}
+func (p *Policy) judgeBan(rest int64, t Treatment) Verdict {
 	return p.answer(Verdict{By: ByBan, Decision: quota.Decision{
-		Limited: true, Limit: limits[0].Size(), RetryAfter: rest, ResetAfter: rest,
+		Limited: true, Limit: p.limitsIn(t)[0].Size(), RetryAfter: rest, ResetAfter: rest,
 	}})
 }
 
@@ -175,5 +171,5 @@ func (p *Policy) Refuse(now int64, s standing.State, t Treatment) (next standing
 		return next, Verdict{}, false
 	}
 	rest, _ := next.Banned(now)
-	return next, p.JudgeBan(rest, t), true
+	return next, p.judgeBan(rest, t), true
 }

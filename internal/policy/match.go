@@ -38,6 +38,15 @@ type Treatment struct {
 	Override int     // the index of the override, or -1
 }
 
+// limitsIn returns the limits of a treatment, or those of the policy if the treatment has none. A ban shows
+// them, also to subjects that are unlimited otherwise.
+func (p *Policy) limitsIn(t Treatment) []Limit {
+	if t.Effect == Limited {
+		return t.Limits
+	}
+	return p.Limits
+}
+
 // matchSteps bounds the work for one subject, in steps of a few nanoseconds: half a millisecond. It is enough for
 // 100 patterns on subjects of 1,000 bytes.
 const matchSteps = 1 << 17
@@ -66,13 +75,8 @@ func (o *Override) mostSteps() (fixed, perByte int) {
 	return match.MostSteps([]byte(o.Pattern))
 }
 
-// Treat returns how the policy treats a subject: as the first override that matches it says.
-func (p *Policy) Treat(s Subject) (Treatment, error) {
-	t, _, err := p.TreatCounted(s)
-	return t, err
-}
-
-// TreatCounted is Treat, and returns how many steps it has taken.
+// TreatCounted returns how the policy treats a subject, as the first override that matches it says, and
+// how many steps it took to find that out. The error is ErrCostly.
 func (p *Policy) TreatCounted(s Subject) (t Treatment, steps int, err error) {
 	left := matchSteps
 	for i := range p.Overrides {
