@@ -169,6 +169,18 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account,
 	defer c.release(k)
 	o, refused := k.takeAll(r, asks)
 	if refused != "" {
+		judged, tooLong := a.withoutTooLong(asks)
+		if tooLong {
+			w.Header()["X-Limited"] = yes
+			writeError(w, limited, refused)
+			return
+		}
+		if 0 < len(judged) && len(judged) < len(asks) {
+			asks = judged
+			o, refused = k.takeAll(r, asks)
+		}
+	}
+	if refused != "" {
 		a.answerWithout(w, asks, refused)
 		return
 	}
@@ -184,6 +196,22 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account,
 	}
 	w.Header()["X-Limited"] = yes
 	k.answer(w, o, limited, false)
+}
+
+// withoutTooLong returns what is asked without the subjects that are too long for a decision: for the longest key,
+// or for the patterns of their policy. tooLong reports whether one of them was to be limited. What a client sends in a
+// header must not be the reason for which no limit decides; but a policy in shadow mode refuses nothing.
+func (a *API) withoutTooLong(asks []ask) (judged []ask, tooLong bool) {
+	for _, asked := range asks {
+		_, err := asked.policy.Treat(asked.policy.Subject([]byte(asked.subject)))
+		switch {
+		case err == nil && len(asked.subject) <= a.instance.MaxKeySize:
+			judged = append(judged, asked)
+		case !asked.policy.Shadow:
+			return nil, true
+		}
+	}
+	return judged, false
 }
 
 // answerWithout answers a request about which there is no decision, as its policies say: if one of them refuses

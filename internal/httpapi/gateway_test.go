@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -18,8 +19,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
 	"cellserver/internal/metric"
+	"cellserver/internal/policy"
 	"cellserver/internal/tlsconfig"
 	"cellserver/test/certs"
 )
@@ -101,6 +104,46 @@ func TestGatewayWithoutDecision(t *testing.T) {
 	status, header := a.ask("both", "X-User", "a", "X-User", "b")
 	assert.Equal(t, http.StatusTooManyRequests, status, "a header that stands twice")
 	assert.Empty(t, header.Get("Retry-After"))
+}
+
+// TestTooLongSubjects: a client with a long header does not pass without a decision.
+func TestTooLongSubjects(t *testing.T) {
+	overrides := make([]string, policy.MaxOverrides)
+	for i := range overrides {
+		overrides[i] = fmt.Sprintf(`{subject: "*-%d", unlimited: true}`, i)
+	}
+	const one = `limits: [{fixed: {limit: 1, period: 60s}}]`
+	patterns := one + `, from: "{header.X-User}", overrides: [` + strings.Join(overrides, ", ") + "]"
+	a := newAPIWith(t, "policies:\n  costly: {"+patterns+"}\n  shadow: {"+patterns+", shadow: true}\n"+
+		"  plain: {"+one+", from: \"{header.X-User}\"}\n  address: {"+one+", from: \"{client_ip}\"}\n",
+		func(c *commands.Config) {
+			c.Settings = commands.NewSettings()
+			c.Settings.MaxKeySize = 20_000
+		})
+	for _, c := range []struct {
+		path    string
+		bytes   int
+		status  int
+		limited bool
+		problem string // the beginning
+	}{
+		{"costly", 800, 200, false, ""},
+		{"costly,address", 10_000, 429, true, ""},
+		{"address,costly?limited=403", 10_000, 403, true, ""},
+		{"costly,none", 10_000, 200, false, "ERR no such policy"},
+		{"plain", 20_000, 200, false, ""},
+		{"plain,address", 20_001, 429, true, ""},
+		{"shadow", 10_000, 200, false, "ERR comparing the subject with the patterns of its policy"},
+		{"shadow,costly", 10_000, 429, true, ""},
+		{"shadow,address", 10_000, 200, false, ""},
+		{"shadow,address", 10_000, 429, true, ""}, // of the address, which has been used
+	} {
+		status, header := a.ask(c.path, "X-User", strings.Repeat("u", c.bytes))
+		assert.Equal(t, c.status, status, "%s with %d bytes", c.path, c.bytes)
+		assert.Equal(t, c.limited, header.Get("X-Limited") == "1", c.path)
+		assert.True(t, strings.HasPrefix(header.Get("X-Cellserver-Error"), c.problem), header.Get("X-Cellserver-Error"))
+		assert.Equal(t, c.problem == "", header.Get("X-Cellserver-Error") == "", c.path)
+	}
 }
 
 // TestSeveralPolicies: all or none, and the fields of all.
