@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"cellserver/internal/command"
-	"cellserver/internal/resp"
 )
 
 func (l *Family) topKeys() *command.Command {
@@ -45,7 +44,7 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	case 0:
 		return limited, count, nil
 	case 1:
-		n, ok := resp.ParseInt(words[0])
+		n, ok := command.ParseInteger(words[0], true)
 		if !ok {
 			return limited, count, command.ErrNotAnInteger
 		}

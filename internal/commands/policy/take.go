@@ -27,7 +27,8 @@ const (
 func (f *Family) take() *command.Command {
 	return &command.Command{
 		Name: "cl.take", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limits and overrides",
-		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.SeveralSteps,
+		Flags: command.Write | command.Fast, Cost: command.Constant,
+		Traits:  command.Decides | command.SeveralSteps | command.DecimalWords,
 		Effort:  &command.Effort{Fixed: f.takeWork},
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),

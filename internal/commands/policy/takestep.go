@@ -19,7 +19,7 @@ func parseLeave(word []byte) (int64, error) {
 	if part {
 		word = word[:len(word)-1]
 	}
-	switch n, ok := command.ParseInteger(word, false); {
+	switch n, ok := command.ParseInteger(word, true); {
 	case !ok:
 		return 0, command.ErrNotAnInteger
 	case n < 0:
