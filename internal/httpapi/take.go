@@ -43,7 +43,7 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 		return
 	}
 	status := k.outcome.status()
-	if given.values[decisionAt] == "body" {
+	if given.given[decisionAt] {
 		status = http.StatusOK
 	}
 	k.answer(w, &k.outcome, status, waited)
@@ -92,6 +92,8 @@ func (p *parameters) read(query string) (refused string) {
 	switch mode := strings.ToLower(p.values[modeAt]); {
 	case p.given[modeAt] && !slices.Contains(modes, mode):
 		return "ERR the mode must be take, peek, upto or force"
+	case p.given[decisionAt] && p.values[decisionAt] != "body":
+		return "ERR the decision must be body, or not be there"
 	case p.values[subjectAt] == "":
 		return "ERR the query must have a subject"
 	}
@@ -109,7 +111,7 @@ func (p *parameters) appendCall(dst []byte, policy string) []byte {
 		words = append(words, mode)
 	}
 	for i := optionsAt; i < len(parameterNames); i++ {
-		if p.values[i] != "" {
+		if p.given[i] { // one that is empty is refused by CL.TAKE
 			words = append(words, parameterNames[i], p.values[i])
 		}
 	}
