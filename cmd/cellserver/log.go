@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"sync"
 	"time"
 
 	"cellserver/internal/logging"
@@ -77,13 +76,6 @@ func (o *logOptions) handler() logging.Format {
 	return logging.Text
 }
 
-// openStdout returns standard output behind a queue, so that writing never blocks, and a function
-// that flushes it.
-func openStdout() (out io.Writer, end func()) {
-	queue := logging.NewQueue(os.Stdout, func(int) []byte { return nil })
-	return queue, func() { queue.Close(closeTimeout) }
-}
-
 // reopen opens the log file again, if there is one.
 func (o *logOptions) reopen(log *slog.Logger) {
 	if o.file == nil {
@@ -94,15 +86,6 @@ func (o *logOptions) reopen(log *slog.Logger) {
 		return
 	}
 	log.Info("SIGHUP: the log file was opened again")
-}
-
-// waitAll calls functions concurrently and waits for all of them.
-func waitAll(ends ...func()) {
-	var ending sync.WaitGroup
-	for _, end := range ends {
-		ending.Go(end)
-	}
-	ending.Wait()
 }
 
 // reportFailure writes the error with which the process ends to standard error. It does not block

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -31,7 +30,8 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	log, stdout, end, err := c.openOutput()
+	signal.Ignore(syscall.SIGPIPE) // the process must survive the reader of its log
+	log, end, err := c.log.open()
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ func run(args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, stdout, log, clientLog})
+	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, log, clientLog})
 }
 
 // running holds the parts of the server that run when its listeners are opened.
@@ -69,7 +69,6 @@ type running struct {
 	folder         *folder
 	turns          *meter.MaxCPUTime
 	hangUps        <-chan os.Signal
-	stdout         io.Writer
 	log, clientLog *slog.Logger
 }
 
@@ -95,7 +94,7 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 	failed := serve(srv, listeners, c.tls.handshakes(), r.log)
 	serveHTTP(ports, failed, r.log)
 	monitoring.serve(r.log)
-	r.folder.load(r.instance, r.log, func() { c.announce(listeners, r.stdout, r.log) }, func(err error) { failed <- err })
+	r.folder.load(r.instance, r.log, func() { announce(listeners, r.log) }, func(err error) { failed <- err })
 	return errors.Join(c.wait(ctx, stop, monitoring, failed, r.log),
 		shutDown(srv, ports, inSeconds(c.shutdownTimeout), r.log))
 }
@@ -112,17 +111,6 @@ func notifyHangUps() <-chan os.Signal {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGHUP)
 	return signals
-}
-
-// openOutput opens the log and standard output. end flushes both.
-func (c *config) openOutput() (log *slog.Logger, stdout io.Writer, end func(), err error) {
-	signal.Ignore(syscall.SIGPIPE) // the process must survive the reader of its log
-	log, endLog, err := c.log.open()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	stdout, endStdout := openStdout()
-	return log, stdout, func() { waitAll(endLog, endStdout) }, nil
 }
 
 // readFiles reads the certificates and the password, and logs warnings about the configuration.
@@ -188,13 +176,9 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 	return failed
 }
 
-// announce prints a line for each listener when commands are answered: to the log file if there is one,
-// otherwise to standard output, in the format of the log. Container tools and supervisors wait for such a line on
-// standard output, so there it does not depend on the level.
-func (c *config) announce(listeners []net.Listener, stdout io.Writer, log *slog.Logger) {
-	if c.log.path == "" {
-		log = slog.New(c.log.handler()(stdout, nil))
-	}
+// announce logs a line for each listener when commands are answered. Tools that start containers, such as
+// Testcontainers, wait for the line that Redis logs, with its asterisk.
+func announce(listeners []net.Listener, log *slog.Logger) {
 	for _, listener := range listeners {
 		log.Info("* Ready to accept connections " + listenerKind(listener))
 	}

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +26,7 @@ func TestServersConfigurationFile(t *testing.T) {
 		file, socket := filepath.Join(dir, "cellserver.conf"), filepath.Join(dir, "s")
 		require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, format+"# socket %[2]s\n", peer.FreePort(t), socket), 0o600))
 		server := peer.Launch(t, peer.Command("--config", file))
-		require.Eventually(t, func() bool { return bytes.Contains([]byte(server.Stdout()), []byte(peer.Ready)) }, patience,
+		require.Eventually(t, func() bool { return strings.Contains(server.Log(), peer.Ready) }, patience,
 			time.Millisecond)
 		out := run(t, ours("--config", file, "PING"), "")
 		assert.Equal(t, outcome{"PONG\n", "", 0}, out, name)

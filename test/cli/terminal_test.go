@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -146,7 +147,7 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	s.enter("PING\r")
 	s.see("\r\ncellserver cli: cannot connect to " + first.Addr + ": connection refused.")
 	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
-	require.Eventually(t, func() bool { return bytes.Contains([]byte(second.Stdout()), []byte(peer.Ready)) }, patience,
+	require.Eventually(t, func() bool { return strings.Contains(second.Log(), peer.Ready) }, patience,
 		time.Millisecond)
 	s.enter("PING\r")
 	s.see("\r\nPONG\r\n")

@@ -88,7 +88,7 @@ func TestTopLive(t *testing.T) {
 		require.Zero(t, server.Wait())
 		s.see("! no answer: ")
 		second := peer.Launch(t, peer.Command("--port", strconv.Itoa(server.Port)))
-		require.Eventually(t, func() bool { return strings.Contains(second.Stdout(), peer.Ready) }, patience, 10e6)
+		require.Eventually(t, func() bool { return strings.Contains(second.Log(), peer.Ready) }, patience, 10e6)
 		limitKey(t, server.Port, "user:8")
 		s.see(`1  "user:8"`)
 		s.enter(key)

@@ -66,19 +66,20 @@ certificates() {
 
 ports=()
 start_server() { # index
-    : >"$dir/stdout.$1"
+    : >"$dir/log.$1"
     local tls=()
     [ "$1" != 0 ] || tls=(--tls-port "$tls_port" --tls-cert-file "$dir/tls/server.crt" --tls-key-file "$dir/tls/server.key"
         --tls-ca-cert-file "$dir/tls/ca.crt")
-    "$binary" --port "${ports[$1]}" "${tls[@]}" --loglevel warning >"$dir/stdout.$1" 2>>"$dir/server.stderr" &
+    "$binary" --port "${ports[$1]}" "${tls[@]}" 2>"$dir/log.$1" &
     servers[$1]=$!
-    await "$dir/stdout.$1" 'Ready to accept connections'
+    await "$dir/log.$1" 'Ready to accept connections'
 }
 stop_server() { # index
     local status=0
     kill -TERM "${servers[$1]}"
     wait "${servers[$1]}" || status=$?
-    [ "$status" = 0 ] || fail "exit status $status after SIGTERM: $(cat "$dir/server.stderr")"
+    [ "$status" = 0 ] || fail "exit status $status after SIGTERM: $(cat "$dir/log.$1")"
+    grep -v level=INFO "$dir/log.$1" >>"$dir/warnings" || true
 }
 
 # restart restarts the server. Before that, it sets resp to the protocol of the program's connections
@@ -254,7 +255,7 @@ export TLS=
 for tool in go python3 redis-cli openssl; do
     has "$tool" || fail "$tool is not installed"
 done
-: >"$dir/server.stderr"
+: >"$dir/warnings"
 certificates
 tls_port=$(free_port)
 for which in 0 1 2; do
@@ -274,7 +275,7 @@ row --- ---
 . "$here/tools.sh"
 
 for which in 0 1 2; do stop_server "$which"; done
-[ ! -s "$dir/server.stderr" ] || fail "the server logged warnings: $(cat "$dir/server.stderr")"
+[ ! -s "$dir/warnings" ] || fail "the server logged warnings: $(cat "$dir/warnings")"
 cat "$dir/clients" "$dir/tools"
 if [ "${2:-}" = --write ]; then
     { echo; echo "Run on $(date '+%-d %B %Y'):"; echo; cat "$dir/clients"; echo; cat "$dir/tools"; echo; } >"$dir/written"

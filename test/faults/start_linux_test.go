@@ -32,7 +32,7 @@ func TestStartWhileDiskFails(t *testing.T) {
 			l.run(server)
 			l.awaitSteps(100)
 			d.end()
-			await(t, func() bool { return strings.Contains(server.Stderr(), isWritten) || t.Failed() })
+			await(t, func() bool { return strings.Contains(server.Log(), isWritten) || t.Failed() })
 			ended := int64(now())
 			await(t, func() bool { return l.promise.Load() > ended || t.Failed() })
 			l.verifyAfter(l.kill(server), dir, "nothing")

@@ -58,10 +58,10 @@ func TestNoMoreFiles(t *testing.T) {
 func TestFewFiles(t *testing.T) {
 	const files, most = 100, 36 // 64 are the server's own
 	port := peer.FreePort(t)
-	own := peer.Command("--port", strconv.Itoa(port), "--loglevel", "warning", "--maxclients", "1000")
+	own := peer.Command("--port", strconv.Itoa(port), "--maxclients", "1000")
 	server := peer.Launch(t,
 		exec.Command("sh", append([]string{"-c", "ulimit -n 100; exec \"$@\"", "sh"}, own.Args...)...))
-	until(t, func() bool { return strings.Contains(server.Stdout(), peer.Ready) }, server.Stderr)
+	until(t, func() bool { return strings.Contains(server.Log(), peer.Ready) }, server.Stderr)
 	server.Addr, server.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
 	until(t, func() bool { return strings.Contains(server.Stderr(), "maxclients was lowered") },
 		server.Stderr) // from the other end of the pipe

@@ -4,9 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"io"
-	"net"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,32 +60,6 @@ func TestLogWithoutAReader(t *testing.T) {
 			}
 			server.Signal(syscall.SIGTERM)
 			assert.Zero(t, server.Wait())
-		})
-	}
-}
-
-// The same is true of standard output.
-func TestStdoutWithoutAReader(t *testing.T) {
-	for name, gone := range map[string]bool{"gone": true, "stalled": false} {
-		t.Run(name, func(t *testing.T) {
-			port := peer.FreePort(t)
-			cmd := peer.Command("--port", strconv.Itoa(port), "--loglevel", "warning")
-			_, cmd.Stdout = pipe(t, gone)
-			server := peer.Launch(t, cmd)
-			server.Addr, server.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
-			until(t, func() bool {
-				conn, err := net.Dial("tcp", server.Addr)
-				if err == nil {
-					conn.Close()
-				}
-				return err == nil
-			}, server.Stderr)
-			conn := connect(t, server)
-			write(t, conn, Command("PING"))
-			reads(t, conn, "+PONG\r\n")
-			server.Signal(syscall.SIGTERM)
-			assert.Zero(t, server.Wait())
-			assert.Empty(t, server.Stderr())
 		})
 	}
 }

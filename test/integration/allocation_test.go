@@ -17,9 +17,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// allowed is how often a run of any length may allocate: the runtime and the sweep allocate
-// sometimes, but no call does.
-const allowed = 1000
+// allowed is how often a run may allocate: the runtime and the sweep allocate some dozens of times a second, and
+// on a busy machine a run takes more than a minute. One allocation in each of its calls would be many more.
+const allowed = 5000
 
 // CL.THROTTLE allocates nothing, from reading the call to writing the reply.
 func TestThrottleDoesNotAllocate(t *testing.T) {
@@ -27,13 +27,13 @@ func TestThrottleDoesNotAllocate(t *testing.T) {
 	for _, protocol := range []string{"2", "3"} {
 		for _, run := range []struct{ calls, batch int }{{1_000_000, 64}, {100_000, 1}} {
 			t.Run(fmt.Sprintf("RESP%s, %d at a time", protocol, run.batch), func(t *testing.T) {
-				calls, allowed := run.calls, uint64(allowed)
-				if peer.Race { // the calls take so long that the runtime's allocations count, on a busy machine
-					calls, allowed = calls/10, 5*allowed
+				calls := run.calls
+				if peer.Race { // the calls take so long
+					calls /= 10
 				}
 				l := newLoad(t, address, protocol, run.batch)
 				require.NoError(t, l.run(8*keys)) // creates every key, and grows every buffer
-				assert.Less(t, allocations(t, func() error { return l.run(calls) }), allowed, "in %d calls", calls)
+				assert.Less(t, allocations(t, func() error { return l.run(calls) }), uint64(allowed), "in %d calls", calls)
 			})
 		}
 	}

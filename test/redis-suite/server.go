@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -26,8 +28,7 @@ type server struct {
 func startCell(binary string) (*server, error) {
 	return start(func(port string) *exec.Cmd {
 		// "Very big payload" sends an argument of 4 MB.
-		return exec.Command(binary, "--port", port, "--loglevel", "warning", "--io-threads", "1", "--enable-debug-command",
-			"local",
+		return exec.Command(binary, "--port", port, "--io-threads", "1", "--enable-debug-command", "local",
 			"--proto-max-bulk-len", "8mb")
 	})
 }
@@ -68,39 +69,48 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// start reports whether the server listens. If not, it has ended.
+// start reports whether the server listens. If not, it has ended. Redis logs to standard output, and cellserver
+// to standard error, of which warnings are shown.
 func (s *server) start() (bool, error) {
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
 		return false, err
 	}
-	complaints, err := s.cmd.StderrPipe()
+	log, err := s.cmd.StderrPipe()
 	if err != nil {
 		return false, err
 	}
-	go func() {
-		for lines := bufio.NewScanner(complaints); lines.Scan(); {
-			if line := lines.Text(); !strings.Contains(line, begins) { // the suite makes the server log which test begins
-				fmt.Fprintln(os.Stderr, line)
-			}
-		}
-	}()
 	if err := s.cmd.Start(); err != nil {
 		return false, err
 	}
-	ready := make(chan bool, 2)
+	ready, read := make(chan bool, 2), sync.WaitGroup{}
+	read.Go(func() { eachLine(out, ready, func(string) {}) })
+	read.Go(func() { eachLine(log, ready, warn) })
 	go func() {
-		for lines := bufio.NewScanner(out); lines.Scan(); { // a full pipe would block the server
-			if strings.Contains(lines.Text(), "Ready to accept connections") {
-				ready <- true
-			}
-		}
+		read.Wait()
 		_ = s.cmd.Wait() // it was killed, or alive reports that it has ended
 		s.ended.Store(true)
 		close(s.done)
 		ready <- false
 	}()
 	return <-ready, nil
+}
+
+// eachLine reads all that a server prints, because a full pipe would block it.
+func eachLine(from io.Reader, ready chan<- bool, do func(line string)) {
+	for lines := bufio.NewScanner(from); lines.Scan(); {
+		if strings.Contains(lines.Text(), "Ready to accept connections") {
+			ready <- true
+		}
+		do(lines.Text())
+	}
+}
+
+// warn shows a line of the log, unless it is for information, or the suite's: it logs which test begins.
+func warn(line string) {
+	if !strings.Contains(line, " level=INFO ") && !strings.Contains(line, begins) {
+		fmt.Fprintln(os.Stderr, line)
+	}
 }
 
 func (s *server) alive() error {

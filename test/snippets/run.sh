@@ -122,9 +122,9 @@ await() { # file, pattern
 }
 
 port=$(free_port)
-"$binary" --port "$port" --id-ttl 3600 >"$dir/stdout" 2>&1 &
+"$binary" --port "$port" --id-ttl 3600 2>"$dir/log" &
 started+=($!)
-await "$dir/stdout" 'Ready to accept connections'
+await "$dir/log" 'Ready to accept connections'
 for mode in drop once hang refuse; do
     : >"$dir/$mode.count"
     python3 "$here/lossy.py" "$mode" "$port" "$dir/$mode.count" >"$dir/$mode.port" &
