@@ -203,7 +203,7 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account,
 // header must not be the reason for which no limit decides; but a policy in shadow mode refuses nothing.
 func (a *API) withoutTooLong(asks []ask) (judged []ask, tooLong bool) {
 	for _, asked := range asks {
-		_, err := asked.policy.Treat(asked.policy.Subject([]byte(asked.subject)))
+		_, _, err := asked.policy.TreatCounted(asked.policy.Subject([]byte(asked.subject)))
 		switch {
 		case err == nil && len(asked.subject) <= a.instance.MaxKeySize:
 			judged = append(judged, asked)
