@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -133,8 +134,65 @@ func missingMessages(messages, literals []string) (missing []string) {
 	return missing
 }
 
+// Every warning and every error that the server logs is explained.
+func TestMonitoringExplainsWarnings(t *testing.T) {
+	explained := firstCells(t, read(t, monitoring), "The log")
+	warnings := logged(t, "Warn", "warn", "Error")
+	assert.Greater(t, len(warnings), 40)
+	assert.Empty(t, withoutRow(warnings, explained), "messages that the page does not explain")
+	assert.Equal(t, []string{"no row"}, withoutRow([]string{"no row", "epoll failed: again"}, explained))
+}
+
+func withoutRow(messages, explained []string) (missing []string) {
+	for _, message := range messages {
+		begins := func(row string) bool { return strings.HasPrefix(message, row) }
+		if !slices.ContainsFunc(explained, begins) {
+			missing = append(missing, message)
+		}
+	}
+	return missing
+}
+
+// logged returns the messages that methods with some names are called with. Of one that is composed, it
+// returns the beginning.
+func logged(t *testing.T, methods ...string) (messages []string) {
+	inspectProduct(t, func(node ast.Node) {
+		call, ok := node.(*ast.CallExpr)
+		if !ok || len(call.Args) == 0 {
+			return
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok || !slices.Contains(methods, method.Sel.Name) {
+			return
+		}
+		if owner, ok := method.X.(*ast.SelectorExpr); ok && owner.Sel.Name == "Out" {
+			return // a reply
+		}
+		message := call.Args[0]
+		for composed, is := message.(*ast.BinaryExpr); is; composed, is = message.(*ast.BinaryExpr) {
+			message = composed.X
+		}
+		if literal, ok := message.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, _ := strconv.Unquote(literal.Value)
+			messages = append(messages, text)
+		}
+	})
+	return messages
+}
+
 // stringsOfProduct returns all string constants of the server's code, without its tests.
 func stringsOfProduct(t *testing.T) (all []string) {
+	inspectProduct(t, func(node ast.Node) {
+		if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			text, _ := strconv.Unquote(literal.Value)
+			all = append(all, text)
+		}
+	})
+	return all
+}
+
+// inspectProduct visits the syntax of the server's code, without its tests.
+func inspectProduct(t *testing.T, visit func(node ast.Node)) {
 	for _, dir := range []string{"cmd", "internal"} {
 		err := fs.WalkDir(os.DirFS(filepath.Join(root, dir)), ".", func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -145,15 +203,11 @@ func stringsOfProduct(t *testing.T) (all []string) {
 				return err
 			}
 			ast.Inspect(file, func(node ast.Node) bool {
-				if literal, ok := node.(*ast.BasicLit); ok && literal.Kind == token.STRING {
-					text, _ := strconv.Unquote(literal.Value)
-					all = append(all, text)
-				}
+				visit(node)
 				return true
 			})
 			return nil
 		})
 		require.NoError(t, err)
 	}
-	return all
 }
