@@ -246,9 +246,12 @@ func TestSilentServer(t *testing.T) {
 	defer listener.Close()
 	l := newConnection(&Server{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
 	assert.Less(t, l.timeout, 10*time.Second)
-	l.timeout = 20 * time.Millisecond
-	_, err = l.call([]string{"PING"})
-	assert.ErrorContains(t, err, "accepts connections but has not answered within 20ms")
+	isLate := func() bool { return err == nil || strings.Contains(err.Error(), "cannot connect") }
+	for err, l.timeout = nil, 20*time.Millisecond; isLate(); l.timeout *= 2 { // a busy machine may connect later
+		_, err = l.call([]string{"PING"})
+		require.Error(t, err)
+	}
+	assert.ErrorContains(t, err, "accepts connections but has not answered within "+(l.timeout/2).String())
 }
 
 func TestAddressOf(t *testing.T) {
