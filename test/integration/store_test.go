@@ -212,17 +212,16 @@ func TestStoreOverTLS(t *testing.T) {
 	url := "rediss://127.0.0.1:" + port
 	trust := []string{"--store-tls-ca-cert-file", authority.File}
 	own := []string{"--store-tls-cert-file", client.Cert, "--store-tls-key-file", client.Key}
-	check := func(says string, options ...string) {
-		peer.Until(t, says, func() bool { // a busy machine may take longer than a new connection may
-			out, _ := peer.Command(slices.Concat([]string{"check-store"}, options, []string{url})...).CombinedOutput()
-			late := strings.Contains(string(out), "deadline exceeded") || strings.Contains(string(out), "timeout")
-			return assert.True(t, late || strings.Contains(string(out), says), "%s", out) && !late
+	check := func(options ...string) string {
+		says, _ := peer.CheckStore(t, func() ([]byte, error) {
+			return peer.Command(slices.Concat([]string{"check-store"}, options, []string{url})...).CombinedOutput()
 		})
+		return says
 	}
-	check("certificate signed by unknown authority", own...)
-	check("certificate signed by unknown authority", "--store-tls-ca-cert-file", other.File)
-	check("error    ", trust...) // it asks for a certificate
-	check("rights             complete\n", slices.Concat(trust, own)...)
+	require.Contains(t, check(own...), "certificate signed by unknown authority")
+	require.Contains(t, check("--store-tls-ca-cert-file", other.File), "certificate signed by unknown authority")
+	require.Contains(t, check(trust...), "error    ", "it asks for a certificate")
+	require.Contains(t, check(slices.Concat(trust, own)...), "rights             complete\n")
 
 	args := slices.Concat([]string{"--store", url, "--store-timeout", "30000"}, trust, own)
 	s := peer.Start(t, args...)

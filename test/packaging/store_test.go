@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
 )
 
 // The pool reaches its store, which nothing else reaches, with a password from a file; and the store
@@ -223,11 +225,14 @@ func TestCellserversShareTheirStore(t *testing.T) {
 			for _, call := range []string{"GET limits:k", "CONFIG GET *", "SET limits:k v"} {
 				require.Contains(t, calls(t, n, "6379", call, 1), "-NOPERM", call)
 			}
-			check := hostProgram(nil, d.onStore(t, "0")...).process(binary(t), "check-store", "redis://limits@127.0.0.1:6379")
-			var report []byte
-			n.do(t, func() (err error) { report, err = check.CombinedOutput(); return err })
-			require.Contains(t, string(report), "rights             complete\n")
-			require.Contains(t, string(report), "maxmemory-policy   noeviction\n")
+			report, err := peer.CheckStore(t, func() (out []byte, failed error) {
+				check := hostProgram(nil, d.onStore(t, "0")...).process(binary(t), "check-store", "redis://limits@127.0.0.1:6379")
+				n.do(t, func() error { out, failed = check.CombinedOutput(); return nil })
+				return out, failed
+			})
+			require.NoError(t, err, report)
+			require.Contains(t, report, "rights             complete\n")
+			require.Contains(t, report, "maxmemory-policy   noeviction\n")
 			for i, port := range []string{"7001", "7002"} {
 				start(t, hostProgram([]string{binary(t)}, d.onStore(t, port)...), n)
 				require.Equal(t, fmt.Sprintf("*5 :%d", i), calls(t, n, port, "CL.THROTTLE shared 0 1 100000", 2))

@@ -107,9 +107,9 @@ func shareALimit(t *testing.T, args []string) {
 			check = append(check, args[i:i+2]...)
 		}
 	}
-	out, err := peer.Command(check...).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	assert.Contains(t, string(out), "rights             complete\n")
+	report, err := peer.CheckStore(t, func() ([]byte, error) { return peer.Command(check...).CombinedOutput() })
+	require.NoError(t, err, report)
+	assert.Contains(t, report, "rights             complete\n")
 	for i := range int64(2) {
 		reply := peer.Ask(t, peer.StartPlain(t, args...).Addr, "CL.THROTTLE", "{user123}:minute", 0, 1, 100_000)
 		assert.Equal(t, i, reply.([]any)[0])
