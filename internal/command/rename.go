@@ -55,6 +55,16 @@ func (t *Table) setName(row *Command, from, to string) {
 	}
 }
 
+// NameOf returns the present name of a command; the old one if the command was removed.
+func (t *Table) NameOf(command string) string {
+	for name, row := range t.ByName {
+		if row.Name == command {
+			return name
+		}
+	}
+	return command
+}
+
 // lookupLong is like Lookup for names longer than maxName, which only renamed commands have.
 func (t *Table) lookupLong(name []byte) *Command {
 	if t.byLongName == nil || len(name) > longestCommand {

@@ -46,6 +46,8 @@ type API struct {
 	memory   budget
 	warned   sync.Once // of a peer that is no trusted proxy
 	checked  sync.Once // the policies of the start: see CheckPolicies
+
+	names func() names
 }
 
 // New returns the API of an instance.
@@ -56,8 +58,16 @@ func New(c Config) *API {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &API{instance: c.Instance, config: c, gateways: c.Instance.Accounts.Internal("(gateway)")}
+	a := &API{instance: c.Instance, config: c, gateways: c.Instance.Accounts.Internal("(gateway)")}
+	a.names = sync.OnceValue(func() names {
+		table := c.Instance.Table
+		return names{strings.ToUpper(table.NameOf("cl.take")), strings.ToUpper(table.NameOf("cl.all"))}
+	})
+	return a
 }
+
+// names are the names of the commands of which requests make calls: see --rename-command.
+type names struct{ take, all string }
 
 // NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.
 func (a *API) NewServer(secured func() *tls.Config) *web.Server {

@@ -146,6 +146,22 @@ func TestTooLongSubjects(t *testing.T) {
 	}
 }
 
+// TestRenamedCommands: requests are decided by commands with other names.
+func TestRenamedCommands(t *testing.T) {
+	a := newAPIWith(t, policies, func(c *commands.Config) {
+		c.Settings = commands.NewSettings()
+		c.Settings.Renamed = [][2]string{{"CL.TAKE", "other"}, {"CL.ALL", strings.Repeat("x", 40)}, {"CL.FIXED", "cl.take"}}
+	})
+	for _, path := range []string{"api", "both", "api,both"} {
+		status, header := a.ask(path, "X-User", "u")
+		assert.Equal(t, http.StatusOK, status)
+		assert.Empty(t, header.Get("X-Cellserver-Error"))
+		assert.NotEmpty(t, header.Get("RateLimit"))
+	}
+	status, _, body := a.do(a.request("/v1/take/both?subject=u", ""))
+	assert.Equal(t, http.StatusTooManyRequests, status, body)
+}
+
 // TestSeveralPolicies: all or none, and the fields of all.
 func TestSeveralPolicies(t *testing.T) {
 	a := newAPI(t)

@@ -31,7 +31,7 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	c := r.Context().Value(connKey{}).(*conn)
 	k := c.take(account)
 	defer c.release(k)
-	k.calls = given.appendCall(k.calls, policy)
+	k.calls = given.appendCall(k.calls, a.names().take, policy)
 	waited := false
 	refused = k.judge(r, &k.outcome, func() { waited = web.KeepOpen(w) == nil })
 	if refused != "" {
@@ -103,9 +103,9 @@ func (p *parameters) read(query string) (refused string) {
 // modes are the values of the parameter mode; the first is the default.
 var modes = []string{"take", "peek", "upto", "force"}
 
-// appendCall appends the call in RESP.
-func (p *parameters) appendCall(dst []byte, policy string) []byte {
-	buffer := [6 + 2*len(parameterNames)]string{"CL.TAKE", p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
+// appendCall appends the call in RESP. command is the name of CL.TAKE.
+func (p *parameters) appendCall(dst []byte, command, policy string) []byte {
+	buffer := [6 + 2*len(parameterNames)]string{command, p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
 	words := buffer[:5]
 	if mode := p.values[modeAt]; mode != "" && !strings.EqualFold(mode, modes[0]) {
 		words = append(words, mode)

@@ -12,9 +12,9 @@ import (
 // takeAll takes one unit from each policy, or nothing. If there is no decision, refused says why.
 func (k *caller) takeAll(r *http.Request, asks []ask) (o *outcome, refused string) {
 	if len(asks) == 1 {
-		return &k.outcome, k.ask(r, &k.outcome, "CL.TAKE", asks[0].subject, asks[0].name, "1", "VERBOSE")
+		return &k.outcome, k.ask(r, &k.outcome, k.conn.api.names().take, asks[0].subject, asks[0].name, "1", "VERBOSE")
 	}
-	words := []string{"CL.ALL", strconv.Itoa(len(asks))}
+	words := []string{k.conn.api.names().all, strconv.Itoa(len(asks))}
 	for i := range asks {
 		words = append(words, "TAKE", asks[i].subject, asks[i].name, "1")
 	}
