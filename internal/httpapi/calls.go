@@ -54,7 +54,7 @@ func (a *API) calls(w http.ResponseWriter, r *http.Request) {
 		}
 		var refused string
 		if body, refused = a.appendReply(body, words, &replies, err); !several && refused != "" {
-			status = statusOf(refused)
+			status = web.StatusOf(refused)
 		}
 	}
 	if several {
@@ -209,18 +209,6 @@ func (a *API) appendReply(body []byte, words []string, replies *cursor, err erro
 		return replies.appendJSON(body), refused
 	}
 	return appendError(body, refused), refused
-}
-
-// statusOf returns the status for the only call of a request, given the text of its error.
-func statusOf(refused string) int {
-	class, _, _ := strings.Cut(refused, " ")
-	switch class {
-	case "NOPERM":
-		return http.StatusForbidden
-	case "LOADING", "OOM", "MISCONF", "STOREDOWN", "STOREBUSY", "STOREUNSURE":
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusBadRequest
 }
 
 var jsonType = []string{"application/json"}

@@ -35,7 +35,7 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	waited := false
 	refused = k.judge(r, &k.outcome, func() { waited = web.KeepOpen(w) == nil })
 	if refused != "" {
-		status := statusOf(refused)
+		status := web.StatusOf(refused)
 		if strings.HasPrefix(refused, "ERR no such policy") {
 			status = http.StatusNotFound
 		}

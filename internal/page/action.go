@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
-	"strings"
+
+	"cellserver/internal/web"
 )
 
 // request is the body of a POST.
@@ -31,7 +32,7 @@ func (p *Page) action(run func(context.Context, *caller, string) (any, error)) h
 		}
 		result, err := run(r.Context(), c, key)
 		if err != nil {
-			fail(w, statusOf(err), err.Error())
+			fail(w, web.StatusOf(err.Error()), err.Error())
 			return
 		}
 		answer(w, http.StatusOK, result)
@@ -60,17 +61,6 @@ func (p *Page) action(run func(context.Context, *caller, string) (any, error)) h
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
-
-// statusOf returns the status for an error reply, whose first word is its code.
-func statusOf(err error) int {
-	switch code, _, _ := strings.Cut(err.Error(), " "); code {
-	case "NOPERM":
-		return http.StatusForbidden
-	case "LOADING", "TRYAGAIN":
-		return http.StatusServiceUnavailable
-	}
-	return http.StatusBadRequest
-}
 
 // ask makes a call. An error reply is an error.
 func (c *caller) ask(ctx context.Context, words ...string) (reply, error) {
