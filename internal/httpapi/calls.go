@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"cellserver/internal/client"
@@ -217,9 +216,6 @@ func writeError(w http.ResponseWriter, status int, text string) {
 	send(w, status, append(appendError(nil, text), '\n'), false)
 }
 
-// pastDeadline is a deadline in the past, which ends a write.
-var pastDeadline = time.Unix(1, 0)
-
 // send sends a response in JSON, which browsers must not take for anything else.
 func send(w http.ResponseWriter, status int, body []byte, waited bool) {
 	header := w.Header()
@@ -250,9 +246,8 @@ const maxMeasured = 1 << 10
 
 func deliverInTime(w http.ResponseWriter, status int, body []byte) {
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
-	c := http.NewResponseController(w)
-	defer time.AfterFunc(web.WriteTimeout, func() { _ = c.SetWriteDeadline(pastDeadline) }).Stop()
+	defer web.WriteWithin(w, web.WriteTimeout)()
 	w.WriteHeader(status)
 	_, _ = w.Write(body)
-	_ = c.Flush()
+	_ = http.NewResponseController(w).Flush()
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"sync"
-	"time"
 
 	"cellserver/internal/client"
 	"cellserver/internal/web"
@@ -63,12 +62,9 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, c *caller) {
 	}
 }
 
-// past is a deadline that is over.
-var past = time.Unix(1, 0)
-
 // send sends a message to a viewer. It fails if the viewer does not read it in time.
 func (p *Page) send(w http.ResponseWriter, out *http.ResponseController, message []byte) error {
-	defer time.AfterFunc(p.config.Patience, func() { _ = out.SetWriteDeadline(past) }).Stop()
+	defer web.WriteWithin(w, p.config.Patience)()
 	if _, err := w.Write(message); err != nil {
 		return err
 	}

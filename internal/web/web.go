@@ -242,11 +242,18 @@ func Peer(r *http.Request) netip.Addr {
 }
 
 // KeepOpen lifts the limits on the time of a request, for a handler that answers for as long as its client
-// listens. It must be called when the body has been read. Such a handler has to bound the time for which a
-// client may not read, for example by setting a write deadline in the past after a while.
+// listens. It must be called when the body has been read. Such a handler has to bound each of its writes:
+// see WriteWithin.
 func KeepOpen(w http.ResponseWriter) error {
 	c := http.NewResponseController(w)
 	return errors.Join(c.SetReadDeadline(time.Time{}), c.SetWriteDeadline(time.Time{}))
+}
+
+// WriteWithin makes writes fail when a time is over, until done is called: so a client that does not read
+// keeps a handler no longer. There is no deadline in the future, because only the store reads the clock.
+func WriteWithin(w http.ResponseWriter, limit time.Duration) (done func() bool) {
+	c := http.NewResponseController(w)
+	return time.AfterFunc(limit, func() { _ = c.SetWriteDeadline(time.Unix(1, 0)) }).Stop
 }
 
 // messages passes the messages of net/http on. That a peer did not complete a handshake is no warning.
