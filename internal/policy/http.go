@@ -125,8 +125,11 @@ func parseFrom(n node, template string) (parts []Part, err error) {
 			break
 		}
 		name, after, closed := strings.Cut(after, "}")
+		if !closed {
+			return nil, n.errorf("from has a { without a }")
+		}
 		part, known := parsePart(name)
-		if !closed || !known {
+		if !known {
 			return nil, n.errorf("from may have {client_ip}, {host}, {header.Name} and {hash header.Name}, not {%s}", name)
 		}
 		parts = append(parts, part)

@@ -89,11 +89,10 @@ func (l *Limit) readThrottle(n node) error {
 	if err != nil {
 		return err
 	}
-	rate, err := values["rate"].text("rate")
-	if err != nil {
+	if err := values["rate"].check(); err != nil {
 		return err
 	}
-	count, period, ok := parseRate(rate)
+	count, period, ok := parseRate(values["rate"].Value)
 	if !ok {
 		return values["rate"].errorf("rate must be a count and a period, such as 100/1m")
 	}
@@ -161,11 +160,10 @@ func (l *Limit) readQuota(n node) error {
 
 // readCycle reads a unit, with or without a time zone, or a period, and adds it to the label.
 func (l *Limit) readCycle(n node) error {
-	per, err := n.text("per")
-	if err != nil {
+	if err := n.check(); err != nil {
 		return err
 	}
-	name, zone, inZone := strings.Cut(per, "@")
+	name, zone, inZone := strings.Cut(n.Value, "@")
 	unit, isUnit := calendar.ParseUnit([]byte(name))
 	if !isUnit || name != strings.ToLower(name) {
 		period, err := n.nanoseconds("per")
@@ -195,11 +193,10 @@ const maxPeriodSeconds = 1_000_000_000
 
 // period returns a period with a unit, such as 90s.
 func (n node) period(what string) (quota.Period, error) {
-	text, err := n.text(what)
-	if err != nil {
+	if err := n.check(); err != nil {
 		return 0, err
 	}
-	period, ok := quota.ParsePeriod([]byte(text))
+	period, ok := quota.ParsePeriod([]byte(n.Value))
 	if ok {
 		_, ok = period.Nanoseconds(maxPeriodSeconds)
 	}
