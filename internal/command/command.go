@@ -161,7 +161,7 @@ const (
 	ChangesRights                       // may change what the client may do in its next calls
 	WhileSubscribed                     // allowed in RESP2 while the client is subscribed
 	KeepsCaching                        // CLIENT CACHING before it still applies to the next call
-	DecimalWords                        // integers may have a sign and leading zeros, as in redis-cell
+	NamesArguments                      // errors name the argument at fault, and integers are written as for redis-cell
 	HidesSubcommands                    // refuses an unknown subcommand as an unknown command
 	Decides                             // a limiter: the reply begins with limited, 0 or 1
 	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys

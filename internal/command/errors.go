@@ -64,6 +64,19 @@ func (c *Call) RefuseExternal(why string) error {
 	return errExternal(c.Row, why)
 }
 
+// ErrSyntaxAt is the syntax error of a command that Redis does not have. It names the word at fault, of which
+// it shows 128 bytes at most.
+func ErrSyntaxAt(word []byte) error {
+	return Refusal(string(ErrSyntax) + " at '" + Prefix(word, 128) + "'")
+}
+
+// NumberError is ErrNotAnInteger of a command that Redis does not have. It names the argument.
+type NumberError struct{ Argument string }
+
+func (e *NumberError) Error() string {
+	return strings.TrimPrefix(string(ErrNotAnInteger), "ERR ") + ": " + e.Argument
+}
+
 func (c *Call) errKeyTooLong() error {
 	return Refusal(fmt.Sprintf("ERR key is longer than max-key-size (%d bytes)", c.Server.MaxKeySize))
 }

@@ -53,7 +53,7 @@ func Key(name string) Arg { return Arg{Name: name, kind: keyArg} }
 // Word is a word of any bytes.
 func Word(name string) Arg { return Arg{Name: name, kind: wordArg} }
 
-// Int is a decimal integer of 64 bits, in Redis's notation. In a command with the trait DecimalWords it
+// Int is a decimal integer of 64 bits, in Redis's notation. In a command with the trait NamesArguments it
 // may have a sign and leading zeros, as in redis-cell.
 func Int(name string) Arg { return Arg{Name: name, kind: intArg, lo: MinInt, hi: MaxInt} }
 
@@ -118,13 +118,13 @@ func (a Arg) Extra() Arg { a.extra = true; return a }
 
 // grammar holds the data that a table derives from a row's arguments.
 type grammar struct {
-	args            []Arg
-	slots           []slot
-	positional      int  // the number of positional arguments
-	usual           int  // the number of arguments before those that are Arg.Extra, which come last
-	min, max        int  // number of words of a call, including the name; max is 0 if there is no bound
-	acceptsDecimals bool // the row has the trait DecimalWords
-	options         bool // the row has options, so a surplus word is a syntax error
+	args       []Arg
+	slots      []slot
+	positional int  // the number of positional arguments
+	usual      int  // the number of arguments before those that are Arg.Extra, which come last
+	min, max   int  // number of words of a call, including the name; max is 0 if there is no bound
+	ours       bool // the row has the trait NamesArguments
+	options    bool // the row has options, so a surplus word is a syntax error
 }
 
 // slot holds the fields of an Arg that bind reads in most calls, in half a cache line; an Arg spans
@@ -156,7 +156,7 @@ func newSlot(a *Arg, options bool) slot {
 
 // newGrammar returns the grammar of a row.
 func newGrammar(row *Command) grammar {
-	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, acceptsDecimals: row.Traits&DecimalWords != 0}
+	g := grammar{args: row.Args, min: strings.Count(row.Name, "|") + 1, ours: row.Traits&NamesArguments != 0}
 	g.max = g.min
 	for _, a := range row.Args {
 		if a.Tokens == nil {
@@ -252,12 +252,33 @@ func (c *Call) Take(a *Arg, b *bound, word []byte) (err error) {
 	case wordArg:
 		return a.CheckLength(word)
 	case intArg:
-		ours := c.Row.Grammar.acceptsDecimals // else the error is Redis's
-		if b.N, err = a.Integer(word, ours); err == ErrNotAnInteger && ours {
-			err = Refusal(string(ErrNotAnInteger) + ": " + a.Name)
+		if c.Row.Grammar.ours {
+			b.N, err = a.Number(word)
+		} else {
+			b.N, err = a.Integer(word, false)
 		}
 	}
 	return err
+}
+
+// Number parses an integer of a command that Redis does not have. Its errors name the argument, and the
+// option to which it belongs.
+func (a *Arg) Number(word []byte) (int64, error) {
+	n, err := a.Integer(word, true)
+	if err == nil {
+		return n, nil
+	}
+	label := ""
+	if a.Tokens != nil {
+		label = a.Tokens[0] + " "
+	}
+	if err == ErrNotAnInteger {
+		return 0, &NumberError{Argument: label + a.Name}
+	}
+	if outside, is := err.(*quota.ArgumentError); is {
+		return 0, &quota.ArgumentError{Name: label + outside.Name, Lo: outside.Lo, Hi: outside.Hi}
+	}
+	return 0, err
 }
 
 // CheckLength refuses a word that is too long.
@@ -347,20 +368,20 @@ func (c *Call) bindOptions(at int) error {
 			clear(c.Bound[g.usual:])
 		}
 		if i < 0 || c.Bound[i].At != 0 && !g.args[i].repeatable {
-			return ErrSyntax
+			return g.errSyntax(c.Words[at])
 		}
 		a, b := &g.args[i], &c.Bound[i]
 		b.At = at
 		if a.kind == choiceArg || a.kind == flagArg {
 			if b.N != 0 && b.N != int64(token)+1 {
-				return ErrSyntax // two tokens of one choice
+				return g.errSyntax(c.Words[at]) // two tokens of one choice
 			}
 			if b.N = int64(token) + 1; a.operand == "" {
 				continue
 			}
 		}
 		if at++; at == len(c.Words) {
-			return ErrSyntax
+			return g.errSyntax(c.Words[at-1])
 		}
 		b.At = at
 		if err := c.Take(a, b, c.Words[at]); err != nil {
@@ -368,6 +389,14 @@ func (c *Call) bindOptions(at int) error {
 		}
 	}
 	return nil
+}
+
+// errSyntax returns the error for a word where the options should be.
+func (g *grammar) errSyntax(word []byte) error {
+	if g.ours {
+		return ErrSyntaxAt(word)
+	}
+	return ErrSyntax
 }
 
 // isOption reports whether a word begins an option. Its first check is inlined and fails for

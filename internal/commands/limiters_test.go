@@ -158,18 +158,18 @@ var limiterCases = []struct{ name, lines string }{
 		1 force MS -> allowed, 6 used`},
 	{"options that are none, that repeat, or that stand in a quantity's place", `
 		3           -> allowed, 3 used
-		1 PEEK UPTO -> -ERR syntax error
-		1 UPTO FORCE -> -ERR syntax error
-		1 FORCE PEEK -> -ERR syntax error
-		PEEK PEEK   -> -ERR syntax error
-		1 UPTO UPTO -> -ERR syntax error
-		MS MS       -> -ERR syntax error
-		MS 1        -> -ERR syntax error
-		PEEK 1      -> -ERR syntax error
-		1 1         -> -ERR syntax error
-		1 SOON      -> -ERR syntax error
-		1 PEE       -> -ERR syntax error
-		1 MSS       -> -ERR syntax error
+		1 PEEK UPTO -> -ERR syntax error at 'UPTO'
+		1 UPTO FORCE -> -ERR syntax error at 'FORCE'
+		1 FORCE PEEK -> -ERR syntax error at 'PEEK'
+		PEEK PEEK   -> -ERR syntax error at 'PEEK'
+		1 UPTO UPTO -> -ERR syntax error at 'UPTO'
+		MS MS       -> -ERR syntax error at 'MS'
+		MS 1        -> -ERR syntax error at '1'
+		PEEK 1      -> -ERR syntax error at '1'
+		1 1         -> -ERR syntax error at '1'
+		1 SOON      -> -ERR syntax error at 'SOON'
+		1 PEE       -> -ERR syntax error at 'PEE'
+		1 MSS       -> -ERR syntax error at 'MSS'
 		SOON        -> -ERR value is not an integer or out of range: quantity
 		1.5         -> -ERR value is not an integer or out of range: quantity
 		1e3         -> -ERR value is not an integer or out of range: quantity

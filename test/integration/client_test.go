@@ -52,7 +52,7 @@ func TestErrors(t *testing.T) {
 		{"CL.THROTTLE", "ERR wrong number of arguments for 'cl.throttle' command"},
 		{"CL.THROTTLE key 15 30 x", "ERR value is not an integer or out of range: period"},
 		{"CL.THROTTLE key 15 0 60", "ERR count_per_period must be between 1 and 9223372036854775807"},
-		{"CL.THROTTLE key 15 30 60 1 SOON", "ERR syntax error"},
+		{"CL.THROTTLE key 15 30 60 1 SOON", "ERR syntax error at 'SOON'"},
 		{"NOSUCH a", "ERR unknown command 'NOSUCH', with args beginning with: 'a' "},
 		{"EVAL x 0", "ERR unknown command 'EVAL', with args beginning with: 'x' '0' "},
 		{"CLUSTER SLOTS", "ERR This instance has cluster support disabled"},

@@ -121,7 +121,7 @@ func (m *mixer) call() (words []any, want string) {
 	case 3:
 		return []any{"NOSUCH" + m.key}, fmt.Sprintf("ERR unknown command 'NOSUCH%s', with args beginning with: ", m.key)
 	case 4:
-		return []any{"CL.THROTTLE", m.key, burst, 1, 1000, burst + 2, "MS", "MS"}, "ERR syntax error"
+		return []any{"CL.THROTTLE", m.key, burst, 1, 1000, burst + 2, "MS", "MS"}, "ERR syntax error at 'MS'"
 	}
 	m.taken++
 	return []any{"CL.THROTTLE", m.key, burst, 1, 1000, 1}, fmt.Sprintf("[0 %d %d -1", burst+1, burst+1-m.taken)

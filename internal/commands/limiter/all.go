@@ -18,7 +18,8 @@ func (l *Family) all() *command.Command {
 	return &command.Command{
 		Name: "cl.all", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of limiters, and a comparison of each two keys; O(N) in the holders of each lease",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.OneStep,
+		Flags:      command.Write | command.Fast, Cost: command.Constant,
+		Traits:    command.Decides | command.NamesArguments | command.OneStep,
 		Effort:    &command.Effort{Fixed: l.fixedWork},
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
@@ -42,7 +43,7 @@ reset_after of each are its present state, and a forced quantity is shown as all
 			}
 			o, ok := allOptionsOf(rest)
 			if !ok {
-				return command.ErrSyntax // before errors of single numbers
+				return o.err // before errors of single numbers
 			}
 			o.first = len(c.Words) - len(rest)
 			if err = cmp.Or(err, o.err); err != nil {
@@ -214,7 +215,8 @@ type allOptions struct {
 	call         *command.LimitCall // of another family, which has the places of these words; nil for CL.ALL
 }
 
-// allOptionsOf parses the options: PEEK, MS, VERBOSE, WAIT and ID, in any order, each at most once.
+// allOptionsOf parses the options: PEEK, MS, VERBOSE, WAIT and ID, in any order, each at most once. If other
+// words are among them, it returns only a syntax error.
 func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 	for i := 0; i < len(words); i++ {
 		switch word := words[i]; {
@@ -227,12 +229,12 @@ func allOptionsOf(words [][]byte) (o allOptions, ok bool) {
 		case command.FoldEqual(word, "WAIT") && o.waitAt == 0 && i+1 < len(words):
 			i++
 			o.waitAt = i + 1
-			o.wait, o.err = command.WaitArg.Integer(words[i], true)
+			o.wait, o.err = command.WaitArg.Number(words[i])
 		case command.FoldEqual(word, command.IDOption) && o.idAt == 0 && i+1 < len(words):
 			i++
 			o.idAt = i + 1
 		default:
-			return allOptions{}, false
+			return allOptions{err: command.ErrSyntaxAt(word)}, false
 		}
 	}
 	return o, true
@@ -260,14 +262,14 @@ func (l *Family) requests(c *command.Call, words [][]byte,
 		e := entryOf(words)
 		switch {
 		case e.form == nil:
-			return takes, nil, command.ErrSyntax
+			return takes, nil, errNoLimiter(i, words)
 		case e.form.kind == store.None:
 			return takes, nil, errNamesPolicy
 		case err != nil:
 		case e.form.kind == store.Lease:
-			err = l.leaseRequest(c, takes, i, words[1:e.form.words])
+			err = ofLimiter(i, l.leaseRequest(c, takes, i, words[1:e.form.words]))
 		default:
-			err = l.request(c, &takes[i], e, words[1:e.form.words])
+			err = ofLimiter(i, l.request(c, &takes[i], e, words[1:e.form.words]))
 		}
 		words = words[e.words:]
 	}
@@ -300,11 +302,8 @@ func (l *Family) request(c *command.Call, t *store.LimitRequest, e entry, words 
 		if i == len(words)-3 {
 			n, ok = periodNumber(word, n, ok)
 		}
-		switch {
-		case !ok && isOption(word):
-			return command.ErrSyntax // a number is missing before the option
-		case !ok:
-			return command.ErrNotAnInteger
+		if !ok {
+			return errNoNumber(numberName(e.form.kind, i), word)
 		}
 		numbers[i] = n
 	}
@@ -329,15 +328,15 @@ func (l *Family) leaseRequest(c *command.Call, takes []store.LimitRequest, i int
 		return err
 	}
 	c.Work += leaseChangeWork
-	limit, err := integerBeforeOption(words[1])
+	limit, err := integerBeforeOption("limit", words[1])
 	if err != nil {
 		return err
 	}
-	ttl, err := periodBeforeOption(words[2])
+	ttl, err := periodBeforeOption("ttl", words[2])
 	if err != nil {
 		return err
 	}
-	quantity, err := integerBeforeOption(words[4])
+	quantity, err := integerBeforeOption("quantity", words[4])
 	if err != nil {
 		return err
 	}
@@ -365,15 +364,12 @@ func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) 
 }
 
 // periodBeforeOption is integerBeforeOption for a period.
-func periodBeforeOption(word []byte) (period int64, err error) {
+func periodBeforeOption(name string, word []byte) (period int64, err error) {
 	n, ok := command.ParseInteger(word, true)
 	if period, ok = periodNumber(word, n, ok); ok {
 		return period, nil
 	}
-	if isOption(word) {
-		return 0, command.ErrSyntax
-	}
-	return 0, command.ErrNotAnInteger
+	return 0, errNoNumber(name, word)
 }
 
 // isOption reports whether a word is an option of any limiter. CL.ALL has only some of these

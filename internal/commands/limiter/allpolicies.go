@@ -23,16 +23,16 @@ func (l *Family) decidePolicies(c *command.Call, count int) error {
 	for i := range members {
 		e := entryOf(words)
 		if e.form == nil {
-			return command.ErrSyntax
+			return errNoLimiter(i, words)
 		}
 		if err == nil {
-			err = l.member(c, &members[i], takes, i, e, words[1:e.form.words])
+			err = ofLimiter(i, l.member(c, &members[i], takes, i, e, words[1:e.form.words]))
 		}
 		words = words[e.words:]
 	}
 	o, ok := allOptionsOf(words)
 	if !ok {
-		return command.ErrSyntax // before errors of single numbers
+		return o.err // before errors of single numbers
 	}
 	o.first = len(c.Words) - len(words)
 	if err = cmp.Or(err, o.err); err != nil {
@@ -83,7 +83,7 @@ func (l *Family) member(c *command.Call, m *command.Member, takes []store.LimitR
 			return err
 		}
 		c.Work += l.Policies.MemberWork(snapshotOf(c), m.Subject, m.Policy, false) // showing them is counted then
-		m.Quantity, err = integerBeforeOption(words[2])
+		m.Quantity, err = integerBeforeOption("quantity", words[2])
 		return err
 	case store.Lease:
 		err = l.leaseRequest(c, takes, i, words)

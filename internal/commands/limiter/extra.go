@@ -24,10 +24,10 @@ type request struct {
 // decideExtra makes the decision of a call with such options, and writes the reply.
 func (l *Family) decideExtra(c *command.Call, r request) error {
 	if c.HasOption(leaveArg.Tokens...) && r.mode == quota.Force {
-		return command.ErrSyntax
+		return command.ErrSyntaxAt([]byte("LEAVE"))
 	}
 	if c.HasOption(command.WaitArg.Tokens...) && (r.mode == quota.Force || r.mode == quota.Peek) {
-		return command.ErrSyntax
+		return command.ErrSyntaxAt([]byte("WAIT"))
 	}
 	c.Rule.Leave = c.Option("LEAVE")
 	defer func() { c.Rule.Leave = 0 }() // the next call may have no such option

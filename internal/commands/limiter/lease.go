@@ -22,7 +22,7 @@ func (l *Family) acquire() *command.Command {
 	return &command.Command{
 		Name: "cl.acquire", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.DecimalWords,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.NamesArguments,
 		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),
@@ -75,7 +75,7 @@ func (l *Family) renew() *command.Command {
 	return &command.Command{
 		Name: "cl.renew", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.NamesArguments,
 		Summary:   "Moves the end of a holder's lease to ttl seconds from now, earlier or later.",
 		KeyAccess: "RW ACCESS UPDATE", Args: []command.Arg{command.Key("key"), ttlArg, holderArg},
 		Reply: "1; 0 if the holder has no lease, or it has ended.",
@@ -103,7 +103,7 @@ func (l *Family) release() *command.Command {
 	return &command.Command{
 		Name: "cl.release", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.DecimalWords,
+		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.NamesArguments,
 		Summary: "Releases a holder's permits.", KeyAccess: "RW ACCESS DELETE",
 		Args:  []command.Arg{command.Key("key"), holderArg},
 		Reply: "The number of permits; 0 if the holder has none, or its lease has ended.",
@@ -127,7 +127,7 @@ func (l *Family) holders() *command.Command {
 	return &command.Command{
 		Name: "cl.holders", Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders", Flags: command.ReadOnly,
-		Cost: command.Unbounded, Traits: command.ValueSized | command.DecimalWords,
+		Cost: command.Unbounded, Traits: command.ValueSized | command.NamesArguments,
 		Summary: "Lists the holders of permits.", KeyAccess: "RO ACCESS",
 		Args:  []command.Arg{command.Key("key")},
 		Reply: "For each holder its name, its permits, and the milliseconds until its lease ends; the lease that ends first comes first.",

@@ -78,18 +78,18 @@ func periodCycle(word []byte) (calendar.Cycle, error) {
 
 // quotaRequest reads a calendar quota of CL.ALL: key, limit, unit and quantity.
 func quotaRequest(t *store.LimitRequest, words [][]byte) error {
-	limit, err := integerBeforeOption(words[1])
+	limit, err := integerBeforeOption("limit", words[1])
 	if err != nil {
 		return err
 	}
 	if isOption(words[2]) {
-		return command.ErrSyntax
+		return command.ErrSyntaxAt(words[2])
 	}
 	cycle, err := parseCycle(words[2])
 	if err != nil {
 		return err
 	}
-	if t.Quantity, err = integerBeforeOption(words[3]); err != nil {
+	if t.Quantity, err = integerBeforeOption("quantity", words[3]); err != nil {
 		return err
 	}
 	t.Rule.Cycle = cycle
@@ -99,13 +99,10 @@ func quotaRequest(t *store.LimitRequest, words [][]byte) error {
 
 // integerBeforeOption parses an integer of CL.ALL. If the word is an option, the integer is
 // missing.
-func integerBeforeOption(word []byte) (int64, error) {
+func integerBeforeOption(name string, word []byte) (int64, error) {
 	n, ok := command.ParseInteger(word, true)
-	switch {
-	case !ok && isOption(word):
-		return 0, command.ErrSyntax
-	case !ok:
-		return 0, command.ErrNotAnInteger
+	if !ok {
+		return 0, errNoNumber(name, word)
 	}
 	return n, nil
 }

@@ -46,14 +46,14 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	case 1:
 		n, ok := command.ParseInteger(words[0], true)
 		if !ok {
-			return limited, count, command.ErrNotAnInteger
+			return limited, count, &command.NumberError{Argument: "count"}
 		}
 		if n < 1 || n > 1000 {
 			return limited, count, command.Refusal("ERR count must be between 1 and 1000")
 		}
 		return limited, int(n), nil
 	}
-	return limited, count, command.ErrSyntax
+	return limited, count, command.ErrSyntaxAt(words[1])
 }
 
 // countDecision counts a decision, once for each call of a limiter: for INFO, and by key for CL.TOP.

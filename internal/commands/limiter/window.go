@@ -47,7 +47,7 @@ func (l *Family) slidingLog() *command.Command {
 func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
-	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.DecimalWords
+	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
 	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, command.WaitArg,
 		command.IDArg}
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes

@@ -16,7 +16,7 @@ func (f *Family) bans() *command.Command {
 		Name: "cl.bans", Group: "limiter", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the number of keys of the database",
 		Flags:      command.ReadOnly | command.Dangerous | command.NoMulti, Cost: command.Unbounded,
-		Traits:    command.AnyKey | command.WalksKeys | command.DecimalWords,
+		Traits:    command.AnyKey | command.WalksKeys | command.NamesArguments,
 		KeyAccess: "RO ACCESS", Keys: command.KeyRules{Rights: f.policyRights},
 		Summary: "Lists the banned subjects of a policy.", Tips: command.Varying,
 		Args: []command.Arg{command.Word("policy"), command.Int("count").Or(100).Min(1).Max(1000)},

@@ -17,7 +17,7 @@ const maxSeconds = 100 * 365 * 24 * 3600
 func (f *Family) changesStanding(row command.Command, more ...command.Arg) *command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "limiter", "policy", "1.0.0", "O(1)"
 	row.Flags, row.Cost = command.Write|command.Admin|command.Dangerous, command.Constant
-	row.KeyAccess, row.Traits = "RW UPDATE", command.DecimalWords
+	row.KeyAccess, row.Traits = "RW UPDATE", command.NamesArguments
 	row.Args = append([]command.Arg{command.Key("subject"), command.Word("policy")}, more...)
 	row.Keys = command.KeyRules{Rights: f.rights, Touched: f.touchedStanding, Snapshot: f.Snapshot}
 	return &row

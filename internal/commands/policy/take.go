@@ -28,7 +28,7 @@ func (f *Family) take() *command.Command {
 	return &command.Command{
 		Name: "cl.take", Group: "limiter", Since: "1.0.0", Complexity: "O(N) in the number of limits and overrides",
 		Flags: command.Write | command.Fast, Cost: command.Constant,
-		Traits:  command.Decides | command.SeveralSteps | command.DecimalWords,
+		Traits:  command.Decides | command.SeveralSteps | command.NamesArguments,
 		Effort:  &command.Effort{Fixed: f.takeWork},
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
@@ -154,8 +154,10 @@ func (f *Family) runTake(c *command.Call) error {
 	b := &c.Bound // access by index in place of Key and Int saves 60 of 2,400 instructions
 	t := taking{f: f, call: c, ms: b[msAt].N != 0, verbose: b[verboseAt].N != 0}
 	t.request = policies.Request{Quantity: b[quantityAt].N, Mode: modes[b[modeAt].N]}
-	if c.Extra && !t.readOptions() {
-		return command.ErrSyntax
+	if c.Extra {
+		if err := t.readOptions(); err != nil {
+			return err
+		}
 	}
 	text := c.Words[b[subjectAt].At]
 	policy, err := find(f.current(c), c.Words[b[policyAt].At])

@@ -42,12 +42,17 @@ func leaveOf(leave, size int64) int64 {
 	return size/100*percent + (size%100*percent+99)/100
 }
 
-// readOptions reads the options that few calls have, and reports whether they go together.
-func (t *taking) readOptions() (ok bool) {
+// readOptions reads the options that few calls have. It returns an error if they do not go together.
+func (t *taking) readOptions() error {
 	c, mode := t.call, t.request.Mode
 	t.leave = c.Option("LEAVE")
-	return (mode != quota.Force || !c.HasOption("LEAVE")) &&
-		(mode != quota.Force && mode != quota.Peek || !c.HasOption("WAIT"))
+	switch {
+	case mode == quota.Force && c.HasOption("LEAVE"):
+		return command.ErrSyntaxAt([]byte("LEAVE"))
+	case (mode == quota.Force || mode == quota.Peek) && c.HasOption("WAIT"):
+		return command.ErrSyntaxAt([]byte("WAIT"))
+	}
+	return nil
 }
 
 // step makes the decision of a call with a view. With peek, it says what the decision would be, in mode
