@@ -74,7 +74,7 @@ func (l *load) look(server *peer.Server) *found {
 // begin begins new histories with the keys that were found.
 func (l *load) begin(f *found) {
 	for s, v := range f.views {
-		s.state, s.steps = f.states[s], []step{{after: v}}
+		s.state, s.steps = f.states[s], []step{{after: v.later()}}
 	}
 	count, _, _ := strings.Cut(f.counts.text, " ")
 	l.counts.shared = shared{name: "counts", start: max(number(count), 0), answered: map[int]time.Duration{},

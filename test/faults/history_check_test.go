@@ -13,7 +13,7 @@ func after(views ...string) *history {
 	h := &history{name: "subject"}
 	for i, v := range views {
 		sent := time.Duration(i) * 10 * time.Second
-		h.steps = append(h.steps, step{sent, sent + 4*time.Second, view{text: v}})
+		h.steps = append(h.steps, step{sent: sent, answered: sent + 4*time.Second, after: view{text: v}})
 	}
 	h.steps[0].answered = 0
 	h.steps[len(views)-1].answered = never
@@ -55,6 +55,26 @@ func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	require.NoError(t, expiring.check(view{"1", span{350, 360}}, 14*time.Second))
 	require.Error(t, expiring.check(view{"1", span{250, 260}}, 0))
 	require.Error(t, expiring.check(view{text: "1"}, 0))
+	found := view{"1", span{time.Hour, time.Hour + time.Millisecond}}
+	require.True(t, found.later().matches(view{"1", span{time.Hour - clockError, time.Hour - clockError/2}}))
+	require.False(t, found.later().matches(view{"1", span{time.Hour + 2*clockError, time.Hour + 3*clockError}}))
+	require.Equal(t, view{text: "1"}, view{text: "1"}.later())
+}
+
+// Keys that are changed one at a time may be found after different steps, but not beyond a step on both.
+func TestKeysThatAreApart(t *testing.T) {
+	h := after("a 0", "a 1", "b 1", "nil nil", "nil 2", "c 2", "c 3")
+	h.steps[3].whole = true
+	found := func(text string, promised time.Duration) error { return h.check(view{text: text}, promised) }
+	require.ErrorContains(t, found("b 0", 0), "has never been b 0")
+	h.apart = true
+	require.NoError(t, found("b 0", 0))
+	require.NoError(t, found("c nil", 0))
+	require.NoError(t, found("nil 3", 34*time.Second))
+	require.ErrorContains(t, found("b nil", 0), "has never been b nil")
+	require.ErrorContains(t, found("nil 0", 0), "has never been nil 0")
+	require.ErrorContains(t, found("b 0", 14*time.Second), "has never been b 0", "a 1 was promised")
+	require.ErrorContains(t, found("c nil", 44*time.Second), "has never been c nil", "nil 2 was promised")
 }
 
 // The counts in the replies are a lower bound, and the number of calls is an upper bound.
@@ -76,9 +96,10 @@ func TestTheCheckerFollowsSwaps(t *testing.T) {
 	s := swapped{
 		mappings: []mapping{{contents: [2]int{0, 1}}, {5, 6, [2]int{1, 0}}, {15, never, [2]int{2, 0}}},
 		contents: []*history{
-			{"first", []step{{0, 0, view{text: "a a"}}, {1, 2, view{text: "b b"}}, {10, 12, view{text: "c c"}}}},
-			{"second", []step{{0, 0, view{text: "x x"}}}},
-			{"third", []step{{15, 15, view{text: "nil nil"}}, {16, never, view{text: "d d"}}}},
+			{name: "first", steps: []step{{0, 0, view{text: "a a"}, false}, {1, 2, view{text: "b b"}, false},
+				{10, 12, view{text: "c c"}, false}}},
+			{name: "second", steps: []step{{0, 0, view{text: "x x"}, false}}},
+			{name: "third", steps: []step{{15, 15, view{text: "nil nil"}, false}, {16, never, view{text: "d d"}, false}}},
 		},
 	}
 	check := func(one, other string, promised time.Duration) error {

@@ -201,7 +201,7 @@ func (l *load) change(c *conn, r *rand.Rand, of []*subject) error {
 	}
 	sent := now()
 	for _, p := range plans {
-		s.steps = append(s.steps, step{sent, never, p.view(sent, never)})
+		s.steps = append(s.steps, step{sent, never, p.view(sent, never), p.whole})
 	}
 	if _, err := c.Write(b.Bytes()); err != nil {
 		return l.rest(c, s, plans, first)
@@ -287,7 +287,7 @@ func field(info, name string) string {
 func (l *load) wait(c *conn, _ *rand.Rand) error {
 	h := l.awaited
 	n := max(number(h.steps[len(h.steps)-1].after.text), 0) + 1
-	h.steps = append(h.steps, step{now(), never, view{text: strconv.Itoa(n)}})
+	h.steps = append(h.steps, step{sent: now(), answered: never, after: view{text: strconv.Itoa(n)}})
 	replies, err := c.ask("INCR "+awaitedKey, fmt.Sprint("WAITAOF 1 0 ", patience.Milliseconds()))
 	if err != nil {
 		return err

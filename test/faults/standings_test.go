@@ -50,7 +50,8 @@ func shownStanding(reply string) string {
 }
 
 // standings takes from a policy until refusals ban the subject; now and then, the subject is banned, exempt
-// or pardoned by hand.
+// or pardoned by hand. A call that is allowed changes the key of the limit alone, and all others but DEL that of
+// the standing.
 func standings(key []string) func(*rand.Rand, int, []string) plan {
 	subject := key[0][strings.Index(key[0], "{")+1 : strings.Index(key[0], "}")]
 	call := func(name, rest string) []string { return []string{name + " " + subject + " p" + rest} }
@@ -71,7 +72,7 @@ func standings(key []string) func(*rand.Rand, int, []string) plan {
 			s, p.want = standing{exempt: s.exempt}, ""
 			p.calls = call("CL.PARDON", "")
 		case 4:
-			s, left, p.want = standing{}, takesOf, ""
+			s, left, p.want, p.whole = standing{}, takesOf, "", true
 			p.calls = []string{"DEL " + strings.Join(key, " ")}
 		default:
 			p.calls = call("CL.TAKE", "")

@@ -24,6 +24,7 @@ type plan struct {
 	want  string   // prefix of that reply
 	after []string // results of the shows after the step
 	ttl   time.Duration
+	whole bool // it changes all keys of a subject whose keys are apart
 }
 
 // subject is a group of keys that one client changes.
@@ -48,7 +49,7 @@ func subjects(client int) (all []*subject) {
 			case "expiring":
 				key = s.name
 			case "standing":
-				key = "p:{" + s.name + "}:" + []string{"standing", "fixed"}[i]
+				key, s.apart = "p:{"+s.name+"}:"+[]string{"standing", "fixed"}[i], true
 			}
 			keys = append(keys, key)
 			s.shows = append(s.shows, show{database, strings.ReplaceAll(call, "$", key), key})

@@ -24,8 +24,8 @@ const emptyDatabase = "nil nil nil nil"
 func (s *swaps) begin(found [2]view) {
 	*s = swaps{swapped: swapped{mappings: []mapping{{contents: [2]int{0, 1}}}}}
 	for i, v := range found {
-		s.contents = append(s.contents, &history{fmt.Sprint("database ", swapDatabases[i], " at the start"),
-			[]step{{after: v}}})
+		s.contents = append(s.contents, &history{name: fmt.Sprint("database ", swapDatabases[i], " at the start"),
+			steps: []step{{after: v}}})
 	}
 }
 
@@ -44,8 +44,8 @@ func (l *load) swap(c *conn, r *rand.Rand) error {
 		answered = s.remap([2]int{of[1], of[0]})
 	case 1:
 		calls = append(calls, "FLUSHDB")
-		s.contents = append(s.contents, &history{fmt.Sprint("flushed database ", len(s.contents)),
-			[]step{{after: view{text: emptyDatabase}}}})
+		s.contents = append(s.contents, &history{name: fmt.Sprint("flushed database ", len(s.contents)),
+			steps: []step{{after: view{text: emptyDatabase}}}})
 		answered = s.remap([2]int{len(s.contents) - 1, s.current()[1]})
 	default:
 		v := strconv.Itoa(int(l.value.Add(1)))
@@ -55,7 +55,7 @@ func (l *load) swap(c *conn, r *rand.Rand) error {
 		}
 		text := strings.Join([]string{v, v, v, v}, " ")
 		h := s.contents[s.current()[0]]
-		h.steps = append(h.steps, step{now(), never, view{text: text}})
+		h.steps = append(h.steps, step{sent: now(), answered: never, after: view{text: text}})
 		answered = &h.steps[len(h.steps)-1].answered
 	}
 	replies, err := c.ask(calls...)
