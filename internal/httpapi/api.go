@@ -43,7 +43,7 @@ type API struct {
 
 	gateways *client.Account // as which the requests of gateways are made
 	counts   counts
-	memory   budget
+	memory   budget    // that connections share
 	warned   sync.Once // of a peer that is no trusted proxy
 	checked  sync.Once // the policies of the start: see CheckPolicies
 
@@ -59,6 +59,7 @@ func New(c Config) *API {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &API{instance: c.Instance, config: c, gateways: c.Instance.Accounts.Internal("(gateway)")}
+	a.memory.most = maxShared
 	a.names = sync.OnceValue(func() names {
 		table := c.Instance.Table
 		return names{strings.ToUpper(table.NameOf("cl.take")), strings.ToUpper(table.NameOf("cl.all"))}
@@ -115,7 +116,7 @@ var (
 type connKey struct{}
 
 func (a *API) openConn(ctx context.Context, socket net.Conn) context.Context {
-	c := &conn{api: a, socket: socket}
+	c := &conn{api: a, socket: socket, own: budget{most: maxOwn}}
 	a.conns.Store(socket, c)
 	return context.WithValue(ctx, connKey{}, c)
 }

@@ -26,13 +26,13 @@ func (a *API) calls(w http.ResponseWriter, r *http.Request) {
 	if account == nil {
 		return
 	}
-	memory := share{of: &a.memory}
+	c := r.Context().Value(connKey{}).(*conn)
+	memory := c.share()
 	defer memory.giveBack()
 	calls, several, ok := readCalls(w, r, &memory)
 	if !ok {
 		return
 	}
-	c := r.Context().Value(connKey{}).(*conn)
 	k := c.take(account)
 	defer c.release(k)
 	for _, words := range calls {
@@ -95,16 +95,11 @@ func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][
 		writeError(w, http.StatusUnsupportedMediaType, "ERR the Content-Type must be application/json")
 		return nil, false, false
 	}
-	if !memory.take(bodyBytes(r)) {
-		refuseForMemory(w)
-		return nil, false, false
+	body, err := readBody(r, memory)
+	if err == nil && !memory.take(bytesPerBodyByte*int64(len(body))) {
+		err = errMemory
 	}
-	body, err := io.ReadAll(r.Body)
-	switch {
-	case err == nil && !memory.take(bytesPerBodyByte*int64(len(body))):
-		refuseForMemory(w)
-		return nil, false, false
-	case err == nil:
+	if err == nil {
 		calls, several, err = parseCalls(body)
 	}
 	if err != nil {
@@ -116,6 +111,10 @@ func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][
 
 // refuseBody answers a request whose body has not arrived, or is not accepted.
 func refuseBody(w http.ResponseWriter, err error) {
+	if err == errMemory {
+		refuseForMemory(w)
+		return
+	}
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
 		writeError(w, http.StatusRequestEntityTooLarge, "ERR the body is longer than "+

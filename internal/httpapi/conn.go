@@ -17,6 +17,7 @@ import (
 type conn struct {
 	api    *API
 	socket net.Conn
+	own    budget // memory for its requests alone
 
 	mu     sync.Mutex
 	free   []*caller // sessions that no request uses
@@ -60,7 +61,7 @@ func (c *conn) take(as *client.Account) *caller {
 }
 
 func (c *conn) open() *caller {
-	k := &caller{conn: c, woken: make(chan struct{}, 1), memory: share{of: &c.api.memory}}
+	k := &caller{conn: c, woken: make(chan struct{}, 1), memory: c.share()}
 	k.session = c.api.instance.Open(client.Peer{
 		Remote: address(c.socket.RemoteAddr(), c.socket), Local: address(c.socket.LocalAddr(), c.socket), FD: -1,
 		TransportBytes: transportBytes, Wake: k.wake, Cut: func() { c.socket.Close() },

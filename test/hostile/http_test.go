@@ -159,6 +159,33 @@ func TestUnfinishedHTTP(t *testing.T) {
 	}
 }
 
+// While peers announce bodies that would take all memory for requests to /v1, and send a byte now and then, the
+// requests of others are answered soon.
+func TestSlowBodiesOfHTTP(t *testing.T) {
+	args, addr := withHTTP(t, "--http-port")
+	startLogging(t, args...)
+	const call = `["CL.THROTTLE","user",1000000,30,60]`
+	slow := make([]net.Conn, 256) // 256 MiB
+	for i := range slow {
+		slow[i] = request(t, addr, toCalls("Content-Length: 1048576\r\n")+call)
+	}
+	ask := func(bytes int) int {
+		head := toCalls("Content-Length: " + strconv.Itoa(bytes) + "\r\n")
+		return status(t, addr, head+call+strings.Repeat(" ", bytes-len(call)))
+	}
+	for range 20 {
+		for _, conn := range slow {
+			_, _ = conn.Write([]byte(" ")) // fails if the server has ended it
+		}
+		require.Equal(t, http.StatusOK, ask(len(call)))
+		require.Equal(t, http.StatusOK, ask(100_000))
+	}
+	until(t, func() bool {
+		began := time.Now()
+		return ask(len(call)) == http.StatusOK && time.Since(began) < 50*time.Millisecond
+	}, func() string { return "a small request is answered within 50 ms" })
+}
+
 // frame is a frame of HTTP/2.
 func frame(kind, flags byte, stream uint32, payload string) string {
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload)))[1:]
