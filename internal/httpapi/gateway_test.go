@@ -197,6 +197,17 @@ func TestSeveralPolicies(t *testing.T) {
 	assert.Contains(t, calls, "cmdstat_cl.take:calls=1,", "of allow,share")
 }
 
+// TestShadowViolatesNothing: a refusal names the policies that refuse it, and none in shadow mode.
+func TestShadowViolatesNothing(t *testing.T) {
+	a := newAPI(t)
+	user := func(r *http.Request) { r.Header.Set("X-User", "u") }
+	status, _, _ := a.do(a.request("/v1/auth/new-plan,share", "", user))
+	require.Equal(t, http.StatusOK, status)
+	status, _, body := a.do(a.request("/v1/auth/new-plan,share", "", user))
+	assert.Equal(t, http.StatusTooManyRequests, status)
+	assert.Contains(t, body, `"violated-policies":["share"]`)
+}
+
 // TestForwardedFor: of X-Forwarded-For, the last address that is no proxy's is the client's.
 func TestForwardedFor(t *testing.T) {
 	a := newAPI(t)

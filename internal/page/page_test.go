@@ -149,8 +149,10 @@ func TestLogin(t *testing.T) {
 	f.page.config.Settings.Open = "yes"
 	status, _ = f.do("GET", "/", "", "")
 	assert.Equal(t, http.StatusOK, status)
-	status, _ = f.do("GET", "/", "", "", "X-Forwarded-For", "192.0.2.1")
-	assert.Equal(t, http.StatusUnauthorized, status, "a proxy on this machine")
+	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip"} {
+		status, _ = f.do("GET", "/", "", "", header, "192.0.2.1")
+		assert.Equal(t, http.StatusUnauthorized, status, "a proxy on this machine, with "+header)
+	}
 	f.call("CONFIG", "SET", "requirepass", "other")
 	status, _ = f.do("GET", "/", "", "")
 	assert.Equal(t, http.StatusUnauthorized, status)
@@ -203,7 +205,7 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 	status, _ := f.do("GET", "/delete", "admin", "")
 	assert.Equal(t, http.StatusMethodNotAllowed, status)
 	assert.Equal(t, int64(1), f.call("EXISTS", "a").number())
-	for _, host := range []string{"localhost:9121", "LIMITS.example.com", "other:80", "[::1]:80", "::1", "10.0.0.1"} {
+	for _, host := range []string{"localhost:9121", "localhost.", "LIMITS.example.com", "other:80", "[::1]:80", "::1", "10.0.0.1"} {
 		status, text := f.do("POST", "/delete", "admin", `{"key":"a"}`, "Host", host, "Sec-Fetch-Site", "same-origin")
 		assert.Equal(t, http.StatusOK, status, "%s: %s", host, text)
 	}

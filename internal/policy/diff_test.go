@@ -31,6 +31,8 @@ func TestDiff(t *testing.T) {
 			"p: quota day -> year: begins anew\np: throttle -> sliding: begins anew"},
 		{"limits: [{name: a, fixed: {limit: 1, period: 1s}}]", "limits: [{name: a, sliding: {limit: 1, period: 1s}}]",
 			"p: a: fixed -> sliding: begins anew"},
+		{"limits: [" + throttle + ", " + day + "]", "limits: [{sliding: {limit: 1, period: 1s}}]",
+			"p: throttle: removed\np: quota-day: removed\np: sliding: new: limit 1, period 1s"},
 		{"limits: [{name: a, fixed: {limit: 1, period: 1s}}]", "limits: [{name: b, fixed: {limit: 1, period: 1s}}]",
 			"p: a.fixed: removed\np: b.fixed: new: limit 1, period 1s"},
 		{"limits: [{name: a, quota: {limit: 1, per: day}}]", "limits: [{name: a, quota: {limit: 1, per: week}}]",

@@ -72,6 +72,12 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
+// An address with a zone is a text like any other.
+func TestZones(t *testing.T) {
+	const zoned = "FE80::1%eth0"
+	require.Equal(t, Subject{Text: []byte(zoned)}, one(t, network).Subject([]byte(zoned)))
+}
+
 // Comparing a subject with patterns is bounded; 100 patterns on 1,000 bytes are within the bound.
 func TestCostlySubjects(t *testing.T) {
 	overrides := func(n int, pattern string) *Policy {

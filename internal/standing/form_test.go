@@ -137,7 +137,8 @@ func TestStatesAreKept(t *testing.T) {
 }
 
 func TestShiftRefuses(t *testing.T) {
-	for _, s := range []State{{Ban: Term{Until: 5}}, {Refusals: window.Sliding{Start: 4, Current: 1, End: 8}}, largest()} {
+	for _, s := range []State{{Ban: Term{Until: 5}}, {Exemption: Term{Until: 5}, Ban: Term{Until: 9}},
+		{Refusals: window.Sliding{Start: 4, Current: 1, End: 8}}, largest()} {
 		before := s
 		require.False(t, s.Shift(-5))
 		require.Equal(t, before, s)

@@ -89,6 +89,17 @@ func TestAfterOne(t *testing.T) {
 	require.Equal(t, Term{Until: epoch + 1e9}, s.Ban)
 }
 
+// An instant before that of the clock is 0, and the level stays the highest one.
+func TestBoundsOfRefused(t *testing.T) {
+	r := rule(t, 1, 60, time.Second, 1, time.Second)
+	s, banned := State{}.Refused(-5, r)
+	require.True(t, banned)
+	require.Equal(t, Term{Until: 1e9}, s.Ban)
+	s, banned = State{Level: maxLevel, LevelEnd: epoch + 1}.Refused(epoch, r)
+	require.True(t, banned)
+	require.Equal(t, int64(maxLevel), s.Level)
+}
+
 func TestByHand(t *testing.T) {
 	r := login(t)
 	s, _ := refuse(t, State{}, epoch, r)
