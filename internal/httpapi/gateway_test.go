@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
 	"cellserver/internal/metric"
@@ -338,4 +339,16 @@ func TestWarning(t *testing.T) {
 		handler.CheckPolicies() // after a reload
 		assert.Equal(t, 2*warnings, strings.Count(log.String(), "policy=api"), trusted)
 	}
+}
+
+// TestCertificatesWithoutUsersAreLogged: that a certificate names no user is in the log, for requests and for clients.
+func TestCertificatesWithoutUsersAreLogged(t *testing.T) {
+	var log strings.Builder
+	a := newAPIWith(t, policies, func(c *commands.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	assert.Nil(t, a.instance.Accounts.NamedBy("192.0.2.1:5", "192.0.2.2:443", "nobody"))
+	a.instance.Open(client.Peer{CertificateUser: "no\none", Remote: "192.0.2.1:6", Cut: func() {}}).Close()
+	const text = `level=WARN msg="a client's certificate names no user that may log in" user=`
+	assert.Equal(t, 2, strings.Count(log.String(), text), log.String())
+	assert.Contains(t, log.String(), text+"nobody peer=192.0.2.1:5\n")
+	assert.Contains(t, log.String(), text+`"no\none" peer=192.0.2.1:6`+"\n")
 }

@@ -113,9 +113,8 @@ func (s *Session) SetAccount(a *client.Account) bool {
 // logInByCertificate logs a new session in as the user that the client's certificate names. If there is no such
 // user, or it is off, the session is one without a certificate, as in Redis.
 func (s *Session) logInByCertificate(name string) {
-	if a := s.instance.Accounts.OfCertificate(s.Client, name); a == nil || !s.SetAccount(a) {
-		s.instance.ClientLog.Warn("a client's certificate names no user that may log in", "user", name,
-			"peer", s.Peer.Remote)
+	if a := s.instance.Accounts.OfCertificate(s.Client, name); a != nil {
+		s.SetAccount(a)
 	}
 }
 

@@ -28,7 +28,7 @@ func (as *Accounts) Authenticate(remote, local string, name, password []byte) *c
 }
 
 // OfCertificate returns the account of the user that the certificate of a client names (--tls-auth-clients-user),
-// or nil if there is no such user, or it is off, which it adds to the log of denied calls.
+// or nil if there is no such user, or it is off, which it adds to the log and to that of denied calls.
 func (as *Accounts) OfCertificate(c *client.Client, name string) *client.Account {
 	if a := as.Find(name); a != nil {
 		if u := a.User.Load(); u != nil && u.Enabled() {
@@ -37,6 +37,7 @@ func (as *Accounts) OfCertificate(c *client.Client, name string) *client.Account
 	}
 	row := &command.Command{Name: "NULL"} // CLIENT LIST's word for a client that has made no call
 	as.LogDenied(c, row, acl.DeniedCertificate, nil, name, false)
+	as.ClientLog.Warn("a client's certificate names no user that may log in", "user", name, "peer", c.Peer.Remote)
 	return nil
 }
 
