@@ -205,7 +205,9 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 	status, _ := f.do("GET", "/delete", "admin", "")
 	assert.Equal(t, http.StatusMethodNotAllowed, status)
 	assert.Equal(t, int64(1), f.call("EXISTS", "a").number())
-	for _, host := range []string{"localhost:9121", "localhost.", "LIMITS.example.com", "other:80", "[::1]:80", "::1", "10.0.0.1"} {
+	for _, host := range []string{
+		"localhost:9121", "localhost.", "LIMITS.example.com", "other:80", "[::1]:80", "::1", "10.0.0.1",
+	} {
 		status, text := f.do("POST", "/delete", "admin", `{"key":"a"}`, "Host", host, "Sec-Fetch-Site", "same-origin")
 		assert.Equal(t, http.StatusOK, status, "%s: %s", host, text)
 	}
