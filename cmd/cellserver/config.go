@@ -56,6 +56,9 @@ func parseConfig(args []string, environ []string) (*config, error) {
 	redisconf.Flags(f, &c.ignored)
 	f.Usage = func() { fmt.Print(c.usage()) }
 	showVersion := f.Bool("version", false, "")
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' { // where a subcommand would be: its options are unknown here
+		return nil, unexpectedArgument(args[0])
+	}
 	if err := c.options.Parse(f, args); err != nil {
 		return nil, err
 	}
@@ -76,6 +79,9 @@ func parseConfig(args []string, environ []string) (*config, error) {
 func unexpectedArgument(arg string) error {
 	if strings.HasSuffix(arg, ".conf") {
 		return fmt.Errorf("unexpected argument %q: a configuration file is given as --config %s", arg, arg)
+	}
+	if meant := nearestSubcommand(arg); meant != "" {
+		return fmt.Errorf("unexpected argument %q; did you mean %s?", arg, meant)
 	}
 	return fmt.Errorf("unexpected argument %q: options start with --; see --help", arg)
 }

@@ -50,6 +50,8 @@ func TestInvalidOptions(t *testing.T) {
 		{[]string{"--client-output-buffer-limit", "some 1mb 0 0"}, "it must be a class"},
 		{[]string{"--nosuch"}, "unknown option --nosuch; --help lists the options"},
 		{[]string{"start"}, `unexpected argument "start": options start with --; see --help`},
+		{[]string{"tpo", "--once"}, `unexpected argument "tpo"; did you mean top?`},
+		{[]string{"check-stroe", "redis://a"}, `unexpected argument "check-stroe"; did you mean check-store?`},
 		{[]string{"redis.conf"}, `unexpected argument "redis.conf": a configuration file is given as --config redis.conf`},
 		{[]string{"--daemonize", "no", "--replicaof", "x 1"}, "--replicaof: there is no replication: leave it out"},
 	} {

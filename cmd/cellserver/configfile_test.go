@@ -91,3 +91,9 @@ func TestRewriteIsPrivate(t *testing.T) {
 		"must be allowed to write into the folder")
 	assert.NoError(t, explainRewrite(nil))
 }
+
+// A configuration file cannot name another one. The error suggests no similar option, which would be config.
+func TestConfigurationFileNamesNoOther(t *testing.T) {
+	_, err := parseConfig([]string{"--config", writeFile(t, "config x.conf\n")}, nil)
+	assert.ErrorContains(t, err, ":1: config: a file cannot contain it: leave it out")
+}

@@ -31,6 +31,15 @@ func usageOfSubcommands() string {
 	return out.String()
 }
 
+// nearestSubcommand returns the subcommand that is most similar to a word, "" if there is none.
+func nearestSubcommand(word string) string {
+	names := make([]string, len(subcommands))
+	for i, s := range subcommands {
+		names[i] = s.Name
+	}
+	return option.Nearest(word, names)
+}
+
 // program describes the command line.
 func program() *option.Program {
 	return &option.Program{Name: "cellserver", About: "rate-limit server that speaks the Redis protocol",

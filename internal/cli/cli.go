@@ -100,7 +100,7 @@ protocol, as redis-cli does.
 
 Usage: cellserver cli [options] [COMMAND [argument ...]]
 
-%s      --help            print this
+%s      --help               print this
 
 Without COMMAND, it reads commands from the terminal (quit, exit or Ctrl-D to leave), or one from
 each line of stdin. help COMMAND shows what a command does, and its arguments. The exit status is

@@ -15,7 +15,7 @@ stays ready if the store fails later, because --store-fails then says what clien
 
 Usage: cellserver ready [options]
 
-%s      --help            print this
+%s      --help               print this
 
 The exit status is 0 if the server is ready, and 1 otherwise.
 `
@@ -30,8 +30,10 @@ func Ready(args []string, own ServerEnvironment, out io.Writer) error {
 	f.SortFlags = false
 	complete := s.Define(f, own)
 	f.Usage = func() { fmt.Fprintf(out, readyUsage, f.FlagUsages()) }
-	if err := f.Parse(args); err != nil {
+	if err := f.Parse(args); errors.Is(err, pflag.ErrHelp) {
 		return err
+	} else if err != nil {
+		return fmt.Errorf("%w; see cellserver ready --help", err)
 	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; see cellserver ready --help", f.Arg(0))

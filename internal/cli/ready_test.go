@@ -49,4 +49,6 @@ func TestReady(t *testing.T) {
 	assert.ErrorContains(t, err, "cannot connect to 127.0.0.1:"+closed)
 	_, err = ask("1", "PING")
 	assert.ErrorContains(t, err, `unexpected argument "PING"`)
+	_, err = ask("1", "--nosuch")
+	assert.EqualError(t, err, "unknown flag: --nosuch; see cellserver ready --help")
 }

@@ -88,13 +88,22 @@ func (l *List) suggest(prefix, variable, option string) string {
 	return variable
 }
 
-// Nearest returns the name of the option that is most similar to a word, "" if there is none. At
-// most two letters may differ, or a third of the letters of a longer word.
+// Nearest returns the name of the option that is most similar to a word, "" if there is none.
 func (l *List) Nearest(word string) string {
+	names := make([]string, len(l.options))
+	for i, o := range l.options {
+		names[i] = o.Name
+	}
+	return Nearest(word, names)
+}
+
+// Nearest returns the name that is most similar to a word, "" if there is none. At most two letters may
+// differ, or a third of the letters of a longer word.
+func Nearest(word string, names []string) string {
 	best, least := "", max(2, len(word)/3)+1
-	for _, o := range l.options {
-		if d := distance(word, o.Name); d < least {
-			best, least = o.Name, d
+	for _, name := range names {
+		if d := distance(word, name); d < least {
+			best, least = name, d
 		}
 	}
 	return best

@@ -134,6 +134,9 @@ const configOption = "config"
 
 // unknown returns the error for a directive that is neither an option nor one of Redis's.
 func (f *File) unknown(name string) error {
+	if f.options.Lookup(name) != nil {
+		return errors.New("a file cannot contain it: leave it out")
+	}
 	if meant := f.options.Nearest(name); meant != "" {
 		return fmt.Errorf("unknown directive; did you mean %s?", meant)
 	}
