@@ -127,7 +127,7 @@ func (f *families) apply(s *Settings, in *Instance) error {
 		}
 	}
 	if err := f.policies.Begin(&s.Policies); err != nil {
-		return fmt.Errorf("--policies: %w", err)
+		return err
 	}
 	f.admin.Options.OnChange(func() error { return f.accounts.SetPassword(s.Access.Password) }, "requirepass")
 	return f.accounts.Configure(s.Access.Password, s.Access.Users)

@@ -61,6 +61,7 @@ func TestUnixSocketPaths(t *testing.T) {
 	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(dir, "nosuch", "x")),
 		"no such file or directory")
 	assert.Contains(t, refusesToStart(t, "--port", "0"), "no listeners")
+	assert.Contains(t, refusesToStart(t, "--policies-prefix", "{}"), "--policies-prefix: the prefix may not contain {")
 	assert.Contains(t, refusesToStart(t, "--port", strconv.Itoa(peer.FreePort(t)), "--bind", "192.0.2.1"),
 		"this machine does not have that address")
 	assert.Contains(t, refusesToStart(t, "--port", "0", "--unixsocket", path+"2", "--logfile",

@@ -1,6 +1,12 @@
 package policy
 
-import "cellserver/internal/option"
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"cellserver/internal/option"
+)
 
 // Settings are the values of the family's options.
 type Settings struct {
@@ -18,8 +24,15 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Begin applies the settings, and reads the policies for the first time.
+// Begin applies the settings, and reads the policies for the first time. In a cluster, the text in the first braces
+// of a key chooses its slot, and that has to be the subject.
 func (f *Family) Begin(s *Settings) error {
+	if strings.ContainsRune(s.Prefix, '{') {
+		return errors.New("--policies-prefix: the prefix may not contain {: all keys of a subject must have the same slot")
+	}
 	f.prefix = s.Prefix
-	return f.Files.Load()
+	if err := f.Files.Load(); err != nil {
+		return fmt.Errorf("--policies: %w", err)
+	}
+	return nil
 }
