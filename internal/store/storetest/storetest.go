@@ -65,6 +65,7 @@ var needsOneSlot = []string{
 	"several at once", "blocked", "all", "all or nothing", "all untaken", "all peek", "all but one of another kind",
 	"all of any quantity", "all at once", "copies apart", "steps as one", "once of several", "once in a step",
 	"all forced", "all forced too much", "all with leases", "all with too many holders",
+	"step", "step at once",
 }
 
 func runCases(t *testing.T, cases []testCase, open func(t *testing.T, clock store.Clock) store.Store) {
@@ -105,7 +106,7 @@ func cases() []testCase {
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
 		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, standingCases, formCases,
-		onceCases, valueCases, idleCases, contextCases,
+		onceCases, stepCases, valueCases, idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}

@@ -165,6 +165,8 @@ const (
 	allIgnoresMaxHolders
 	noGrowthAcquires
 	noGrowthForces
+	unlockedSteps
+	keepsHalfSteps
 	faults // the number of faults
 )
 
@@ -314,6 +316,9 @@ var detectedBy = map[fault]string{
 	allIgnoresMaxHolders: "all with too many holders",
 	noGrowthAcquires:     "no growth for leases of all",
 	noGrowthForces:       "no growth for forced of all",
+
+	unlockedSteps:  "step at once",
+	keepsHalfSteps: "step",
 
 	claimsToBlock: "context",
 	obeysContext:  "context",
