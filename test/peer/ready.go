@@ -15,10 +15,10 @@ func (s *Server) isReady() chan struct{} {
 	switch {
 	case s.cmd.Stderr != &s.stderr, slices.Contains(s.cmd.Args, "nothing"):
 		return s.answering()
-	case strings.HasSuffix(s.cmd.Path, "redis-server"):
-		return s.stdout.ready
-	default:
+	case s.cmd.Path == binary:
 		return s.stderr.ready
+	default: // Redis and Valkey log to stdout
+		return s.stdout.ready
 	}
 }
 
