@@ -176,7 +176,8 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account,
 			return
 		}
 		if 0 < len(judged) && len(judged) < len(asks) {
-			asks = judged
+			k, asks = c.take(as), judged // a call that is too long has ended the session
+			defer c.release(k)
 			o, refused = k.takeAll(r, asks)
 		}
 	}
@@ -198,14 +199,15 @@ func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account,
 	k.answer(w, o, limited, false)
 }
 
-// withoutTooLong returns what is asked without the subjects that are too long for a decision: for the longest key,
-// or for the patterns of their policy. tooLong reports whether one of them was to be limited. What a client sends in a
-// header must not be the reason for which no limit decides; but a policy in shadow mode refuses nothing.
+// withoutTooLong returns what is asked without the subjects that are too long for a decision: for the longest key or
+// argument, or for the patterns of their policy. tooLong reports whether one of them was to be limited. What a client
+// sends in a header must not be the reason for which no limit decides; but a policy in shadow mode refuses nothing.
 func (a *API) withoutTooLong(asks []ask) (judged []ask, tooLong bool) {
+	longest := min(a.instance.MaxKeySize, a.instance.Limits.Load().Bulk)
 	for _, asked := range asks {
 		_, _, err := asked.policy.TreatCounted(asked.policy.Subject([]byte(asked.subject)))
 		switch {
-		case err == nil && len(asked.subject) <= a.instance.MaxKeySize:
+		case err == nil && len(asked.subject) <= longest:
 			judged = append(judged, asked)
 		case !asked.policy.Shadow:
 			return nil, true

@@ -147,6 +147,30 @@ func TestTooLongSubjects(t *testing.T) {
 	}
 }
 
+// TestSubjectsLongerThanArguments: the same is true of a header that is longer than an argument of a call may be.
+func TestSubjectsLongerThanArguments(t *testing.T) {
+	const one = `limits: [{fixed: {limit: 1, period: 60s}}]`
+	a := newAPIWith(t, "policies:\n  plain: {"+one+", from: \"{header.X-User}\"}\n"+
+		"  shadow: {"+one+", from: \"{header.X-User}\", shadow: true}\n  address: {"+one+", from: \"{client_ip}\"}\n",
+		func(c *commands.Config) {
+			c.Settings = commands.NewSettings()
+			c.Settings.MaxBulk = 1024
+		})
+	for _, c := range []struct {
+		path   string
+		bytes  int
+		status int
+	}{
+		{"plain", 1024, 200}, {"plain", 1025, 429}, {"plain,address", 1025, 429},
+		{"shadow,address", 1025, 200}, {"shadow,address", 1025, 429}, // of the address, which has been used
+	} {
+		status, header := a.ask(c.path, "X-User", strings.Repeat("u", c.bytes))
+		assert.Equal(t, c.status, status, "%s with %d bytes", c.path, c.bytes)
+		assert.Equal(t, c.status == 429, header.Get("X-Limited") == "1", c.path)
+		assert.Empty(t, header.Get("X-Cellserver-Error"), c.path)
+	}
+}
+
 // TestRenamedCommands: requests are decided by commands with other names.
 func TestRenamedCommands(t *testing.T) {
 	a := newAPIWith(t, policies, func(c *commands.Config) {
