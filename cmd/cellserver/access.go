@@ -21,7 +21,8 @@ type access struct {
 func (a *access) options() []*option.Option {
 	return []*option.Option{
 		{Name: "requirepass-file", Group: option.Access, Kind: option.Text(&a.passwordFile, "path"),
-			Help: "file whose first line is the password of the user default"},
+			Help: "file whose first line is the password of the user default",
+			Use:  "Use it where files hold secrets."},
 		{Name: "aclfile", Group: option.Access, Kind: option.Text(&a.aclFile, "path"), Change: option.Immutable,
 			Help: "file of users, in lines as ACL LIST shows them: read at the start and by ACL LOAD, written by ACL SAVE"},
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/persist"
+	"cellserver/internal/store/memory"
 	"cellserver/internal/transfer"
 )
 
@@ -16,8 +17,8 @@ const checkUsage = `Usage:
   cellserver check [--fix] FOLDER
   cellserver check FILE.rdb
 
-Checks the folder of --dir, and lists its files. The exit status is 1 if a server would refuse to
-start with it. With --fix, a damaged folder is repaired: the parts that cannot be read are removed,
+Checks the folder of --dir, and lists its files. It reads all of them, as a start does. The exit status
+is 1 if a server would refuse to start with it. With --fix, a damaged folder is repaired: the parts that cannot be read are removed,
 and a copy of each damaged file is kept. No server may use the folder meanwhile.
 
 For a file in the format of Redis (RDB), it prints which keys cellserver import can copy. The exit
@@ -41,11 +42,23 @@ func check(args []string, out io.Writer) error {
 		}
 		return transfer.CheckRDB(out, f.Arg(0))
 	}
-	err := persist.Check(out, f.Arg(0), *fix)
+	err := checkFolder(out, f.Arg(0), *fix)
 	if isDamage(err) {
 		return fmt.Errorf("damaged: %w; repair it with cellserver check --fix %s", err, f.Arg(0))
 	}
 	return err
+}
+
+// checkFolder checks a folder. It keeps hardly any keys in memory, so that it can run on the machine of a
+// server.
+func checkFolder(out io.Writer, path string, fix bool) error {
+	data := memory.New(memory.Options{Databases: 1})
+	defer func() { data.Close() }()
+	return persist.Check(out, path, fix, version, func() persist.Loader {
+		data.Close()
+		data = memory.New(memory.Options{Databases: 1})
+		return data.Verify()
+	})
 }
 
 // isRDB reports whether a path is to be read as a file in the format of Redis: that of a file which is

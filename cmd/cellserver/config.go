@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
 	"cellserver/internal/meter"
@@ -34,6 +35,7 @@ type config struct {
 	databases       int
 	shutdownTimeout int // seconds
 	measurePauses   string
+	tzDatabase      string
 
 	options option.List     // all options, in the order of --help
 	unknown []string        // environment variables that name no option
@@ -66,7 +68,8 @@ func parseConfig(args []string, environ []string) (*config, error) {
 		return nil, unexpectedArgument(f.Arg(0))
 	}
 	if *showVersion {
-		fmt.Println("cellserver", version)
+		zones, _ := calendar.Version()
+		fmt.Printf("cellserver %s\ntime zones %s\n", version, zones)
 		return nil, pflag.ErrHelp
 	}
 	var err error
@@ -95,7 +98,7 @@ func newConfig() *config {
 	}
 	for _, part := range [][]*option.Option{
 		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.commands.Options(),
-		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.processOptions(),
+		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which tests find
@@ -109,10 +112,12 @@ func (c *config) processOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "databases", Group: option.Limits, Kind: option.Number(&c.databases, 1, 1024), Change: option.Immutable,
 			Help: "number of databases"},
-		{Name: "shutdown-timeout", Group: networkGroup, Kind: option.Number(&c.shutdownTimeout, 0, server.MaxSeconds),
+		{Name: "shutdown-timeout", Group: networkGroup,
+			Kind: option.Time(&c.shutdownTimeout, time.Second, 0, server.MaxSeconds),
 			Help: "seconds for clients to read their replies when the server shuts down"},
 		{Name: "measure-pauses", Group: option.Diagnostics, Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
-			Help: "measure the longest turn of an event loop, or the longest hold of a lock, for INFO cell; each measurement takes about a microsecond"},
+			Help: "measure the longest turn of an event loop, or the longest hold of a lock, for INFO cell; each measurement takes about a microsecond",
+			Use:  "Set it while latencies are higher than expected, to see whether some command stalls the others."},
 	}
 }
 
@@ -169,6 +174,9 @@ func (c *config) limitMaxClients(warn func(message string, args ...any)) {
 // warn logs warnings about the configuration.
 func (c *config) warn(log *slog.Logger) {
 	c.limitMaxClients(log.Warn)
+	if c.monitor.page.Open == "yes" && !c.isMonitored() {
+		log.Warn("--page-open has no effect: the page is on the port of --metrics-port, which is not set")
+	}
 	for _, name := range c.unknown {
 		log.Warn("unknown option in the environment", "name", name)
 	}
@@ -205,11 +213,11 @@ func (n *network) options() []*option.Option {
 			Help:  "addresses to listen on, separated by spaces; * is all of IPv4, ::* of IPv6; an address that begins with - is skipped if this machine does not have it"},
 		{Name: "unixsocket", Group: networkGroup, Kind: option.Text(&n.unixSocket, "path"), Change: option.Immutable,
 			Help: "path of a Unix socket to listen on as well"},
-		{Name: "unixsocketperm", Group: networkGroup, Kind: permissions{&n.unixSocketPerm}, Change: option.Immutable,
+		{Name: "unixsocketperm", Group: networkGroup, Kind: permissions(&n.unixSocketPerm), Change: option.Immutable,
 			Help: "permissions of the Unix socket"},
 		{Name: "tcp-backlog", Group: networkGroup, Kind: option.Number(&n.backlog, 1, 65535), Change: option.Immutable,
 			Help: "connections that may wait to be accepted; the system may allow fewer"},
-		{Name: "tcp-keepalive", Group: networkGroup, Kind: option.Number(&n.keepAlive, 0, server.MaxSeconds),
+		{Name: "tcp-keepalive", Group: networkGroup, Kind: option.Time(&n.keepAlive, time.Second, 0, server.MaxSeconds),
 			Change: option.Live,
 			Help:   "idle seconds before TCP keepalive probes; 0 for none"},
 	}

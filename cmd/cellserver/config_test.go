@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
+	"cellserver/test/generated"
 )
 
 func TestDefaults(t *testing.T) {
@@ -178,6 +180,28 @@ func TestHelp(t *testing.T) {
 
 const configurationPage = "../../docs/configuration.md"
 
+// redisHas are the options that are directives of Redis: 7.0, or 8.6 for tls-auth-clients-user.
+const redisHas = "acl-pubsub-default aclfile acllog-max-len appendfsync appendonly bind client-output-buffer-limit " +
+	"client-query-buffer-limit databases dbfilename dir enable-debug-command enable-protected-configs " +
+	"io-threads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles logfile " +
+	"loglevel maxclients maxmemory maxmemory-clients notify-keyspace-events port protected-mode " +
+	"proto-max-bulk-len rename-command requirepass save shutdown-timeout slowlog-log-slower-than " +
+	"slowlog-max-len stop-writes-on-bgsave-error tcp-backlog tcp-keepalive timeout tls-auth-clients " +
+	"tls-auth-clients-user tls-ca-cert-dir tls-ca-cert-file tls-cert-file tls-ciphers tls-ciphersuites " +
+	"tls-key-file tls-port tls-prefer-server-ciphers tls-protocols tls-session-caching " +
+	"tracking-table-max-keys unixsocket unixsocketperm user"
+
+// TestOwnOptionsSayTheirUse checks that each option that Redis does not have says when to set it.
+func TestOwnOptionsSayTheirUse(t *testing.T) {
+	c, err := parseConfig(nil, nil)
+	require.NoError(t, err)
+	for _, o := range c.options.All() {
+		own := !o.IsFixed() && !slices.Contains(strings.Fields(redisHas), o.Name)
+		require.Equal(t, own, o.Use != "", "%s: a sentence that says when to set it, unless Redis has it", o.Name)
+		require.True(t, !own || strings.HasSuffix(o.Use, "."), o.Name)
+	}
+}
+
 // TestConfigurationPageIsCurrent checks that docs/configuration.md is generated from the options.
 func TestConfigurationPageIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(configurationPage)
@@ -185,11 +209,7 @@ func TestConfigurationPageIsCurrent(t *testing.T) {
 	c := newConfig()
 	current := replacePart(t, string(text), "options", c.options.Markdown(prefix))
 	current = replacePart(t, current, "directives of Redis", redisconf.Markdown())
-	if *rewrite {
-		require.NoError(t, os.WriteFile(configurationPage, []byte(current), 0o644))
-		return
-	}
-	require.Equal(t, current, string(text), "run make rewrite")
+	generated.Check(t, configurationPage, current, *rewrite)
 }
 
 // replacePart replaces the generated part of a page with a name.

@@ -16,7 +16,8 @@ import (
 func (c *config) fileOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "config", Group: "Configuration", Kind: option.Text(&c.path, "path"), FlagOnly: true,
-			Help: "configuration file, written like redis.conf, which CONFIG REWRITE replaces"},
+			Help: "configuration file, written like redis.conf, which CONFIG REWRITE replaces",
+			Use:  "Use it when the options are more than a command line should hold, or when CONFIG REWRITE is to keep changes."},
 	}
 }
 

@@ -6,13 +6,16 @@ import (
 	"os"
 	"runtime"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/store/remote/backend"
 )
 
 // describe logs what runs: the version, the process, and the options that an operator asks about first.
 func (c *config) describe(log *slog.Logger) {
+	zones, _ := calendar.Version()
 	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
-		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.isUsed())}
+		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.isUsed()),
+		"time_zones", zones}
 	if c.file != nil {
 		values = append(values, "config", c.file.Path)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 
@@ -37,13 +38,14 @@ func (c *config) openFolder(ctx context.Context, log *slog.Logger) (*folder, err
 		return f, nil
 	}
 	opened, err := persist.Open(ctx, s.Dir, persist.Options{
-		Wait: inSeconds(s.Wait), StartWithFault: s.OnFault == "start", LongestStop: inSeconds(s.LongestStop),
-		NoSync: s.NoSync(), Log: log,
+		Wait: inSeconds(s.Wait), StartWithFault: s.OnFault == "start",
+		NoSync: s.NoSync(), Version: version, Log: log,
 	})
 	if err != nil {
 		return nil, explain(err, s.Dir)
 	}
 	warnWritable(s.Dir, log)
+	warnNotLoaded(opened, s.FileName, log)
 	f.opened = opened
 	return f, nil
 }
@@ -57,10 +59,33 @@ func warnWritable(dir string, log *slog.Logger) {
 	}
 }
 
+// warnNotLoaded warns if the folder has keys of another program, such as those of a redis-server that has
+// used it before: the server would begin without them, and without a word.
+func warnNotLoaded(opened *persist.Folder, fileName string, log *slog.Logger) {
+	names := []string{fileName}
+	if fileName != persist.DefaultRDBName {
+		names = append(names, persist.DefaultRDBName)
+	}
+	for _, name := range names {
+		if err := opened.CheckReplaceable(name); err != nil {
+			log.Warn("a file in the folder is not loaded", "file", name, "reason", err)
+		}
+	}
+	for _, name := range []string{"appendonlydir", "appendonly.aof"} {
+		if _, err := os.Lstat(filepath.Join(opened.Dir(), name)); err == nil {
+			log.Warn("a journal of redis-server is not loaded: start a redis-server with it, and copy its keys with "+
+				"cellserver import redis://...", "name", name)
+		}
+	}
+}
+
 // explain adds advice for the operator to an error.
 func explain(err error, dir string) error {
 	var locked *persist.LockedError
+	var newer *persist.NewerError
 	switch {
+	case errors.As(err, &newer):
+		return fmt.Errorf("%w; start that version or a later one, or choose another folder with --dir", err)
 	case isDamage(err):
 		return fmt.Errorf("%w; cellserver check %s shows the damage, and with --fix repairs it; with --dir-fault start, the server starts with what can be read", err, dir)
 	case errors.As(err, &locked):

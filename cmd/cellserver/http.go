@@ -43,8 +43,8 @@ type httpPort struct {
 // --http-unixsocket.
 func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports []httpPort, err error) {
 	api := httpapi.New(httpapi.Config{
-		Instance: instance, Settings: c.http, Log: log,
-		CertificateUser: c.tls.userOf, NamesUsers: c.tls.byName.Load, Handshakes: c.tls.handshaking,
+		Instance: instance, Policies: c.policies.InForce, Settings: c.http, Log: log,
+		CertificateUser: c.tls.userOf, NamesUsers: c.tls.byName.Load, Turns: c.tls.turns,
 		Protected: c.isProtected(instance),
 	})
 	instance.Metrics = append(instance.Metrics, api.Metrics())

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,7 +43,8 @@ func (o *logOptions) options() []*option.Option {
 	return []*option.Option{
 		{Name: "loglevel", Group: group, Kind: option.Choice(&o.level, levelNames...), Change: option.Live,
 			Help: "how much is logged"},
-		{Name: "log-format", Group: group, Kind: option.Choice(&o.format, "text", "json"), Help: "the format of a line"},
+		{Name: "log-format", Group: group, Kind: option.Choice(&o.format, "text", "json"), Help: "the format of a line",
+			Use: "Choose json for programs that collect logs."},
 		{Name: "logfile", Group: group, Kind: option.Text(&o.path, "path"), Change: option.Immutable,
 			Help: "file to log to, created if missing, appended to, and opened again on SIGHUP; standard error by default"},
 	}
@@ -88,9 +91,30 @@ func (o *logOptions) reopen(log *slog.Logger) {
 	log.Info("SIGHUP: the log file was opened again")
 }
 
+// report logs the error with which the process ends, so that it is where the log is, and in its format. As text on
+// standard error, the process writes it itself.
+func (o *logOptions) report(log *slog.Logger, err error) error {
+	if err == nil || o.path == "" && o.format == "text" || !log.Enabled(context.Background(), slog.LevelError) {
+		return err
+	}
+	log.Error("the server ends because of an error", "error", err)
+	if o.path != "" {
+		return err
+	}
+	return logged{err}
+}
+
+// logged is an error that standard error has already, as a line of the log.
+type logged struct{ error }
+
+func (e logged) Unwrap() error { return e.error }
+
 // reportFailure writes the error with which the process ends to standard error. It does not block
 // even if standard error is not read.
 func reportFailure(err error) {
+	if errors.As(err, new(logged)) {
+		return
+	}
 	queue := logging.NewQueue(os.Stderr, func(int) []byte { return nil })
 	fmt.Fprintln(queue, "cellserver:", err)
 	queue.Close(closeTimeout)

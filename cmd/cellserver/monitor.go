@@ -45,13 +45,17 @@ func (o *monitorOptions) options() []*option.Option {
 	const group = "Monitoring"
 	own := []*option.Option{
 		{Name: "metrics-port", Group: group, Kind: option.Number(&o.port, 0, 65535),
-			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz, and a page for browsers; 0 for none"},
+			Help: "TCP port for HTTP, on the addresses of --bind: /metrics for Prometheus, /healthz and /readyz, and a page for browsers; 0 for none",
+			Use:  "Set it to monitor the server, and for the probes of Kubernetes."},
 		{Name: "ready-needs-store", Group: group, Kind: option.YesNo(&o.needsStore),
-			Help: "/readyz fails while the store (--store) does not answer, with --store-fails error"},
+			Help: "/readyz fails while the store (--store) does not answer, with --store-fails error",
+			Use:  "Set it if a load balancer should prefer servers that reach the store."},
 		{Name: "metrics-profiles", Group: group, Kind: option.YesNo(&o.profiles),
-			Help: "/debug/pprof/ on the port of metrics: Go's profiles, for users on this machine that may call DEBUG"},
-		{Name: "shutdown-delay", Group: group, Kind: option.Number(&o.shutdownDelay, 0, server.MaxSeconds),
-			Help: "seconds for which clients are served after SIGTERM, while /readyz fails; not after SHUTDOWN"},
+			Help: "/debug/pprof/ on the port of metrics: Go's profiles, for users on this machine that may call DEBUG",
+			Use:  "Set it to find out what the server's time and memory are used for."},
+		{Name: "shutdown-delay", Group: group, Kind: option.Time(&o.shutdownDelay, time.Second, 0, server.MaxSeconds),
+			Help: "seconds for which clients are served after SIGTERM, while /readyz fails; not after SHUTDOWN",
+			Use:  "Set it if a load balancer goes on sending clients for a while after /readyz fails."},
 	}
 	return append(own, o.page.Options()...)
 }
@@ -108,7 +112,8 @@ func (c *config) listenForOperators(handler http.Handler, instance *session.Inst
 		}
 		listeners, err := listenAll(&c.network, p.option, p.port)
 		served := web.New(web.Config{Name: p.option, Log: log, MaxConns: maxMonitors, Protected: c.isProtected(instance),
-			Handler: handler, TLS: p.secured, Handshakes: c.tls.handshaking})
+			Handler: handler, TLS: p.secured, Turns: c.tls.turns,
+			Unauthenticated: instance.Unauthenticated()})
 		for _, l := range listeners {
 			ports = append(ports, httpPort{l, served, p.kind})
 		}
@@ -127,7 +132,7 @@ func mayProfile(instance *session.Instance) func(w http.ResponseWriter, r *http.
 			http.Error(w, "profiles are for users on this machine", http.StatusForbidden)
 			return false
 		}
-		account := web.User(w, r, instance.Accounts, "")
+		account := web.UserOf(w, r, instance.Accounts, "")
 		if account != nil && !instance.MayCall(account, "debug") {
 			http.Error(w, "NOPERM profiles are for users that may call DEBUG", http.StatusForbidden)
 			account = nil

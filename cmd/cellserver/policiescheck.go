@@ -15,7 +15,8 @@ const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
 
 Checks policies as a server with --policies does. It prints how many there are, or what is wrong,
-with file and line; the exit status is then 1. --max-log-limit is that of the server.
+with file and line; the exit status is then 1. It also prints what is valid, but may surprise:
+overrides that match no request over HTTP, and how much a throttle admits in a period at most. --max-log-limit is that of the server.
 `
 
 // checkPolicies runs the subcommand policies.
@@ -36,6 +37,9 @@ func checkPolicies(args []string, out io.Writer) error {
 	set, err := policy.Parse(files, policy.Options{MaxLogLimit: *longest})
 	if err != nil {
 		return err
+	}
+	for _, line := range set.Advice() {
+		fmt.Fprintln(out, line)
 	}
 	fmt.Fprintf(out, "policies: %d, files: %d\n", set.Len(), len(files))
 	return nil

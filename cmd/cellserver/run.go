@@ -36,6 +36,7 @@ func run(args []string) (err error) {
 		return err
 	}
 	defer end()
+	defer func() { err = c.log.report(log, err) }()
 	if err := c.readFiles(log); err != nil {
 		return err
 	}
@@ -78,6 +79,9 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 	if err != nil {
 		return err
 	}
+	// A server closes its listeners, unless the end comes before it serves them: the file of a Unix socket
+	// would stay.
+	defer closeAll(slices.Concat(listeners, listenersOf(ports)))
 	monitoring, err := c.openMonitoring(r.instance, r.clientLog)
 	if err != nil {
 		return err
@@ -115,7 +119,12 @@ func notifyHangUps() <-chan os.Signal {
 
 // readFiles reads the certificates and the password, and logs warnings about the configuration.
 func (c *config) readFiles(log *slog.Logger) error {
+	used, err := c.useZones()
+	if err != nil {
+		return err
+	}
 	c.describe(log)
+	c.describeZones(used, log)
 	c.warn(log)
 	if err := c.checkStore(); err != nil {
 		return err
@@ -176,11 +185,15 @@ func serve(srv *server.Server, listeners []net.Listener, handshakes server.TLSOp
 	return failed
 }
 
-// announce logs a line for each listener when commands are answered. Tools that start containers, such as
+// announce logs a line for each kind of listener when commands are answered. Tools that start containers, such as
 // Testcontainers, wait for the line that Redis logs, with its asterisk.
 func announce(listeners []net.Listener, log *slog.Logger) {
+	var kinds []string
 	for _, listener := range listeners {
-		log.Info("* Ready to accept connections " + listenerKind(listener))
+		if kind := listenerKind(listener); !slices.Contains(kinds, kind) {
+			kinds = append(kinds, kind)
+			log.Info("* Ready to accept connections " + kind)
+		}
 	}
 }
 
@@ -200,14 +213,20 @@ func shutDown(srv *server.Server, ports []httpPort, timeout time.Duration, log *
 	return err
 }
 
-// sample calls the instance's Sample at each tick.
+// sample calls the instance's Sample at each tick, and SampleMemory more often while memory is full.
 func sample(ctx context.Context, ticks <-chan time.Time, instance *commands.Instance) {
+	var soon <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticks:
 			instance.Sample()
+		case <-soon:
+			instance.SampleMemory()
+		}
+		if soon = nil; instance.IsFull() {
+			soon = time.After(session.CheckEvery)
 		}
 	}
 }

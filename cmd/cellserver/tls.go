@@ -24,26 +24,29 @@ type tlsOptions struct {
 
 	current *atomic.Pointer[tls.Config] // configuration of new connections
 	byName  *atomic.Bool                // certificates name users
-	// handshaking bounds how many handshakes compute at once, on all ports with TLS.
-	handshaking chan struct{}
-	warn        func(message string, args ...any)
+	// turns bounds how many handshakes, and requests of unauthenticated peers over HTTP, compute at once, on all ports.
+	turns chan struct{}
+	warn  func(message string, args ...any)
 }
 
 func newTLSOptions() tlsOptions {
 	return tlsOptions{handshakeTimeout: 10, files: tlsconfig.ServerOptions{AuthClients: "yes"}, sessionCaching: "yes",
 		preferServerCiphers: "no", clientsUser: "off",
-		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool), handshaking: server.NewHandshakes()}
+		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool), turns: server.NewTurns()}
 }
 
 func (t *tlsOptions) options() []*option.Option {
 	list := []*option.Option{
 		{Name: "tls-port", Kind: option.Number(&t.port, 0, 65535), Help: "TCP port for TLS; 0 for none"},
 		{Name: "http-tls-port", Kind: option.Number(&t.httpPort, 0, 65535),
-			Help: "TCP port for calls over HTTP with TLS; 0 for none"},
+			Help: "TCP port for calls over HTTP with TLS; 0 for none",
+			Use:  "Set it if requests over HTTP cross a network that others can read."},
 		{Name: "metrics-tls-port", Kind: option.Number(&t.monitorPort, 0, 65535),
-			Help: "TCP port for what --metrics-port has, with TLS; 0 for none"},
-		{Name: "tls-handshake-timeout", Kind: option.Number(&t.handshakeTimeout, 1, server.MaxSeconds),
-			Help: "seconds that a TLS handshake may take"},
+			Help: "TCP port for what --metrics-port has, with TLS; 0 for none",
+			Use:  "Set it if metrics, or logins on the page, cross a network that others can read."},
+		{Name: "tls-handshake-timeout", Kind: option.Time(&t.handshakeTimeout, time.Second, 1, server.MaxSeconds),
+			Help: "seconds that a TLS handshake may take",
+			Use:  "Raise it for clients on very slow networks; lower it to end stalled handshakes sooner."},
 		{Name: "tls-cert-file", Kind: option.Text(&t.files.CertFile, "path"), Change: option.Live,
 			Help: "PEM file of the server's certificate, followed by intermediate certificates"},
 		{Name: "tls-key-file", Kind: option.Text(&t.files.KeyFile, "path"), Change: option.Live,
@@ -95,7 +98,7 @@ func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 || t.
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {
 	return server.TLSOptions{Config: t.current.Load, Timeout: inSeconds(t.handshakeTimeout), User: t.userOf,
-		Computing: t.handshaking}
+		Computing: t.turns}
 }
 
 // userOf returns the user that the certificate of a peer names; empty for none.

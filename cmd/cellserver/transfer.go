@@ -30,7 +30,7 @@ func readListening(path string) (l cli.Listening, err error) {
 // transferEnvironment returns the environment of export and import.
 func transferEnvironment() transfer.Environment {
 	return transfer.Environment{
-		Server: serverEnvironment(), Stdout: os.Stdout, Stderr: os.Stderr,
+		Server: serverEnvironment(), Version: version, Stdout: os.Stdout, Stderr: os.Stderr,
 		NewStore: func(databases int, clock store.Clock) (persist.Store, persist.Loader) {
 			data := memory.New(memory.Options{Databases: databases, Clock: clock})
 			return data, data.Load()

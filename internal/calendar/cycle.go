@@ -53,7 +53,7 @@ func (c Cycle) Unit() Unit { return Unit(int(^c) % units) }
 func (c Cycle) Zone() string {
 	n, db := int(^c)/units, zones()
 	if n < len(db.files) {
-		return db.files[n].Name
+		return db.files[n].name
 	}
 	return unknown.name(n - len(db.files))
 }

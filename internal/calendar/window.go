@@ -8,7 +8,7 @@
 // stays, so labels never go back.
 //
 // Zones are those of the IANA time zone database that is a part of the program, so that all servers
-// agree, whatever is installed on their machines.
+// of a version agree, whatever is installed on their machines. Use chooses a newer one.
 package calendar
 
 import (

@@ -47,7 +47,7 @@ func (l *connection) docs(words []string) (*reply, error) {
 
 // hint returns the usage of the command of a call that had the wrong number of arguments; "" after any
 // other reply, and if the server does not describe the command.
-func (l *connection) hint(call []string, r reply) string {
+func (l *connection) hint(r reply) string {
 	const wrongArity = "ERR wrong number of arguments for '"
 	rest, found := strings.CutPrefix(string(r.text), wrongArity)
 	if r.kind != kindError || !found {

@@ -41,7 +41,7 @@ func (d *runner) execute(call []string) error {
 		return nil
 	}
 	if d.hints {
-		if usage := d.conn.hint(call, r); usage != "" {
+		if usage := d.conn.hint(r); usage != "" {
 			fmt.Fprintln(d.out, "usage:", usage)
 		}
 	}

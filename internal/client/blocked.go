@@ -26,6 +26,23 @@ type BlockedClients struct {
 	pause   pause
 }
 
+// State says whether the session of a client makes calls. The session changes it from Running, and back to it
+// when it takes a delivery; BlockedClients changes it when a wait ends.
+type State int32
+
+const (
+	Running   State = iota // it makes calls as they arrive
+	Parked                 // it makes none: a call is made outside the event loop, or its reply is in the mailbox
+	Blocked                // the client waits in a call, such as WAIT, or for a limiter
+	Postponed              // the next call waits for the end of a CLIENT PAUSE
+)
+
+// State returns the state of the client's session. Any goroutine may call it.
+func (c *Client) State() State { return State(c.state.Load()) }
+
+// SetState changes the state. Only the session calls it, and BlockedClients.
+func (c *Client) SetState(s State) { c.state.Store(int32(s)) }
+
 // Block describes the wait of a blocked client.
 type Block struct {
 	Until int64  // instant, nanoseconds, at which the wait times out; store.Never if it does not
@@ -66,8 +83,7 @@ func (b *BlockedClients) Begin(clock store.Clock, paused func(on bool)) {
 func (b *BlockedClients) AddWaiting(c *Client, w Interrupter) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c.Parked.Store(true)
-	c.Blocked.Store(true)
+	c.SetState(Blocked)
 	if b.waiting[c] = w; b.stopped {
 		w.Interrupt(c, "")
 	}
@@ -82,7 +98,7 @@ func (b *BlockedClients) Answer(c *Client, d Delivery) {
 		return
 	}
 	delete(b.waiting, c)
-	c.Blocked.Store(false)
+	c.SetState(Parked)
 	c.Deliver(d)
 }
 
@@ -95,8 +111,10 @@ func (b *BlockedClients) Add(c *Client, w Block) {
 }
 
 func (b *BlockedClients) add(c *Client, w Block) {
-	c.Parked.Store(true)
-	c.Blocked.Store(true)
+	c.SetState(Blocked)
+	if w.forPause {
+		c.SetState(Postponed)
+	}
 	b.clients[c] = w
 	if b.stopped {
 		b.release(c, w.Reply)
@@ -111,7 +129,7 @@ func (b *BlockedClients) release(c *Client, reply string) {
 		ended()
 	}
 	delete(b.clients, c)
-	c.Blocked.Store(false)
+	c.SetState(Parked)
 	if reply == "" {
 		c.Deliver(Delivery{})
 	} else {
@@ -121,12 +139,12 @@ func (b *BlockedClients) release(c *Client, reply string) {
 
 // Forget removes a client whose connection has ended.
 func (b *BlockedClients) Forget(c *Client) {
-	if c.Blocked.Load() {
+	if c.State() > Parked {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		delete(b.clients, c)
 		delete(b.waiting, c)
-		c.Blocked.Store(false)
+		c.SetState(Parked)
 	}
 }
 
@@ -243,9 +261,8 @@ func (b *BlockedClients) unpause() {
 }
 
 // Hold blocks a client before its next call if the call has to wait for the end of a pause; else it
-// returns false. If the call has to wait, Hold calls park, with the lock held: the pause cannot end
-// until the session has noted that it is parked.
-func (b *BlockedClients) Hold(c *Client, writes bool, park func()) bool {
+// returns false.
+func (b *BlockedClients) Hold(c *Client, writes bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -255,7 +272,6 @@ func (b *BlockedClients) Hold(c *Client, writes bool, park func()) bool {
 		b.unpause() // Tick has not run yet
 		return false
 	}
-	park()
 	b.add(c, Block{Until: math.MaxInt64, forPause: true})
 	return true
 }

@@ -18,6 +18,8 @@ type Peer struct {
 	// CertificateUser is the user that the client's certificate names: it need not authenticate. It is empty
 	// if there is none.
 	CertificateUser string
+	// IsStream says that the connection has other sessions, so that this one does not count towards maxclients.
+	IsStream bool
 	// Wake makes the transport call the session's Resume soon, on the session's goroutine. Cut
 	// closes the connection without sending the replies that are still unsent. Both may be called
 	// from any goroutine, and after the connection has been closed.
@@ -57,8 +59,7 @@ type Client struct {
 	Account       atomic.Pointer[Account] // the user as which the client is authenticated
 	Profile       profile
 	LastSeen      atomic.Int64 // instant of the latest batch of calls
-	Parked        atomic.Bool  // the session makes no call: it waits for a call outside the event loop, or is Blocked
-	Blocked       atomic.Bool  // the session waits in a blocking call, or because of CLIENT PAUSE
+	state         atomic.Int32 // a State
 	LatestCommand atomic.Pointer[string]
 	// Queued is 0 outside a transaction. In one, the high 32 bits are the number of queued calls
 	// plus one, and the low 32 bits their size in bytes.

@@ -52,7 +52,7 @@ func (c *Client) flags() string {
 		letter string
 	}{
 		{p.Subscriptions != [SubscriptionKinds]int{}, "P"}, {p.Monitoring, "O"}, {c.Queued.Load() != 0, "x"},
-		{c.Blocked.Load(), "b"}, {strings.HasPrefix(c.Peer.Local, "/"), "U"}, {p.NoEvict, "e"}, {p.NoTouch, "T"},
+		{c.State() > Parked, "b"}, {strings.HasPrefix(c.Peer.Local, "/"), "U"}, {p.NoEvict, "e"}, {p.NoTouch, "T"},
 	} {
 		if f.set {
 			letters += f.letter

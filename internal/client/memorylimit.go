@@ -79,6 +79,9 @@ const (
 // is none, of the memory of the machine or container. UpdateLimits must be called to apply it.
 func (r *Registry) SetMaxMemory(m MemoryLimit) { r.holdings.setting.Store(&m) }
 
+// MemoryLimit returns the limit on the memory of all clients in bytes; 0 if there is none.
+func (r *Registry) MemoryLimit() int64 { return r.holdings.limit.Load() }
+
 // SetMaxMemoryUnauthenticated sets the limit on the memory of all unauthenticated clients in the
 // same way.
 func (r *Registry) SetMaxMemoryUnauthenticated(m MemoryLimit) { r.unauthenticatedLimit.Store(&m) }

@@ -23,6 +23,7 @@ type Registry struct {
 	mu       sync.Mutex
 	lastID   int64
 	byID     map[int64]*Client
+	streams  int   // clients whose connection counts already: see Peer.IsStream
 	leaving  int64 // bytes: the sum of the clients' leavingWeight
 	departed chan struct{}
 }
@@ -43,6 +44,9 @@ func (r *Registry) Add(c *Client) {
 	r.lastID++
 	c.ID = r.lastID
 	r.byID[c.ID] = c
+	if c.Peer.IsStream {
+		r.streams++
+	}
 }
 
 // Remove takes a client out of the registry, so that no other client finds it any more. The memory
@@ -55,6 +59,9 @@ func (r *Registry) Remove(c *Client) {
 		return
 	}
 	delete(r.byID, c.ID)
+	if c.Peer.IsStream {
+		r.streams--
+	}
 	r.markLeaving(c, weight)
 	r.NoteDeparture()
 }
@@ -79,11 +86,11 @@ func (r *Registry) Get(id int64) *Client {
 	return r.byID[id]
 }
 
-// Count returns the number of clients.
+// Count returns the number of connections that clients have.
 func (r *Registry) Count() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.byID)
+	return len(r.byID) - r.streams
 }
 
 // AllUnsorted returns all clients in no particular order.

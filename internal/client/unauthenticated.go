@@ -3,6 +3,7 @@ package client
 import (
 	"container/list"
 	"sync"
+	"time"
 )
 
 // Unauthenticated counts the memory of the connections that have not authenticated, where a
@@ -145,12 +146,31 @@ func (u *Unauthenticated) Stats() UnauthenticatedStats {
 	return UnauthenticatedStats{Connections: u.conns.Len(), Bytes: u.bytes + u.leaving, Limit: u.limit, Cut: u.cut}
 }
 
-// Overloaded reports whether connections that were cut and have not ended yet use more than an
-// eighth of the limit. Until they have ended, no connections should be accepted.
+// AwaitRoom waits up to 100 ms while a further connection would take memory that is not free yet: while the count
+// is Overloaded, or connections that are not idle use almost all of the limit. It is called before a connection is
+// accepted. Without it, a flood would cut each connection just before it is served.
+func (u *Unauthenticated) AwaitRoom() {
+	const pause, pauses = time.Millisecond, 100
+	for n := 0; n < pauses && (u.Overloaded() || u.isBusy()); n++ {
+		time.Sleep(pause)
+	}
+}
+
+// Overloaded reports whether connections that were cut and have not ended yet use more than an eighth of the limit.
 func (u *Unauthenticated) Overloaded() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.leaving > u.limit/8
+}
+
+func (u *Unauthenticated) isBusy() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.bytes <= u.limit/8*7 || u.conns.Len() == 0 {
+		return false
+	}
+	next := u.next(nil)
+	return next.idle != nil && !next.idle()
 }
 
 // Unauthenticated returns the count of unauthenticated connections. Transports use it for

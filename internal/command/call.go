@@ -24,33 +24,28 @@ type Server struct {
 	Abilities  store.Abilities // of the store
 	MaxKeySize int             // bytes
 	Limits     atomic.Pointer[resp.Limits]
+	Room       Room
 	Hooks      Hooks
 	Stats      stats.Server
 }
 
-// Session has the methods of a session that its calls may use. Calls outside the event loop have
-// none.
+// Room is what maxmemory leaves (package maxmemory).
+type Room interface {
+	// Reserve counts bytes that a call is about to allocate, until Release. It returns false if there
+	// is no room for them. If mayCollect is set, it may take milliseconds.
+	Reserve(bytes int64, mayCollect bool) bool
+	Release(bytes int64)
+}
+
+// Session has the methods of a session that calls of several families use. A family that needs more of
+// it asserts an interface of its own. Calls outside the event loop have no session.
 type Session interface {
 	WaitingSession
 	// Offload repeats the call outside the event loop, because it would occupy the loop for too
 	// long. The call must have removed its own output.
 	Offload()
-	// Continue runs the rest of the call in pieces: it calls rest in each of the session's next
-	// turns until rest returns true. Until then the client gets no messages, and the session makes
-	// no other call. Continue returns the words of the call, which stay valid until the last piece;
-	// Call.Words does not.
-	Continue(rest func() (last bool)) (words [][]byte)
-	// Messages returns the writer for messages and for confirmations of subscriptions, which the
-	// client receives even if CLIENT REPLY has switched its replies off. While replies are on, it
-	// is the call's own writer.
-	Messages() *resp.Writer
-	// WritePushes writes the messages in the client's mailbox, so that they precede the reply to
-	// the call.
-	WritePushes()
 	// CloseAfterReply closes the connection after the reply.
 	CloseAfterReply()
-	// ReloadUser applies a change of the rights of the session's own user.
-	ReloadUser()
 	// Block blocks the client as w describes. The call's reply is sent when the wait ends.
 	Block(w client.Block)
 	// TakeSlowPath makes hooks that the call has set take effect in this turn, for the calls that
@@ -58,8 +53,6 @@ type Session interface {
 	TakeSlowPath()
 	// OnSlowPath reports whether the session checks hooks in this turn.
 	OnSlowPath() bool
-	// CountCalls adds the calls of this turn to the statistics, except the current one.
-	CountCalls()
 }
 
 // Background has the methods for calls outside the event loop, which may take long.
@@ -84,18 +77,22 @@ type Call struct {
 	Server *Server
 	Client *client.Client // the caller
 
-	Background   Background          // nil in a session's turn
+	Background Background // nil in a session's turn
+	// Outcome is for a caller in this process that needs what the call decides as a value. A family that has such
+	// values knows the type. In a first attempt it fills the value that is here, in place of the reply, which is OK.
+	// A call that has waited has a reply and sets a new value: another client may get it (see TakeOver).
+	Outcome      any
 	OneStep      bool                // the call must use the store at most once: see Command.MakesOneStep
 	Middleware   func(c *Call) error // runs the row, and its own code before and after; may be nil
 	Caching      bool                // CLIENT CACHING applies to the call
 	Row          *Command
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
-	IsBound      bool   // Bound holds the arguments of a call of Row
-	Extra        bool   // the call has an option that is Arg.Extra; else Bound says nothing of these
-	Value        []byte // the value that was read last; its memory is reused
-	Hits, Misses int64  // keys that were read and existed, or did not; not yet added to the counters
-	Next         int    // index of the argument that is read next
+	Repeatable   Repeatable // whether a call that repeats this one is simpler
+	Extra        bool       // the call has an option that is Arg.Extra; else Bound says nothing of these
+	Value        []byte     // the value that was read last; its memory is reused
+	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
+	Next         int        // index of the argument that is read next
 
 	// Work is the cost of the call, without that of its words. The unit is the time to copy a byte:
 	// a copied byte counts as one, and other work as the number of bytes that could be copied in
@@ -124,11 +121,10 @@ type limiterState struct {
 type transactionState struct {
 	InTransaction bool      // EXEC makes the call, with its keys locked
 	Snapshot      any       // that of KeyRules.Touched with which the call is made; nil for the present one
-	Deferred      *Deferred // calls that are made when the keys are unlocked; nil outside a transaction
+	Deferred      *Deferred // what waits until the keys are unlocked; nil outside a transaction
 	PatternSteps  int       // steps that are left to the transaction for matching patterns
 	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them
-	effects       []func()  // see AfterCommit
-	undo          []func()  // see OnRollback
+	Shared        int64     // nanoseconds of EXEC that are counted as those of the transaction's calls
 }
 
 // outcome describes how a call ends.
@@ -145,6 +141,16 @@ type bound struct {
 	At int   // index of the argument's word, or of its first word if it repeats; 0 if it was left out
 	N  int64 // an integer's value; of OneOf, 1 + the index of the token; 1 for a flag that is given
 }
+
+// Repeatable says what a call takes over from the one before it, if it repeats that one: it differs only in the
+// word at index 1, which is the key.
+type Repeatable uint8
+
+const (
+	Nothing Repeatable = iota
+	Binding            // the arguments in Call.Bound
+	Checks             // these, and that the session has found nothing against it
+)
 
 // MaxArgs bounds the arguments of a row, so that binding them allocates nothing.
 const MaxArgs = 12
@@ -195,15 +201,13 @@ func (c *Call) Many() [][]byte {
 	return nil
 }
 
-// Run binds the words to the row's grammar and runs the row. If repeats is set, the words are those
-// of the previous call except for the key at index 1, and the binding of the previous call is
-// reused.
+// Run binds the words to the row's grammar and runs the row. If repeats is set, the call repeats the
+// one before it, of which Bound holds the arguments: see Repeatable.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
-	bound := repeats && c.IsBound && c.Row == row
-	c.Row, c.Words, c.Next, c.IsBound, c.Work = row, words, 0, false, 0
+	c.Row, c.Words, c.Next, c.Repeatable, c.Work = row, words, 0, Nothing, 0
 	c.Blocks, c.Offloaded = false, false
 	switch {
-	case bound:
+	case repeats:
 		err = c.CheckKey(words[1])
 	case row.Parent != nil:
 		err = c.bind(2)
@@ -213,7 +217,7 @@ func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	if err != nil {
 		return err
 	}
-	c.IsBound = true
+	c.Repeatable = Binding
 	if c.Middleware != nil {
 		return c.Middleware(c)
 	}
@@ -328,7 +332,7 @@ func (c *Call) AfterCommit(effect func()) {
 		effect()
 		return
 	}
-	c.effects = append(c.effects, effect)
+	c.Deferred.effects = append(c.Deferred.effects, effect)
 }
 
 // OnRollback is for a change outside the store on which later replies depend, so that it cannot wait
@@ -336,25 +340,24 @@ func (c *Call) AfterCommit(effect func()) {
 // the store does not commit, or before it runs the transaction again.
 func (c *Call) OnRollback(undo func()) {
 	if c.InTransaction {
-		c.undo = append(c.undo, undo)
+		c.Deferred.undo = append(c.Deferred.undo, undo)
 	}
 }
 
 // Rollback discards the results of a run of a transaction, and undoes its changes outside the store.
 func (c *Call) Rollback() {
-	for _, undo := range slices.Backward(c.undo) {
+	for _, undo := range slices.Backward(c.Deferred.undo) {
 		undo()
 	}
 	*c.Deferred = Deferred{}
-	c.Limited, c.MonitorLines, c.effects, c.undo = 0, nil, c.effects[:0], c.undo[:0]
+	c.Limited, c.MonitorLines = 0, nil
 }
 
 // Committed runs the effects that AfterCommit has postponed.
 func (c *Call) Committed() {
-	for _, effect := range c.effects {
+	for _, effect := range c.Deferred.effects {
 		effect()
 	}
-	c.effects, c.undo = nil, nil
 }
 
 // ReadContent returns the value of a key, or the form of a limiter's state. If the key changes its kind

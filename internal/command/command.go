@@ -34,18 +34,19 @@ type Command struct {
 	Category   string   // ACL categories, separated by spaces; "" for the category of the group
 	Tips       []string // hints for clients and proxies
 
-	Flags  Flags   // Redis's: COMMAND INFO shows them, and ACL categories follow from them
-	Cost   Cost    // what a call costs the event loop
-	Effort *Effort // further costs of a call in a transaction; nil if there are none
-	Traits Traits  // how a call is scheduled
+	Flags  Flags     // Redis's: COMMAND INFO shows them, and ACL categories follow from them
+	Cost   Cost      // what a call costs the event loop
+	Effort *Effort   // further costs of a call in a transaction; nil if there are none
+	Traits Traits    // how a call is scheduled
+	Admit  Admission // whether a call is refused, if its flags do not say it
 
 	Args     []Arg
 	AnyMore  bool  // more words are allowed, and ignored
 	Min      int   // words of the shortest call, if Redis's number is not the one of the grammar
 	OverLong error // the error for a long call (see resp.LongCall); nil if long calls are allowed
 	// Secrets calls hide with the index of each word that SLOWLOG and MONITOR must not show; nil if
-	// there are none.
-	Secrets func(words [][]byte, hide func(word int))
+	// there are none. The table finds calls that the call asks about.
+	Secrets func(t *Table, words [][]byte, hide func(word int))
 
 	// KeyAccess describes how the command uses its keys, in the words of COMMAND INFO's key specs:
 	// RO (the key is read), RW (read and changed), OW (overwritten) or RM (removed), followed by
@@ -67,6 +68,20 @@ type Command struct {
 	derived
 }
 
+// Admission is the code of the few rows whose calls are not refused, before they are made, by the flags of the
+// row alone. The words of the call are not bound yet.
+type Admission struct {
+	// Flags returns the flags that a call has in place of the row's.
+	Flags func(c *Call) Flags
+	// Refuse returns the error of a call that must not be made now, otherwise nil. It is asked while a hook is in
+	// force.
+	Refuse func(c *Call) error
+	// Refused returns the error that the client gets for a call that is refused because of err.
+	Refused func(c *Call, err error) error
+	// UnknownSub returns the error of a call of a container that has no such subcommand.
+	UnknownSub func(words [][]byte) error
+}
+
 // KeyRules describe the positions of a call's keys, and what the call does with them, where these
 // do not follow from Args and KeyAccess. Most rows have none.
 type KeyRules struct {
@@ -84,8 +99,8 @@ type KeyRules struct {
 	// calls.
 	Touched  func(keys, words [][]byte, snapshot any) [][]byte
 	Snapshot func() any
-	// SeveralSteps reports, of a row with the trait OneStep, whether a call is an exception.
-	SeveralSteps func(words [][]byte) bool
+	// OneStep reports, of a row with several keys, whether a call uses the store once: see MakesOneStep.
+	OneStep func(words [][]byte) bool
 
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
@@ -149,25 +164,20 @@ const (
 type Traits uint32
 
 const (
-	Unqueued         Traits = 1 << iota // made at once in a transaction, not queued
-	Executes                            // makes the queued calls of a transaction
-	AllowedFull                         // ends a transaction, so it is allowed although memory is full
-	SelectsDatabase                     // selects the database of the calls after it
-	SwapsDatabases                      // swaps two databases
-	AnyKey                              // may touch any key: a transaction with it locks all keys
-	WalksKeys                           // reads every key
-	ValueSized                          // its cost grows with the values of its keys
-	Sessionless                         // needs no session, although it has no keys
-	ChangesRights                       // may change what the client may do in its next calls
-	WhileSubscribed                     // allowed in RESP2 while the client is subscribed
-	KeepsCaching                        // CLIENT CACHING before it still applies to the next call
-	NamesArguments                      // errors name the argument at fault, and integers are written as for redis-cell
-	HidesSubcommands                    // refuses an unknown subcommand as an unknown command
-	Decides                             // a limiter: the reply begins with limited, 0 or 1
-	ShardChannels                       // has shard channels, which COMMAND INFO shows as if they were keys
-	ChecksHealth                        // refused as a write is while the disk fails, so that health checks notice
-	OneStep                             // uses the store once in a call, although it has several keys: see MakesOneStep
-	SeveralSteps                        // may use the store several times in a call, although it has one key
+	Unqueued        Traits = 1 << iota // made at once in a transaction, not queued
+	AllowedFull                        // ends a transaction, so it is allowed although memory is full
+	SelectsDatabase                    // selects the database of the calls after it
+	SwapsDatabases                     // swaps two databases
+	AnyKey                             // may touch any key: a transaction with it locks all keys
+	WalksKeys                          // reads every key
+	ValueSized                         // its cost grows with the values of its keys
+	Sessionless                        // needs no session, although it has no keys
+	WhileSubscribed                    // allowed in RESP2 while the client is subscribed
+	KeepsCaching                       // CLIENT CACHING before it still applies to the next call, as after any CLIENT
+	NamesArguments                     // errors name the argument at fault, and integers are written as for redis-cell
+	Decides                            // a limiter: the reply begins with limited, 0 or 1
+	ShardChannels                      // has shard channels, which COMMAND INFO shows as if they were keys
+	SeveralSteps                       // may use the store several times in a call, although it has one key
 )
 
 // needsAt is the lowest bit of Traits for the abilities of the store that a row needs.
@@ -212,10 +222,24 @@ var flagNames = []struct {
 func (row *Command) Upper() string { return strings.ToUpper(strings.ReplaceAll(row.Name, "|", " ")) }
 
 // SecretsFrom returns the Secrets of a row whose words are secret from the index first on.
-func SecretsFrom(first int) func(words [][]byte, hide func(word int)) {
-	return func(words [][]byte, hide func(word int)) {
+func SecretsFrom(first int) func(t *Table, words [][]byte, hide func(word int)) {
+	return func(_ *Table, words [][]byte, hide func(word int)) {
 		for i := first; i < len(words); i++ {
 			hide(i)
+		}
+	}
+}
+
+// SecretsOfCall returns the Secrets of a row that asks about another call, whose words begin at the index first. If
+// that call has no row, its name may be that of AUTH, misspelled, so all words after the name are secret.
+func SecretsOfCall(first int) func(t *Table, words [][]byte, hide func(word int)) {
+	return func(t *Table, words [][]byte, hide func(word int)) {
+		secrets := SecretsFrom(1)
+		if row := t.Find(words[first:]); row != nil {
+			secrets = row.Secrets
+		}
+		if secrets != nil {
+			secrets(t, words[first:], func(word int) { hide(first + word) })
 		}
 	}
 }

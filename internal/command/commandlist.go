@@ -33,7 +33,7 @@ var commandList = Command{
 
 var commandGetKeys = Command{
 	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13",
-	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4,
+	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4, Secrets: SecretsOfCall(2),
 	Summary: "Finds the keys in a call.", Args: []Arg{Word("command"), Word("arg").Many()},
 	Reply: "The keys.",
 	Run: func(c *Call) error {
@@ -51,7 +51,7 @@ var commandGetKeys = Command{
 
 var commandGetKeysAndFlags = Command{
 	Name: "command|getkeysandflags", Group: "server", Category: "connection", Since: "7.0.0",
-	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4,
+	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4, Secrets: SecretsOfCall(2),
 	Summary: "Finds the keys in a call, and how it uses them.",
 	Args:    []Arg{Word("command"), Word("arg").Many()},
 	Reply:   "A pair per key: the key, and flags as in COMMAND INFO's key specs.",

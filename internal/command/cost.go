@@ -65,9 +65,14 @@ const (
 	BoundedUnits = TurnUnits / 2 // units of a command whose cost is Bounded
 	TurnOutput   = 256 << 10     // bytes of replies that end a turn
 
-	// UnauthenticatedTurnUnits are the units of a turn of a client that has not authenticated. Many of
+	// The same as work, in which a session counts its turns: see Call.Work.
+	CallWork    = BytesPerUnit
+	TurnWork    = TurnUnits * CallWork
+	BoundedWork = BoundedUnits * CallWork
+
+	// UnauthenticatedTurnWork is the work of a turn of a client that has not authenticated. Many of
 	// them may try passwords at once, and other clients wait while each has a turn.
-	UnauthenticatedTurnUnits = TurnUnits / 16
+	UnauthenticatedTurnWork = TurnWork / 16
 )
 
 // TotalLength returns the length of all words together, in bytes.

@@ -1,12 +1,14 @@
 package command
 
-// Deferred holds the calls of a transaction that are made after its keys are unlocked, such as
-// PUBLISH. Their replies are then inserted into the transaction's reply.
+// Deferred holds what a transaction does after its keys are unlocked.
 type Deferred struct {
+	// Calls are made then, such as PUBLISH. Their replies are inserted into the transaction's reply.
 	Calls []deferredCall
 	// PushBytes is the number of bytes of pushed messages that are sent before the transaction's
 	// reply: those that were in the mailbox when the transaction ended a subscription.
 	PushBytes int
+	effects   []func() // see Call.AfterCommit
+	undo      []func() // see Call.OnRollback
 }
 
 type deferredCall struct {

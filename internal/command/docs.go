@@ -384,7 +384,7 @@ var argTypes = map[argKind]string{
 }
 
 func (a *Arg) docsType() string {
-	if a.period {
+	if a.period || a.tick > 0 {
 		return argTypes[wordArg] // it may have a unit
 	}
 	return argTypes[a.kind]

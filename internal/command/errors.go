@@ -70,11 +70,19 @@ func ErrSyntaxAt(word []byte) error {
 	return Refusal(string(ErrSyntax) + " at '" + Prefix(word, 128) + "'")
 }
 
-// NumberError is ErrNotAnInteger of a command that Redis does not have. It names the argument.
-type NumberError struct{ Argument string }
+// NumberError is ErrNotAnInteger of a command that Redis does not have. It names the argument, and the units of
+// one that is a time.
+type NumberError struct {
+	Argument string
+	IsTime   bool
+}
 
 func (e *NumberError) Error() string {
-	return strings.TrimPrefix(string(ErrNotAnInteger), "ERR ") + ": " + e.Argument
+	text := strings.TrimPrefix(string(ErrNotAnInteger), "ERR ") + ": " + e.Argument
+	if e.IsTime {
+		text += " (units are ms, s, m, h and d)"
+	}
+	return text
 }
 
 func (c *Call) errKeyTooLong() error {
@@ -90,9 +98,13 @@ func errUnknownSubcommand(container *Command, sub []byte) error {
 	return Refusal(fmt.Sprintf("ERR unknown subcommand '%.128s'. Try %s HELP.", sub, container.Upper()))
 }
 
-// errUnknown quotes the command's name and its first arguments. As in Redis, the name is cut at 128
+// ErrDiskFails refuses a call that may write while the folder cannot be written.
+const ErrDiskFails Refusal = "MISCONF cellserver cannot write to its folder (--dir), and commands that may write are refused " +
+	"meanwhile (stop-writes-on-bgsave-error). INFO persistence and the log have the reason."
+
+// ErrUnknown quotes the command's name and its first arguments. As in Redis, the name is cut at 128
 // bytes, and all arguments together, with their quotes, at about 128.
-func errUnknown(words [][]byte) error {
+func ErrUnknown(words [][]byte) error {
 	var args strings.Builder
 	for _, word := range words[1:] {
 		left := 128 - args.Len()

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"cellserver/internal/quota"
 	"cellserver/internal/resp"
@@ -28,6 +29,7 @@ type Arg struct {
 	fallback   int64                            // the default of an integer
 	parse      func(word []byte) (int64, error) // of an integer: see By; may be nil
 	period     bool                             // an integer may also be a period with a unit
+	tick       time.Duration                    // of an integer that may also be a time with a unit: see In
 	extra      bool                             // an option that sets Call.Extra
 }
 
@@ -64,6 +66,10 @@ func Period(name string) Arg {
 	a.period = true
 	return a
 }
+
+// In makes an integer the number of units of a time, which may also be written with another unit
+// (quota.ParsePeriod), and is rounded up then.
+func (a Arg) In(unit time.Duration) Arg { a.tick = unit; return a }
 
 // OneOf is an option with several tokens to choose from.
 func OneOf(name string, tokens ...string) Arg {
@@ -273,7 +279,7 @@ func (a *Arg) Number(word []byte) (int64, error) {
 		label = a.Tokens[0] + " "
 	}
 	if err == ErrNotAnInteger {
-		return 0, &NumberError{Argument: label + a.Name}
+		return 0, &NumberError{Argument: label + a.Name, IsTime: a.period || a.tick > 0}
 	}
 	if outside, is := err.(*quota.ArgumentError); is {
 		return 0, &quota.ArgumentError{Name: label + outside.Name, Lo: outside.Lo, Hi: outside.Hi}
@@ -306,17 +312,22 @@ func (a *Arg) Integer(word []byte, decimals bool) (int64, error) {
 
 // withUnit parses a word that is not an integer.
 func (a *Arg) withUnit(word []byte) (int64, error) {
-	if !a.period {
+	if !a.period && a.tick == 0 {
 		return 0, ErrNotAnInteger
 	}
 	p, ok := quota.ParsePeriod(word)
 	if !ok {
 		return 0, ErrNotAnInteger
 	}
-	if seconds, nanoseconds := p.Split(); seconds > a.hi || seconds == a.hi && nanoseconds > 0 {
+	n, unit := int64(p), time.Second
+	if a.tick > 0 {
+		unit = a.tick
+		n = p.In(unit)
+	}
+	if p.In(unit) > a.hi {
 		return 0, &quota.ArgumentError{Name: a.Name, Lo: a.lo, Hi: a.hi}
 	}
-	return int64(p), nil
+	return n, nil
 }
 
 // ParseInteger parses an integer in Redis's notation or, if decimals is set, also in redis-cell's.

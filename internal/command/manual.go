@@ -51,6 +51,12 @@ func (a *Arg) alternatives() (leads []string) {
 	return leads
 }
 
+// Container returns the row of a command that has only subcommands.
+func Container(name, group, since, summary string, subs ...*Command) *Command {
+	return &Command{Name: name, Group: group, Category: "none", Since: since, Summary: summary,
+		Complexity: "Depends on the subcommand.", Min: 2, AnyMore: true, Subs: subs}
+}
+
 // HelpOf returns the row of a container's HELP, which shows the usage and the summary of each of its
 // subcommands.
 func HelpOf(container, since string) *Command {

@@ -7,10 +7,12 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Observe adds the time of a call, in nanoseconds, to the statistics. It reports whether SLOWLOG
-// keeps a call of this duration.
+// Observe counts a call that was timed in the histogram and in LATENCY, by its duration in nanoseconds. It reports
+// whether SLOWLOG keeps a call of this duration.
 func (s *Server) Observe(row *Command, ns int64) (slow bool) {
-	s.Stats.Of(row.Number).Observe(ns, s.Stats.TracksLatency())
+	if s.Stats.TracksLatency() {
+		s.Stats.Of(row.Number).Observe(ns)
+	}
 	if s.Stats.Latency.Threshold.Load() > 0 && row.Flags&Unlogged == 0 {
 		s.Stats.Latency.Add(row.latencyEvent(), (s.Clock.Now()-ns+s.Clock.Offset())/1e9, ns)
 	}
@@ -34,7 +36,7 @@ func (row *Command) latencyEvent() string {
 func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 	e := stats.SlowCall{
 		Unix: c.Unix(c.Now()) / 1e9, Address: c.Client.Peer.Remote,
-		Arguments: stats.Shorten(row.Redact(words), stats.SlowArguments, stats.SlowArgumentBytes),
+		Arguments: stats.Shorten(c.Server.Redact(row, words), stats.SlowArguments, stats.SlowArgumentBytes),
 	}
 	c.Client.Profile.Mu.Lock()
 	defer c.Client.Profile.Mu.Unlock()
@@ -43,12 +45,12 @@ func (c *Call) SlowCall(row *Command, words [][]byte) stats.SlowCall {
 }
 
 // Redact returns the words of a call with its secrets replaced.
-func (row *Command) Redact(words [][]byte) [][]byte {
+func (s *Server) Redact(row *Command, words [][]byte) [][]byte {
 	if row.Secrets == nil {
 		return words
 	}
 	words = slices.Clone(words)
-	row.Secrets(words, func(word int) { words[word] = []byte("(redacted)") })
+	row.Secrets(s.Table, words, func(word int) { words[word] = []byte("(redacted)") })
 	return words
 }
 

@@ -19,11 +19,11 @@ func (row *Command) Overlaps() bool {
 // one of its keys.
 //
 // Calls with one key use the store once, unless the row has the trait SeveralSteps; calls with several
-// keys may use it several times, unless the row has the trait OneStep. Atomically is not one step
+// keys may use it several times, unless Keys.OneStep says otherwise. Atomically is not one step
 // here: a store may read the keys in one, and change them in another.
 func (row *Command) MakesOneStep(words [][]byte) bool {
 	return (row.oneStep == anyWords || row.oneStep == len(words)) &&
-		(row.Keys.SeveralSteps == nil || !row.Keys.SeveralSteps(words))
+		(row.Keys.OneStep == nil || row.Keys.OneStep(words))
 }
 
 // Values of Command.oneStep. Any other is the number of words of the calls that have one key, of a row
@@ -37,7 +37,7 @@ const (
 func (row *Command) oneStepWords() int {
 	first, last, step := row.KeyPositions()
 	switch {
-	case row.Traits&OneStep != 0:
+	case row.Keys.OneStep != nil:
 		return anyWords
 	case row.Traits&SeveralSteps != 0 || first == 0 || row.Keys.Find != nil:
 		return noWords

@@ -140,10 +140,13 @@ func (row *Command) Subcommand(words [][]byte) *Command {
 // UnknownError returns the refusal of a call that has no row: an unknown command or subcommand. named
 // is the row that its first word names, nil if there is none.
 func (named *Command) UnknownError(words [][]byte) error {
-	if named != nil && named.Traits&HidesSubcommands == 0 {
-		return errUnknownSubcommand(named, words[1])
+	switch {
+	case named == nil:
+		return ErrUnknown(words)
+	case named.Admit.UnknownSub != nil:
+		return named.Admit.UnknownSub(words)
 	}
-	return errUnknown(words)
+	return errUnknownSubcommand(named, words[1])
 }
 
 // sub returns the subcommand of a name in any case, or nil.

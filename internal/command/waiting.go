@@ -1,5 +1,11 @@
 package command
 
+import (
+	"time"
+
+	"cellserver/internal/store"
+)
+
 // A call of a limiter with the option WAIT that is limited does not end: its client is blocked, and its
 // row runs again when it may be admitted, each time from the beginning, until the call is admitted or
 // its time is over. It waits with calls of other clients for one key, that which limits it longest: see
@@ -23,6 +29,8 @@ type Waiting struct {
 	Attempt Attempt
 	// Left is the time, in nanoseconds, that is left to a call after its first attempt.
 	Left int64
+	// Line is the key for which a call waits, or waited until its last attempt.
+	Line string
 	// Delay is set by Wait after the first attempt. Its Key is nil if the call does not wait any longer.
 	Delay Delay
 }
@@ -31,7 +39,7 @@ type Waiting struct {
 const maxWait = 3_600_000
 
 // WaitArg is the option WAIT.
-var WaitArg = Int("ms").Min(0).Max(maxWait).After("WAIT").Extra()
+var WaitArg = Int("ms").In(time.Millisecond).Min(0).Max(maxWait).After("WAIT").Extra()
 
 // WaitingSession has the methods of a session whose calls may wait for a limiter.
 type WaitingSession interface {
@@ -55,6 +63,17 @@ type Delay struct {
 	// in nanoseconds.
 	RetryAfter, Left int64
 	ID               CallID
+	// Needs are what the keys of a call that several may limit have decided; borrowed. Memory is how many bytes the
+	// queue may need to keep these keys for the call; that of the first attempt counts.
+	Needs  []Need
+	Memory int
+}
+
+// Need is what one of the keys that may limit a call has decided.
+type Need struct {
+	Key        []byte
+	RetryAfter int64 // ns until the key has enough; 0 if it has
+	Cost       int64 // ns in which the limiter admits on average what the call takes from it
 }
 
 // CallID is the ID of a call of a limiter, which the client gives to a call that repeats it too.
@@ -88,3 +107,22 @@ const errTooLongToWait Refusal = "ERR the call is too long to wait"
 
 // ErrManyWait refuses a call because too many calls wait already.
 const ErrManyWait Refusal = "ERR too many calls wait"
+
+// IDOption is the option of limiters with the ID token of a call, which is the word after it.
+const IDOption = "ID"
+
+// IDArg is this option.
+var IDArg = Word("token").Longest(store.MaxToken).After(IDOption).Extra()
+
+// EachToken calls visit for each word of a call of a limiter that may be its ID token. It does not bind
+// the words, so it may also find others, such as the word after a key of the name of the option.
+func (row *Command) EachToken(words [][]byte, visit func(token []byte)) {
+	if row.Traits&Decides == 0 {
+		return
+	}
+	for i := 2; i < len(words)-1; i++ {
+		if FoldEqual(words[i], IDOption) {
+			visit(words[i+1])
+		}
+	}
+}

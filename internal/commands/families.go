@@ -16,10 +16,12 @@ import (
 	"cellserver/internal/commands/tracking"
 	"cellserver/internal/commands/transaction"
 	"cellserver/internal/commands/value"
+	"cellserver/internal/decide"
 )
 
 // families holds the state of each family. Their packages are below this one.
 type families struct {
+	decider      decide.Decider // of the limiters and the policies
 	limiters     limiter.Family
 	policies     policy.Family
 	keyspace     keyspace.Family
@@ -32,11 +34,17 @@ type families struct {
 	admin        admin.Admin
 }
 
+func newFamilies() *families {
+	f := new(families)
+	f.limiters.Decider, f.policies.Decider, f.limiters.Policies = &f.decider, &f.decider, &f.policies
+	return f
+}
+
 // commands lists all commands in reading order.
 func (f *families) commands() []*command.Command {
 	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
-		f.limiters.Commands(), f.limiters.Watch(f.policies.Commands()), value.Commands(), f.keyspace.Commands(),
+		f.limiters.Commands(), f.policies.Commands(), value.Commands(), f.keyspace.Commands(),
 		f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
 		f.persistence.Commands(),
@@ -63,7 +71,7 @@ func (f *families) cleanups() []command.Cleanup {
 
 // All lists all commands in reading order, without a server, for documentation.
 func All() []*command.Command {
-	f := new(families)
+	f := newFamilies()
 	f.admin.Clients = new(client.Registry)
 	return f.commands()
 }

@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"fmt"
@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
 )
@@ -13,10 +15,13 @@ import (
 // When a shard is full, CL.ALL decides as its limiters do alone: existing keys are limited as
 // usual, and others are handled as set by oom-decision.
 func TestLimitersAgreeInFullShards(t *testing.T) {
-	s, err := newServerIn(t, memstore.Options{Clock: store.NewStillClock(clockStart), SweepEvery: -1, MaxPages: 1},
-		func(*Settings) {})
+	s, err := commandstest.NewIn(
+		t,
+		memstore.Options{Clock: store.NewStillClock(commandstest.Start), SweepEvery: -1, MaxPages: 1},
+		func(*commands.Settings) {},
+	)
 	require.NoError(t, err)
-	c := s.dial()
+	c := s.Connect()
 	says := func(want, call string) {
 		t.Helper()
 		require.NoError(t, c.Send([]byte(call+"\r\n")))

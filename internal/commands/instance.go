@@ -89,16 +89,17 @@ func newInstance(c Config) (*Instance, *families, error) {
 	if err := c.complete(); err != nil {
 		return nil, nil, err
 	}
-	f, memory := new(families), new(maxmemory.Bound)
+	f, memory := newFamilies(), new(maxmemory.Bound)
 	in := &Instance{
 		Store: c.Store, ClientLog: c.ClientLog, Clients: client.NewRegistry(c.ClientLog), Memory: memory,
 		Blocked: &f.connection.Blocked, Watches: &f.transactions, Monitors: &f.admin.Monitors,
 		Tracking: &f.tracking, Persistence: &f.persistence, Accounts: &f.accounts,
-		Notifier: &pubsub.Notifier{Channels: &f.channels}, Policies: c.Policies.InForce,
+		Notifier: &pubsub.Notifier{Channels: &f.channels},
 	}
 	in.Clock, in.Databases, in.Abilities = c.Store.Clock(), c.Store.Databases(), store.AbilitiesOf(c.Store)
 	in.Stats.Turns, in.Stats.Holds = c.Turns, c.Holds
-	memory.Begin(c.Store, &f.limiters.Fallback)
+	memory.Begin(in.Now, c.Store, &f.decider.Fallback)
+	in.Room = memory
 	f.connect(&c, in)
 	var err error
 	if in.Table, err = command.NewTable(f.commands(), in.Abilities); err != nil {
@@ -119,16 +120,15 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnFlush, f.keyspace.OnSwap = f.tracking.InvalidateAll, f.transactions.BeforeSwap
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
-	f.limiters.Tokens, _ = c.Store.(store.TokenCounter)
-	f.policies.Limiters, f.limiters.Policies = &f.limiters, &f.policies
+	f.decider.Tokens, _ = c.Store.(store.TokenCounter)
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
 	if c.CountPolicies {
 		f.policies.Files.Counts = &in.Stats.Policies
 	}
-	f.policies.Standings, _ = c.Store.(store.StandingReporter)
+	f.decider.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {
-		f.limiters.Fallback.NewLocal, f.limiters.Fallback.Log = c.NewLocal, c.Log
+		f.decider.Fallback.NewLocal, f.decider.Fallback.Log = c.NewLocal, c.Log
 	}
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients
@@ -140,7 +140,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	a.Log, a.ClientLog = c.Log, c.ClientLog
 	d := &f.admin
 	d.Version, d.RunID, d.Port, d.Started = c.Version, newRunID(), c.Port, in.Now()
-	d.Store, d.Options, d.Clients, d.Memory, d.IsSecret = c.Store, c.Options, clients, in.Memory, access.IsSecret
+	d.Store, d.Options, d.Clients, d.Memory = c.Store, c.Options, clients, in.Memory
 	d.Log, d.Monitors.Hooks, d.Reload = c.Log, &in.Hooks, f.reload
 	if rewrite := c.Rewrite; rewrite != nil {
 		d.Rewrite = func() error { return rewrite(f.accounts.Configured()) }

@@ -1,7 +1,8 @@
-package commands
+package commands_test
 
 import (
 	"bytes"
+	"cellserver/internal/commands/commandstest"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -37,8 +38,8 @@ func BenchmarkLimiters(b *testing.B) {
 const limiterKeys, inFlight = 100_000, 64
 
 func benchmarkLimiter(b *testing.B, call string) {
-	server := newServer(b)
-	client := server.dial()
+	server := commandstest.New(b)
+	client := server.Connect()
 	random := rand.New(rand.NewPCG(1, 1))
 	batches := make([][]byte, 4*limiterKeys/inFlight)
 	for i := range batches {
@@ -46,23 +47,23 @@ func benchmarkLimiter(b *testing.B, call string) {
 		for range inFlight {
 			words := fmt.Appendf(nil, call, random.IntN(limiterKeys), random.IntN(10))
 			words, _, _ = bytes.Cut(words, []byte("%!(EXTRA"))
-			batch.Write(encode(strings.Fields(string(words))))
+			batch.Write(commandstest.Encode(strings.Fields(string(words))))
 		}
 		batches[i] = batch.Bytes()
 	}
 	feed := func(batch []byte) {
-		client.session.Feed(batch)
-		for client.session.HasUnanswered() {
-			client.session.Resume()
+		client.Session.Feed(batch)
+		for client.Session.HasUnanswered() {
+			client.Session.Resume()
 		}
-		client.session.Sent()
-		server.clock.Advance(inFlight * time.Minute / (10 * limiterKeys))
+		client.Session.Sent()
+		server.Clock.Advance(inFlight * time.Minute / (10 * limiterKeys))
 	}
 	for range 2 * 10 * limiterKeys / inFlight { // two minutes, of which the first is not typical
 		feed(batches[random.IntN(len(batches))])
 	}
-	client.session.Feed(batches[0])
-	require.NotContains(b, client.output(), "ERR")
+	client.Session.Feed(batches[0])
+	require.NotContains(b, client.Output(), "ERR")
 	b.ReportAllocs()
 	played, before := 0, used(b)
 	for b.Loop() {

@@ -1,6 +1,7 @@
-package commands
+package commands_test
 
 import (
+	"cellserver/internal/commands/commandstest"
 	"fmt"
 	"regexp"
 	"slices"
@@ -299,11 +300,11 @@ type limiterCase struct {
 // what passes between the case and the server.
 func playLimiter(t *testing.T, l quantityLimiter, form limiterForm, lines string,
 	fault func(words []string, say sendFunc) string) []string {
-	server := newServer(t)
-	client := server.dial()
-	c := &limiterCase{quantityLimiter: l, form: form, limit: 10, clock: func(d time.Duration) { server.clock.Advance(d) }}
+	server := commandstest.New(t)
+	client := server.Connect()
+	c := &limiterCase{quantityLimiter: l, form: form, limit: 10, clock: func(d time.Duration) { server.Clock.Advance(d) }}
 	c.send = func(words []string) string {
-		require.NoError(t, client.Send(encode(words)))
+		require.NoError(t, client.Send(commandstest.Encode(words)))
 		reply, err := client.Receive(0)
 		require.NoError(t, err)
 		return reply
@@ -682,24 +683,24 @@ func takenAsAsked(words []string, say sendFunc) string {
 func TestLimitersRefuseKeysOfOtherKinds(t *testing.T) {
 	const wrongType = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"
 	for _, held := range quantityLimiters {
-		client := newServer(t).dial()
-		client.do(t, "CL."+held.name+" key "+held.words(10)+" 3")
-		before := client.do(t, "CL.INSPECT key")
+		client := commandstest.New(t).Connect()
+		client.Do(t, "CL."+held.name+" key "+held.words(10)+" 3")
+		before := client.Do(t, "CL.INSPECT key")
 		for _, l := range quantityLimiters {
 			if l.name == held.name {
 				continue
 			}
 			for _, options := range []string{"", "0", "-1", "1 PEEK", "1 UPTO", "1 FORCE", "-9223372036854775808", "11"} {
-				require.Equal(t, wrongType, client.do(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name,
+				require.Equal(t, wrongType, client.Do(t, "CL."+l.name+" key "+l.words(10)+" "+options), "%s on %s", l.name,
 					held.name)
 			}
 			all := "CL.ALL 2 " + l.name + " other " + l.words(10) + " 1 " + l.name + " key " + l.words(10) + " 1"
-			require.Equal(t, wrongType, client.do(t, all))
+			require.Equal(t, wrongType, client.Do(t, all))
 		}
 		for _, call := range []string{"CL.ACQUIRE key 1 1 me", "CL.RENEW key 1 me", "CL.RELEASE key me", "CL.HOLDERS key"} {
-			require.Equal(t, wrongType, client.do(t, call))
+			require.Equal(t, wrongType, client.Do(t, call))
 		}
-		require.Equal(t, before, client.do(t, "CL.INSPECT key"))
-		require.Equal(t, ":0\r\n", client.do(t, "EXISTS other"))
+		require.Equal(t, before, client.Do(t, "CL.INSPECT key"))
+		require.Equal(t, ":0\r\n", client.Do(t, "EXISTS other"))
 	}
 }

@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"os"
@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
+	"cellserver/internal/commands"
+	"cellserver/test/generated"
 )
 
 const (
@@ -24,10 +26,6 @@ func TestReferenceIsCurrent(t *testing.T) {
 	require.True(t, found, "docs/commands.md has lost the line that begins its reference")
 	_, after, found := strings.Cut(rest, referenceEnd)
 	require.True(t, found, "docs/commands.md has lost the line that ends its reference")
-	current := before + referenceStart + command.Reference(All()) + referenceEnd + after
-	if *rewrite {
-		require.NoError(t, os.WriteFile(reference, []byte(current), 0o644))
-		return
-	}
-	require.Equal(t, current, string(text), "run make rewrite")
+	current := before + referenceStart + command.Reference(commands.All()) + referenceEnd + after
+	generated.Check(t, reference, current, *rewrite)
 }

@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
 )
@@ -38,12 +40,12 @@ func (v remoteView) Atomically(ctx context.Context, keys []store.KeyRef, all boo
 }
 
 // newRemoteServer returns a server over a remoteStore of so many databases.
-func newRemoteServer(t testing.TB, databases int, change func(*Settings)) *testServer {
-	clock := store.NewStillClock(clockStart)
+func newRemoteServer(t testing.TB, databases int, change func(*commands.Settings)) *commandstest.Server {
+	clock := store.NewStillClock(commandstest.Start)
 	data := memstore.New(memstore.Options{Clock: clock, SweepEvery: -1, Databases: databases})
-	s, err := newServerOver(t, remoteStore{plainStore{data}, t}, change)
+	s, err := commandstest.NewOver(t, remoteStore{plainStore{data}, t}, change)
 	require.NoError(t, err)
-	s.clock = clock
+	s.Clock, s.Clock = clock, clock
 	return s
 }
 
@@ -70,67 +72,67 @@ var remoteRefusals = map[string]string{
 }
 
 func TestRefusalsOverRemoteStore(t *testing.T) {
-	s := newRemoteServer(t, 16, func(*Settings) {})
-	c := s.dial()
-	require.Equal(t, "+OK\r\n", c.do(t, "SET k v"))
+	s := newRemoteServer(t, 16, func(*commands.Settings) {})
+	c := s.Connect()
+	require.Equal(t, "+OK\r\n", c.Do(t, "SET k v"))
 	for call, want := range remoteRefusals {
-		reply := c.do(t, call)
+		reply := c.Do(t, call)
 		require.Contains(t, reply, want, call)
 		require.Equal(t, byte('-'), reply[0], call)
 	}
-	require.Equal(t, "-ERR DB index is out of range\r\n", c.do(t, "SELECT 16"))
-	info := c.do(t, "INFO everything")
+	require.Equal(t, "-ERR DB index is out of range\r\n", c.Do(t, "SELECT 16"))
+	info := c.Do(t, "INFO everything")
 	for _, field := range []string{"used_memory_dataset:", "used_memory_overhead:", "expired_keys:", "db0:"} {
 		require.NotContains(t, info, field)
 	}
 	require.Contains(t, info, "\r\n# Store\r\nstore_fails:error\r\n")
-	require.Equal(t, "$1\r\nv\r\n", c.do(t, "GET k"), "nothing has removed it")
+	require.Equal(t, "$1\r\nv\r\n", c.Do(t, "GET k"), "nothing has removed it")
 }
 
 // The other commands work.
 func TestCommandsOverRemoteStore(t *testing.T) {
-	s := newRemoteServer(t, 16, func(*Settings) {})
-	c := s.dial()
+	s := newRemoteServer(t, 16, func(*commands.Settings) {})
+	c := s.Connect()
 	for _, step := range [][2]string{
 		{"SET k v", "+OK\r\n"}, {"COPY k l", ":1\r\n"}, {"COPY k m DB 0", ":1\r\n"}, {"RENAME l n", "+OK\r\n"},
 		{"DBSIZE", ":3\r\n"}, {"UNSUBSCRIBE", "*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n"},
 		{"PUBSUB NUMPAT", ":0\r\n"}, {"CONFIG RESETSTAT", "+OK\r\n"}, {"FLUSHDB", "+OK\r\n"}, {"DBSIZE", ":0\r\n"},
 		{"SELECT 1\r\nSET k v\r\nFLUSHALL\r\nDBSIZE", "+OK\r\n+OK\r\n+OK\r\n:0\r\n"},
 	} {
-		require.Equal(t, step[1], c.do(t, step[0]), step[0])
+		require.Equal(t, step[1], c.Do(t, step[0]), step[0])
 	}
-	one := newRemoteServer(t, 1, func(*Settings) {}).dial()
-	require.Equal(t, "+OK\r\n", one.do(t, "SELECT 0"))
-	require.Contains(t, one.do(t, "SELECT 1"), "a cluster has only database 0")
-	require.Contains(t, one.do(t, "SELECT -1"), "-ERR ")
+	one := newRemoteServer(t, 1, func(*commands.Settings) {}).Connect()
+	require.Equal(t, "+OK\r\n", one.Do(t, "SELECT 0"))
+	require.Contains(t, one.Do(t, "SELECT 1"), "a cluster has only database 0")
+	require.Contains(t, one.Do(t, "SELECT -1"), "-ERR ")
 }
 
 // What touches keys that are not named, or of several databases, is refused when it is queued, and the
 // transaction is discarded.
 func TestTransactionsOverRemoteStore(t *testing.T) {
-	s := newRemoteServer(t, 16, func(*Settings) {})
-	c := s.dial()
+	s := newRemoteServer(t, 16, func(*commands.Settings) {})
+	c := s.Connect()
 	for _, call := range []string{
 		"KEYS *", "SCAN 0", "DBSIZE", "RANDOMKEY", "FLUSHDB", "FLUSHALL", "SWAPDB 0 1", "SELECT 0",
 	} {
 		name, _, _ := strings.Cut(call, " ")
-		c.do(t, "MULTI")
-		require.Contains(t, c.do(t, call), "-ERR "+name+" is not possible in a transaction if the keys are in another", call)
-		require.Contains(t, c.do(t, "EXEC"), "-EXECABORT ", call)
+		c.Do(t, "MULTI")
+		require.Contains(t, c.Do(t, call), "-ERR "+name+" is not possible in a transaction if the keys are in another", call)
+		require.Contains(t, c.Do(t, "EXEC"), "-EXECABORT ", call)
 	}
-	c.do(t, "MULTI")
+	c.Do(t, "MULTI")
 	for _, call := range []string{"SET k v", "COPY k l", "CL.THROTTLE t 1 1 1", "INFO server", "MOVE k 1", "GET l"} {
-		require.Equal(t, "+QUEUED\r\n", c.do(t, call), call)
+		require.Equal(t, "+QUEUED\r\n", c.Do(t, call), call)
 	}
-	reply := c.do(t, "EXEC")
+	reply := c.Do(t, "EXEC")
 	require.Contains(t, reply, "*6\r\n+OK\r\n:1\r\n*5\r\n:0\r\n")
 	require.Contains(t, reply, "-ERR MOVE is not possible")
 	require.True(t, strings.HasSuffix(reply, "$1\r\nv\r\n"), reply)
 
-	require.Equal(t, "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n", c.do(t, "WATCH k\r\nSELECT 1\r\nMULTI\r\nGET k"))
-	require.Contains(t, c.do(t, "EXEC"), "-EXECABORT Transaction discarded because it watches a key of another database.")
-	require.Equal(t, "-ERR EXEC without MULTI\r\n", c.do(t, "EXEC"))
-	require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n", c.do(t, "MULTI\r\nGET k\r\nEXEC"), "the watch has ended")
+	require.Equal(t, "+OK\r\n+OK\r\n+OK\r\n+QUEUED\r\n", c.Do(t, "WATCH k\r\nSELECT 1\r\nMULTI\r\nGET k"))
+	require.Contains(t, c.Do(t, "EXEC"), "-EXECABORT Transaction discarded because it watches a key of another database.")
+	require.Equal(t, "-ERR EXEC without MULTI\r\n", c.Do(t, "EXEC"))
+	require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n$-1\r\n", c.Do(t, "MULTI\r\nGET k\r\nEXEC"), "the watch has ended")
 }
 
 // watchedChanges are calls between WATCH k and EXEC, after SET k v, and whether EXEC finds a change if
@@ -165,44 +167,44 @@ var watchedChanges = []struct {
 // Without notifications, WATCH compares what a key holds with what it held.
 func TestWatchComparesContents(t *testing.T) {
 	for _, of := range watchedChanges {
-		s := newRemoteServer(t, 16, func(*Settings) {})
-		c, other := s.dial(), s.dial()
+		s := newRemoteServer(t, 16, func(*commands.Settings) {})
+		c, other := s.Connect(), s.Connect()
 		if of.before != "" {
-			other.do(t, of.before)
+			other.Do(t, of.before)
 		}
-		require.Equal(t, "+OK\r\n", c.do(t, "WATCH k"))
-		require.Contains(t, c.do(t, "INFO clients"), "watching_clients:1\r\ntotal_watched_keys:1\r\n")
+		require.Equal(t, "+OK\r\n", c.Do(t, "WATCH k"))
+		require.Contains(t, c.Do(t, "INFO clients"), "watching_clients:1\r\ntotal_watched_keys:1\r\n")
 		for call := range strings.SplitSeq(of.between, "\r\n") {
 			switch call {
 			case "":
 			case "@expire":
 				require.NoError(t, s.Advance(time.Second))
 			default:
-				require.NotContains(t, other.do(t, call), "-ERR", call)
+				require.NotContains(t, other.Do(t, call), "-ERR", call)
 			}
 		}
 		want := "+OK\r\n+QUEUED\r\n*1\r\n+PONG\r\n"
 		if of.changed {
 			want = "+OK\r\n+QUEUED\r\n*-1\r\n"
 		}
-		require.Equal(t, want, c.do(t, "MULTI\r\nPING\r\nEXEC"), "%s; WATCH k; %s", of.before, of.between)
-		require.Contains(t, c.do(t, "INFO clients"), "watching_clients:0\r\n")
+		require.Equal(t, want, c.Do(t, "MULTI\r\nPING\r\nEXEC"), "%s; WATCH k; %s", of.before, of.between)
+		require.Contains(t, c.Do(t, "INFO clients"), "watching_clients:0\r\n")
 	}
 }
 
 // What EXEC has to read is bounded. A key that is too much counts as changed, because the client may
 // continue despite the error.
 func TestContentsOfWatchedKeysAreBounded(t *testing.T) {
-	s := newRemoteServer(t, 16, func(*Settings) {})
-	c := s.dial()
-	c.do(t, "SET small v")
+	s := newRemoteServer(t, 16, func(*commands.Settings) {})
+	c := s.Connect()
+	c.Do(t, "SET small v")
 	for n := range 16 {
 		name := fmt.Sprint("large", n)
-		require.NoError(t, c.Send(encode([]string{"SET", name, strings.Repeat("v", 1<<20)})))
-		require.Equal(t, "+OK\r\n", c.output())
-		require.Equal(t, "+OK\r\n", c.do(t, "WATCH "+name))
+		require.NoError(t, c.Send(commandstest.Encode([]string{"SET", name, strings.Repeat("v", 1<<20)})))
+		require.Equal(t, "+OK\r\n", c.Output())
+		require.Equal(t, "+OK\r\n", c.Do(t, "WATCH "+name))
 	}
-	require.Equal(t, "-ERR too many keys are watched\r\n", c.do(t, "WATCH small"))
-	require.Equal(t, "+OK\r\n+QUEUED\r\n*-1\r\n", c.do(t, "MULTI\r\nPING\r\nEXEC"))
-	require.Equal(t, "+OK\r\n", c.do(t, "WATCH small"), "the bound is that of one transaction")
+	require.Equal(t, "-ERR too many keys are watched\r\n", c.Do(t, "WATCH small"))
+	require.Equal(t, "+OK\r\n+QUEUED\r\n*-1\r\n", c.Do(t, "MULTI\r\nPING\r\nEXEC"))
+	require.Equal(t, "+OK\r\n", c.Do(t, "WATCH small"), "the bound is that of one transaction")
 }

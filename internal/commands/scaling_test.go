@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/client"
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
 	memstore "cellserver/internal/store/memory"
 )
 
@@ -29,7 +31,7 @@ func TestScaling(t *testing.T) {
 	}
 	memory := memstore.New(memstore.Options{})
 	defer memory.Close()
-	in, err := New(Config{Store: memory, Version: "1.2.3"})
+	in, err := commands.New(commands.Config{Store: memory, Version: "1.2.3"})
 	require.NoError(t, err)
 	for _, run := range []struct {
 		name   string
@@ -64,7 +66,7 @@ func count() {
 }
 
 // feeder returns a function that sends a session a pipeline of 64 calls, on 64 keys or on one.
-func feeder(in *Instance, prefix string) func() {
+func feeder(in *commands.Instance, prefix string) func() {
 	s := in.Open(client.Peer{Wake: func() {}, Cut: func() {}})
 	var input []byte
 	for i := range 64 {
@@ -72,7 +74,7 @@ func feeder(in *Instance, prefix string) func() {
 		if prefix != "hot" {
 			key = fmt.Sprint(prefix, i)
 		}
-		input = append(input, encode([]string{"CL.THROTTLE", key, "15", "30", "60", "1"})...)
+		input = append(input, commandstest.Encode([]string{"CL.THROTTLE", key, "15", "30", "60", "1"})...)
 	}
 	return func() {
 		s.Feed(input)

@@ -70,7 +70,8 @@ func (s *Settings) limitOptions() []*option.Option {
 			Help:   "bytes of a command, or of pipelined commands that wait; a client that sends more is disconnected"},
 		{Name: "proto-max-bulk-len", Group: option.Limits, Kind: option.Size(&s.MaxBulk, 1<<10, 512<<20),
 			Change: option.Live, Help: "bytes in an argument of a command"},
-		{Name: "max-key-size", Group: option.Limits, Kind: option.Number(&s.MaxKeySize, 1, 64<<20), Help: "bytes in a key"},
+		{Name: "max-key-size", Group: option.Limits, Kind: option.Number(&s.MaxKeySize, 1, 64<<20), Help: "bytes in a key",
+			Use: "Raise it if names of keys are longer, such as URLs."},
 	}
 }
 
@@ -85,7 +86,8 @@ func (s *Settings) memoryOptions() []*option.Option {
 		{Name: "maxmemory-unauthenticated", Group: option.Memory,
 			Kind: client.MemoryLimitKind{To: &s.MaxUnauthenticatedMemory, Auto: true}, Change: option.Live,
 			Help: "memory for connections that have not logged in, where there is a password, and TLS handshakes; " +
-				"the oldest are disconnected; auto is 1/16 of maxmemory, without it 16mb"},
+				"the oldest are disconnected; auto is 1/16 of maxmemory, without it 16mb",
+			Use: "Raise it if many clients log in at once and some are disconnected."},
 	}
 }
 

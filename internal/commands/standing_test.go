@@ -1,12 +1,14 @@
-package commands
+package commands_test
 
 import (
+	"encoding/binary"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/store"
 )
 
@@ -15,7 +17,7 @@ const banPolicy = "{p: {limits: [{fixed: {limit: 1, period: 60s}}], ban: {after:
 
 // +@ratelimit with the keys of a policy lets a user take from it, but not ban or exempt subjects.
 func TestRightsToStandings(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	for _, test := range []struct {
 		rules, call string
 		allowed     bool
@@ -38,28 +40,28 @@ func TestRightsToStandings(t *testing.T) {
 		{"+@policy -@admin ~*", "CL.BAN alice api 60", false},
 		{"+@policy -@dangerous ~*", "CL.BANS api", false},
 	} {
-		got := s.dialAs(t, test.rules).do(t, test.call)
+		got := s.ConnectAs(t, test.rules).Do(t, test.call)
 		require.Equal(t, test.allowed, !strings.HasPrefix(got, "-NOPERM"), "%s: %s: %s", test.rules, test.call, got)
 	}
 }
 
 // A payload of DUMP keeps a ban, whatever the clocks are, and needs the right to CL.EXEMPT.
 func TestRestoredStanding(t *testing.T) {
-	one, other := newServer(t), newServer(t)
-	other.clock.Advance(-1000 * time.Hour)
-	other.clock.SetOffset(1000 * time.Hour)
-	c := one.dial()
-	c.call(t, "CL.BAN", "eve", "login", "600", "a reason")
-	c.call(t, "CL.EXEMPT", "eve", "login", "60")
+	one, other := commandstest.New(t), commandstest.New(t)
+	other.Clock.Advance(-1000 * time.Hour)
+	other.Clock.SetOffset(1000 * time.Hour)
+	c := one.Connect()
+	commandstest.Call(c, t, "CL.BAN", "eve", "login", "600", "a reason")
+	commandstest.Call(c, t, "CL.EXEMPT", "eve", "login", "60")
 	const key = "login:{eve}:standing"
-	payload := readBulk(t, c, "DUMP", key)
+	payload := commandstest.ReadBulk(t, c, "DUMP", key)
 	require.NoError(t, one.Advance(100*time.Second))
 	require.NoError(t, other.Advance(100*time.Second))
-	to := other.dial()
-	require.Equal(t, "[0, 2, 1, -1, 60]", to.call(t, "CL.TAKE", "eve", "login"))
-	require.Equal(t, "+OK", to.call(t, "RESTORE", key, "0", payload))
-	require.Equal(t, payload, readBulk(t, to, "DUMP", key))
-	require.Equal(t, "[1, 2, 0, 500, 500]", to.call(t, "CL.TAKE", "eve", "login"))
+	to := other.Connect()
+	require.Equal(t, "[0, 2, 1, -1, 60]", commandstest.Call(to, t, "CL.TAKE", "eve", "login"))
+	require.Equal(t, "+OK", commandstest.Call(to, t, "RESTORE", key, "0", payload))
+	require.Equal(t, payload, commandstest.ReadBulk(t, to, "DUMP", key))
+	require.Equal(t, "[1, 2, 0, 500, 500]", commandstest.Call(to, t, "CL.TAKE", "eve", "login"))
 	for rules, want := range map[string]string{
 		"~login:* +restore +cl.exempt":                          "+OK",
 		"~login:* +@all -cl.exempt":                             "-NOPERM User u has no permissions to run the 'cl.exempt' command",
@@ -68,25 +70,50 @@ func TestRestoredStanding(t *testing.T) {
 		"%W~login:{eve}* +restore (%RW~login:* +cl.exempt)":     "+OK",
 		"%W~login:{eve}* +restore (%RW~login:{bob* +cl.exempt)": "-NOPERM No permissions to access a key",
 	} {
-		require.Equal(t, want, other.dialAs(t, rules).call(t, "RESTORE", key, "0", payload, "REPLACE"), rules)
+		require.Equal(
+			t,
+			want,
+			commandstest.Call(other.ConnectAs(t, rules), t, "RESTORE", key, "0", payload, "REPLACE"),
+			rules,
+		)
 	}
+}
+
+// A standing of an older version, which counted by estimate, is loaded, and its refusals lead to a ban. The keys
+// of newer versions are refused.
+func TestRestoredStandingOfAnOlderVersion(t *testing.T) {
+	s := commandstest.New(t)
+	setPolicies(t, s, banPolicy)
+	c, zero := s.Connect(), strings.Repeat("\x00", 8)
+	const period = int64(10 * time.Minute)
+	start := s.Clock.Now() + s.Clock.Offset()
+	instant := func(at int64) string { return string(binary.BigEndian.AppendUint64(nil, uint64(at))) }
+	old := "\x00cl1b\x01" + zero + "\x00" + zero + "\x00\x00" + zero + instant(start) + "\x00\x01" +
+		string(binary.AppendUvarint(nil, uint64(2*period))) + instant(start+period) // one refusal
+	const key = "p:{k}:standing"
+	require.Equal(t, "+OK", commandstest.Call(c, t, "RESTORE", key, "0", commandstest.PayloadOf(old)))
+	require.Contains(t, commandstest.Call(c, t, "CL.INSPECT", key), `"refusals", 1`)
+	require.Equal(t, "[0, 1, 0, -1, 60]", commandstest.Call(c, t, "CL.TAKE", "k", "p"))
+	require.Equal(t, "[1, 1, 0, 900, 900]", commandstest.Call(c, t, "CL.TAKE", "k", "p"))
+	newer := "\x00cl1b\x03" + old[6:]
+	require.Contains(t, commandstest.Call(c, t, "RESTORE", key, "0", commandstest.PayloadOf(newer), "REPLACE"), "-ERR ")
 }
 
 // A call that has waited does not count, however it ends. One that is refused at once does, with WAIT or an
 // ID as without.
 func TestRefusalsThatCount(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	setPolicies(t, s, banPolicy)
-	c := s.dial()
+	c := s.Connect()
 	for _, call := range []string{"CL.TAKE k p", "CL.TAKE k p 1 WAIT 1000 ID a", "CL.TAKE k p 1 PEEK",
 		"CL.TAKE k p 1 FORCE",
 		"CL.TAKE k p -1", "CL.TAKE k p 0", "CL.TAKE k p 9", "CL.TAKE l p 1 LEAVE 1", "CL.TAKE l p 1 LEAVE 1"} {
-		require.NotContains(t, c.do(t, call), ":900", call)
+		require.NotContains(t, c.Do(t, call), ":900", call)
 	}
-	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{l}:standing"))
-	require.Contains(t, c.do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
+	require.Equal(t, ":0\r\n", c.Do(t, "EXISTS p:{l}:standing"))
+	require.Contains(t, c.Do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
 	// Behind a call for which there is time, another waits in vain.
-	waiting, late := s.dial(), s.dial()
+	waiting, late := s.Connect(), s.Connect()
 	require.NoError(t, waiting.Send([]byte("CL.TAKE k p 1 WAIT 90000\r\n")))
 	require.NoError(t, late.Send([]byte("CL.TAKE k p 1 WAIT 61000\r\n")))
 	require.NoError(t, s.Advance(70*time.Second))
@@ -96,31 +123,31 @@ func TestRefusalsThatCount(t *testing.T) {
 	reply, err = late.Receive(0)
 	require.NoError(t, err)
 	require.Contains(t, reply, "[1, 1, 0, ")
-	require.Contains(t, c.do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
-	require.Equal(t, integers(1, 1, 0, 900, 900), c.do(t, "CL.TAKE k p 1 ID b"))
+	require.Contains(t, c.Do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
+	require.Equal(t, integers(1, 1, 0, 900, 900), c.Do(t, "CL.TAKE k p 1 ID b"))
 }
 
 // While memory is full, exemptions and bans can be written, and a refusal that cannot be counted is one
 // nevertheless.
 func TestStandingsWhileMemoryIsFull(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	setPolicies(t, s, banPolicy)
-	c := s.dial()
-	c.do(t, "CL.TAKE old p")
-	c.do(t, "CL.TAKE new p")
-	c.do(t, "CL.TAKE old p")
-	c.do(t, "CONFIG SET maxmemory 1")
+	c := s.Connect()
+	c.Do(t, "CL.TAKE old p")
+	c.Do(t, "CL.TAKE new p")
+	c.Do(t, "CL.TAKE old p")
+	c.Do(t, "CONFIG SET maxmemory 1")
 	for range 3 {
-		require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE new p"))
+		require.Equal(t, integers(1, 1, 0, 60, 60), c.Do(t, "CL.TAKE new p"))
 	}
-	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{new}:standing"))
-	require.Equal(t, integers(1, 1, 0, 900, 900), c.do(t, "CL.TAKE old p"), "its key exists")
-	require.Equal(t, "+OK\r\n", c.do(t, "CL.EXEMPT new p 60 reason"))
-	require.Equal(t, "+OK\r\n", c.do(t, "CL.BAN another p 60"))
-	require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE another p"))
-	require.Equal(t, ":1\r\n", c.do(t, "CL.PARDON old p"))
-	c.do(t, "MULTI\r\nCL.BAN third p 60")
-	require.Equal(t, "*1\r\n+OK\r\n", c.do(t, "EXEC"))
+	require.Equal(t, ":0\r\n", c.Do(t, "EXISTS p:{new}:standing"))
+	require.Equal(t, integers(1, 1, 0, 900, 900), c.Do(t, "CL.TAKE old p"), "its key exists")
+	require.Equal(t, "+OK\r\n", c.Do(t, "CL.EXEMPT new p 60 reason"))
+	require.Equal(t, "+OK\r\n", c.Do(t, "CL.BAN another p 60"))
+	require.Equal(t, integers(1, 1, 0, 60, 60), c.Do(t, "CL.TAKE another p"))
+	require.Equal(t, ":1\r\n", c.Do(t, "CL.PARDON old p"))
+	c.Do(t, "MULTI\r\nCL.BAN third p 60")
+	require.Equal(t, "*1\r\n+OK\r\n", c.Do(t, "EXEC"))
 }
 
 // While the store fails, the settings for that answer calls of banned subjects too. No such answer counts.
@@ -130,20 +157,20 @@ func TestStandingsWhileTheStoreFails(t *testing.T) {
 		"local": integers(0, 1, 0, -1, 60),
 	} {
 		s := newFailingServer(t, policy)
-		setPolicies(t, s.testServer, banPolicy[:len(banPolicy)-1]+", api: {limits: [{fixed: {limit: 1, period: 60s}}], "+
+		setPolicies(t, s.Server, banPolicy[:len(banPolicy)-1]+", api: {limits: [{fixed: {limit: 1, period: 60s}}], "+
 			"overrides: [{subject: evil, blocked: true}]}}")
-		c := s.dial()
-		c.do(t, "CL.BAN eve p 60")
+		c := s.Connect()
+		c.Do(t, "CL.BAN eve p 60")
 		*s.fails = store.ErrDown
-		require.Equal(t, want, c.do(t, "CL.TAKE eve p"), policy)
-		require.Equal(t, strings.HasPrefix(want, "-"), strings.HasPrefix(c.do(t, "CL.ALL 1 TAKE eve p 1"), "-"), policy)
-		require.Equal(t, integers(1, 0, 0, -1, 0), c.do(t, "CL.TAKE evil api"), policy)
-		require.Equal(t, storeDown, c.do(t, "CL.BAN bob p 60"))
-		c.do(t, "CL.TAKE bob p")
-		c.do(t, "CL.TAKE bob p")
-		c.do(t, "CL.TAKE bob p")
+		require.Equal(t, want, c.Do(t, "CL.TAKE eve p"), policy)
+		require.Equal(t, strings.HasPrefix(want, "-"), strings.HasPrefix(c.Do(t, "CL.ALL 1 TAKE eve p 1"), "-"), policy)
+		require.Equal(t, integers(1, 0, 0, -1, 0), c.Do(t, "CL.TAKE evil api"), policy)
+		require.Equal(t, storeDown, c.Do(t, "CL.BAN bob p 60"))
+		c.Do(t, "CL.TAKE bob p")
+		c.Do(t, "CL.TAKE bob p")
+		c.Do(t, "CL.TAKE bob p")
 		*s.fails = nil
-		require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{bob}:standing"), policy)
-		require.Equal(t, integers(1, 1, 0, 60, 60), c.do(t, "CL.TAKE eve p"))
+		require.Equal(t, ":0\r\n", c.Do(t, "EXISTS p:{bob}:standing"), policy)
+		require.Equal(t, integers(1, 1, 0, 60, 60), c.Do(t, "CL.TAKE eve p"))
 	}
 }

@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"bytes"
@@ -11,9 +11,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
+	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
@@ -55,11 +58,11 @@ func (v failingView) Take(ctx context.Context, key []byte, rule *store.Rule, qua
 }
 
 func (v failingView) TakeAll(ctx context.Context, requests []store.LimitRequest,
-	peek bool) ([]quota.Decision, bool, error) {
+	mode quota.Mode) ([]quota.Decision, bool, error) {
 	if *v.fails != nil {
 		return nil, false, *v.fails
 	}
-	return v.fullView.TakeAll(ctx, requests, peek)
+	return v.fullView.TakeAll(ctx, requests, mode)
 }
 
 func (v failingView) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {
@@ -113,27 +116,28 @@ func (v failingView) Atomically(ctx context.Context, keys []store.KeyRef, all bo
 
 // failingServer is a server over a failingStore.
 type failingServer struct {
-	*testServer
+	*commandstest.Server
 	fails *error          // what the calls of the store return
 	local *memstore.Store // the store of --store-fails local that was made last
 	log   bytes.Buffer
 }
 
 func newFailingServer(t *testing.T, policy string) *failingServer {
-	clock := store.NewStillClock(clockStart)
+	clock := store.NewStillClock(commandstest.Start)
 	f := &failingServer{fails: new(error)}
 	data := failingStore{memstore.New(memstore.Options{Clock: clock, SweepEvery: -1}), f.fails}
 	t.Cleanup(func() { data.Close() })
-	settings := NewSettings()
+	settings := commands.NewSettings()
 	settings.Limiter.StoreFails = policy
-	in, families, err := newInstance(Config{Store: data, Settings: settings,
+	files := new(commands.PolicyFiles)
+	in, err := commands.New(commands.Config{Store: data, Policies: files, Settings: settings,
 		NewLocal: func() store.Store {
 			f.local = memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})
 			return f.local
 		},
 		Log: slog.New(slog.NewTextHandler(&f.log, nil))})
 	require.NoError(t, err)
-	f.testServer = &testServer{clock: clock, instance: in, families: families}
+	f.Server = &commandstest.Server{Server: &sessiontest.Server{Clock: clock, Instance: in}, Policies: files}
 	return f
 }
 
@@ -147,7 +151,7 @@ const (
 // The first word of an error tells a client whether it may send the call again.
 func TestErrorsOfStore(t *testing.T) {
 	s := newFailingServer(t, "error")
-	c := s.dial()
+	c := s.Connect()
 	for _, of := range []struct {
 		err  error
 		want string
@@ -161,14 +165,14 @@ func TestErrorsOfStore(t *testing.T) {
 		for _, call := range []string{"CL.THROTTLE k 1 1 1", "CL.FIXED k 1 1", "CL.ALL 1 FIXED k 1 1 1",
 			"CL.ACQUIRE k 1 1 holder", "INCR n"} {
 			*s.fails = of.err
-			require.Equal(t, of.want, c.do(t, call), call)
+			require.Equal(t, of.want, c.Do(t, call), call)
 			*s.fails = nil
-			require.Equal(t, "+PONG\r\n", c.do(t, "PING"))
+			require.Equal(t, "+PONG\r\n", c.Do(t, "PING"))
 		}
 	}
-	require.Contains(t, c.do(t, "INFO errorstats"),
+	require.Contains(t, c.Do(t, "INFO errorstats"),
 		"errorstat_MISCONF:count=5\r\nerrorstat_STOREBUSY:count=5\r\nerrorstat_STOREDOWN:count=5\r\nerrorstat_STOREUNSURE:count=5\r\n")
-	require.Contains(t, c.do(t, "INFO store"), "store_decisions_errors:9\r\n", "three kinds, three errors of the store")
+	require.Contains(t, c.Do(t, "INFO store"), "store_decisions_errors:9\r\n", "three kinds, three errors of the store")
 }
 
 // integers returns a reply of integers as text.
@@ -208,7 +212,7 @@ var policyReplies = []struct{ call, allow, deny string }{
 func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 	for _, policy := range []string{"allow", "deny"} {
 		s := newFailingServer(t, policy)
-		c := s.dial()
+		c := s.Connect()
 		for _, err := range []error{store.ErrDown, store.ErrUnavailable} {
 			*s.fails = err
 			for _, of := range policyReplies {
@@ -216,13 +220,13 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 				if policy == "deny" {
 					want = of.deny
 				}
-				require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+				require.Equal(t, want, c.Do(t, of.call), "%s: %s", policy, of.call)
 			}
 		}
 		field := map[string]string{"allow": "allowed", "deny": "limited"}[policy]
-		require.Contains(t, c.do(t, "INFO store"),
+		require.Contains(t, c.Do(t, "INFO store"),
 			fmt.Sprintf("store_fails:%s\r\nstore_failing:1\r\nstore_decisions_errors:0\r\n", policy))
-		require.Contains(t, c.do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, 2*len(policyReplies)))
+		require.Contains(t, c.Do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, 2*len(policyReplies)))
 	}
 }
 
@@ -231,16 +235,16 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 func TestContendedKeysKeepTheirLimits(t *testing.T) {
 	for _, policy := range []string{"error", "allow", "deny", "local"} {
 		s := newFailingServer(t, policy)
-		c := s.dial()
+		c := s.Connect()
 		*s.fails = store.ErrContended
 		for _, of := range policyReplies {
 			want := of.deny
 			if policy != "deny" {
 				want = storeBusy
 			}
-			require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+			require.Equal(t, want, c.Do(t, of.call), "%s: %s", policy, of.call)
 		}
-		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+		require.Contains(t, c.Do(t, "INFO store"), "store_failing:0\r\n")
 		require.NotContains(t, s.log.String(), "the store does not make decisions")
 		require.Nil(t, s.local)
 	}
@@ -251,18 +255,18 @@ func TestContendedKeysKeepTheirLimits(t *testing.T) {
 func TestErrorsWhateverThePolicy(t *testing.T) {
 	for _, policy := range []string{"error", "allow", "deny", "local"} {
 		s := newFailingServer(t, policy)
-		c := s.dial()
+		c := s.Connect()
 		*s.fails = store.ErrDown
-		require.Equal(t, storeDown, c.do(t, "CL.ACQUIRE k 1 1 holder"))
-		require.Equal(t, storeDown, c.do(t, "CL.ALL 2 FIXED k 1 1 1 ACQUIRE l 1 1 holder 1"))
-		require.Equal(t, storeDown, c.do(t, "INCR n"))
-		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
+		require.Equal(t, storeDown, c.Do(t, "CL.ACQUIRE k 1 1 holder"))
+		require.Equal(t, storeDown, c.Do(t, "CL.ALL 2 FIXED k 1 1 1 ACQUIRE l 1 1 holder 1"))
+		require.Equal(t, storeDown, c.Do(t, "INCR n"))
+		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.Do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
 		*s.fails = insideError{store.ErrDown}
-		require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n"+storeDown, c.do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
+		require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n"+storeDown, c.Do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
 		*s.fails = &store.RefusedError{Reply: "OOM no memory"}
-		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.FIXED k 1 60"))
-		require.Equal(t, "-OOM no memory\r\n", c.do(t, "CL.ALL 1 FIXED k 1 60 1"))
-		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+		require.Equal(t, "-OOM no memory\r\n", c.Do(t, "CL.FIXED k 1 60"))
+		require.Equal(t, "-OOM no memory\r\n", c.Do(t, "CL.ALL 1 FIXED k 1 60 1"))
+		require.Contains(t, c.Do(t, "INFO store"), "store_failing:0\r\n")
 		require.Nil(t, s.local)
 	}
 }
@@ -271,24 +275,24 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 // forgotten there.
 func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	s := newFailingServer(t, "local")
-	c := s.dial()
+	c := s.Connect()
 	fixed := func(key string, remaining int) {
 		t.Helper()
-		require.Equal(t, integers(0, 3, remaining, -1, 600), c.do(t, "CL.FIXED "+key+" 3 600"))
+		require.Equal(t, integers(0, 3, remaining, -1, 600), c.Do(t, "CL.FIXED "+key+" 3 600"))
 	}
 	fixed("k", 2)
 	*s.fails = store.ErrDown
 	fixed("k", 2) // it does not know the call before
 	fixed("k", 1)
 	fixed("l", 2)
-	require.Equal(t, "*3\r\n:0\r\n:-1\r\n"+integers(0, 3, 0, -1, 600), c.do(t, "CL.ALL 1 FIXED k 3 600 1"))
-	require.Equal(t, integers(1, 3, 0, 600, 600), c.do(t, "CL.FIXED k 3 600"))
+	require.Equal(t, "*3\r\n:0\r\n:-1\r\n"+integers(0, 3, 0, -1, 600), c.Do(t, "CL.ALL 1 FIXED k 3 600 1"))
+	require.Equal(t, integers(1, 3, 0, 600, 600), c.Do(t, "CL.FIXED k 3 600"))
 	require.Equal(t, "*4\r\n:0\r\n:-1\r\n"+integers(0, 3, 2, -1, 600)+integers(1, 3, 0, 600, 600),
-		c.do(t, "CL.ALL 2 FIXED m 3 600 1 FIXED k 3 600 1 FORCE"))
-	c.do(t, "SELECT 1")
+		c.Do(t, "CL.ALL 2 FIXED m 3 600 1 FIXED k 3 600 1 FORCE"))
+	c.Do(t, "SELECT 1")
 	fixed("k", 2) // another database
-	c.do(t, "SELECT 0")
-	require.Contains(t, c.do(t, "INFO store"), "store_decisions_local:7\r\n")
+	c.Do(t, "SELECT 0")
+	require.Contains(t, c.Do(t, "INFO store"), "store_decisions_local:7\r\n")
 
 	*s.fails = nil
 	fixed("k", 1) // the store's own count
@@ -300,7 +304,7 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 
 	*s.fails = nil
 	require.NoError(t, s.Advance(time.Minute))
-	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED other 3 600"))
+	require.Equal(t, integers(0, 3, 2, -1, 600), c.Do(t, "CL.FIXED other 3 600"))
 	*s.fails = store.ErrDown
 	fixed("l", 2)
 	require.NotSame(t, before, s.local, "after a minute without failures, the whole store is forgotten")
@@ -309,28 +313,29 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 // While memory is full, the local store adds no keys.
 func TestLocalDecisionsWhileMemoryIsFull(t *testing.T) {
 	s := newFailingServer(t, "local")
-	c := s.dial()
+	c := s.Connect()
 	*s.fails = store.ErrDown
-	require.Equal(t, integers(0, 3, 2, -1, 600), c.do(t, "CL.FIXED k 3 600"))
-	require.Equal(t, s.local.OffHeapBytes(), s.families.limiters.Fallback.OffHeapBytes())
+	before := s.Instance.Memory.OffHeap()
+	require.Equal(t, integers(0, 3, 2, -1, 600), c.Do(t, "CL.FIXED k 3 600"))
 	require.NotZero(t, s.local.OffHeapBytes())
-	c.do(t, "CONFIG SET maxmemory 1")
-	require.Equal(t, integers(0, 3, 1, -1, 600), c.do(t, "CL.FIXED k 3 600"))
-	require.Contains(t, c.do(t, "CL.FIXED new 3 600"), "-OOM ")
-	require.Contains(t, c.do(t, "CL.ALL 1 FIXED new 3 600 1"), "-OOM ")
-	c.do(t, "CONFIG SET oom-decision limit")
-	require.Equal(t, integers(1, 3, 0, 1, 0), c.do(t, "CL.FIXED new 3 600"))
-	require.Equal(t, "*3\r\n:1\r\n:1\r\n"+integers(1, 3, 0, 1, 0), c.do(t, "CL.ALL 1 FIXED new 3 600 1"))
+	require.Equal(t, before+s.local.OffHeapBytes(), s.Instance.Memory.OffHeap())
+	c.Do(t, "CONFIG SET maxmemory 1")
+	require.Equal(t, integers(0, 3, 1, -1, 600), c.Do(t, "CL.FIXED k 3 600"))
+	require.Contains(t, c.Do(t, "CL.FIXED new 3 600"), "-OOM ")
+	require.Contains(t, c.Do(t, "CL.ALL 1 FIXED new 3 600 1"), "-OOM ")
+	c.Do(t, "CONFIG SET oom-decision limit")
+	require.Equal(t, integers(1, 3, 0, 1, 0), c.Do(t, "CL.FIXED new 3 600"))
+	require.Equal(t, "*3\r\n:1\r\n:1\r\n"+integers(1, 3, 0, 1, 0), c.Do(t, "CL.ALL 1 FIXED new 3 600 1"))
 }
 
 // The log has a line when decisions begin to fail, and one when they have been made for some time.
 func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 	s := newFailingServer(t, "allow")
-	c := s.dial()
+	c := s.Connect()
 	decide := func(err error) {
 		*s.fails = err
 		for range 3 {
-			require.Equal(t, ":0\r\n", c.do(t, "CL.FIXED k 100 600")[4:8])
+			require.Equal(t, ":0\r\n", c.Do(t, "CL.FIXED k 100 600")[4:8])
 		}
 	}
 	for range 2 {
@@ -338,10 +343,10 @@ func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 		decide(store.ErrDown)
 		decide(nil)
 		decide(store.ErrUnavailable)
-		require.Contains(t, c.do(t, "INFO store"), "store_failing:1\r\n")
+		require.Contains(t, c.Do(t, "INFO store"), "store_failing:1\r\n")
 		require.NoError(t, s.Advance(10*time.Second))
 		decide(nil)
-		require.Contains(t, c.do(t, "INFO store"), "store_failing:0\r\n")
+		require.Contains(t, c.Do(t, "INFO store"), "store_failing:0\r\n")
 	}
 	const begins, ends = "the store does not make decisions", "the store makes decisions again"
 	lines := s.log.String()
@@ -352,6 +357,6 @@ func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 
 // A server over a store that cannot fail has no section Store.
 func TestNoStoreSectionInMemory(t *testing.T) {
-	c := newServer(t).dial()
-	require.NotContains(t, c.do(t, "INFO everything"), "# Store")
+	c := commandstest.New(t).Connect()
+	require.NotContains(t, c.Do(t, "INFO everything"), "# Store")
 }

@@ -1,4 +1,4 @@
-package commands
+package commands_test
 
 import (
 	"fmt"
@@ -10,34 +10,35 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/command"
+	"cellserver/internal/commands/commandstest"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/store"
 )
 
 // setPolicies gives a server other policies.
-func setPolicies(t *testing.T, s *testServer, text string) {
+func setPolicies(t *testing.T, s *commandstest.Server, text string) {
 	t.Helper()
-	s.families.policies.Files.Read = func() ([]policies.File, error) {
+	s.Policies.Read = func() ([]policies.File, error) {
 		return []policies.File{{Name: "p.yaml", Text: []byte("policies: " + text)}}, nil
 	}
-	_, err := s.families.policies.Files.Reload()
+	_, err := s.Policies.Reload()
 	require.NoError(t, err)
 }
 
 // CL.TAKE of a policy with one limit replies as the command of that limiter does, and so do two limits
 // of which the other is never exhausted, except in what it leaves of that.
 func TestTakeDecidesAsTheLimiter(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{sliding: {limit: 9, period: 60s}}]}, "+
 		"two: {limits: [{sliding: {limit: 9, period: 60s}}, {fixed: {limit: 1000000, period: 1h}}]}}")
-	c, random := s.dial(), rand.New(rand.NewPCG(1, 2))
+	c, random := s.Connect(), rand.New(rand.NewPCG(1, 2))
 	options := []string{"", " PEEK", " UPTO", " FORCE", " LEAVE 3", " PEEK LEAVE 2", " UPTO LEAVE 4", " UPTO MS",
 		" LEAVE 0"}
 	for range 2000 {
 		rest := fmt.Sprintf(" %d%s", random.IntN(13)-2, options[random.IntN(len(options))])
-		want := c.do(t, "CL.SLIDING k 9 60"+rest)
-		require.Equal(t, want, c.do(t, "CL.TAKE k one"+rest), rest)
-		if got := c.do(t, "CL.TAKE k two"+rest); !strings.Contains(want, ":9\r\n:9\r\n") { // else the other decides
+		want := c.Do(t, "CL.SLIDING k 9 60"+rest)
+		require.Equal(t, want, c.Do(t, "CL.TAKE k one"+rest), rest)
+		if got := c.Do(t, "CL.TAKE k two"+rest); !strings.Contains(want, ":9\r\n:9\r\n") { // else the other decides
 			require.Equal(t, want, got, rest)
 		}
 		require.NoError(t, s.Advance(time.Duration(random.IntN(9_000))*time.Millisecond))
@@ -46,36 +47,36 @@ func TestTakeDecidesAsTheLimiter(t *testing.T) {
 
 // The calls of a transaction use the policies of the moment at which its keys were found.
 func TestTransactionKeepsItsPolicies(t *testing.T) {
-	s := newServer(t)
-	c := s.dial()
-	s.instance.Table.ByName["cl.policy|reload"].Flags &^= command.NoMulti // to reload between two of its calls
+	s := commandstest.New(t)
+	c := s.Connect()
+	s.Instance.Table.ByName["cl.policy|reload"].Flags &^= command.NoMulti // to reload between two of its calls
 	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}]}}")
-	s.families.policies.Files.Read = func() ([]policies.File, error) {
+	s.Policies.Read = func() ([]policies.File, error) {
 		return []policies.File{{Name: "p.yaml",
 			Text: []byte("policies: {p: {limits: [{fixed: {limit: 5, period: 60s}}, {sliding: {limit: 1, period: 60s}}]}}")}}, nil
 	}
-	c.do(t, "MULTI\r\nCL.TAKE k p\r\nCL.POLICY RELOAD\r\nCL.TAKE k p")
-	got := c.do(t, "EXEC")
+	c.Do(t, "MULTI\r\nCL.TAKE k p\r\nCL.POLICY RELOAD\r\nCL.TAKE k p")
+	got := c.Do(t, "EXEC")
 	require.Contains(t, got, "p: sliding: new")
 	require.Contains(t, got, integers(0, 3, 2, -1, 60))
 	require.Contains(t, got, integers(0, 3, 1, -1, 60))
-	require.Equal(t, integers(0, 1, 0, -1, 120), c.do(t, "CL.TAKE k p"))
+	require.Equal(t, integers(0, 1, 0, -1, 120), c.Do(t, "CL.TAKE k p"))
 }
 
 // A call with an ID is taken for repeated although its policy has got other limits meanwhile.
 func TestRepeatedTakeAfterReload(t *testing.T) {
-	s := newServer(t)
-	c := s.dial()
+	s := commandstest.New(t)
+	c := s.Connect()
 	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}, {sliding: {limit: 2, period: 60s}}]}}")
-	want := c.do(t, "CL.TAKE k p 1 ID a")
-	c.do(t, "CL.TAKE k p 1 VERBOSE ID b")
+	want := c.Do(t, "CL.TAKE k p 1 ID a")
+	c.Do(t, "CL.TAKE k p 1 VERBOSE ID b")
 	setPolicies(t, s, "{p: {limits: [{quota: {limit: 3, per: day}}]}}")
-	require.Equal(t, want, c.do(t, "CL.TAKE k p 1 ID a"))
-	require.Contains(t, c.do(t, "CL.TAKE k p 1 VERBOSE ID b"), "$10\r\ndecided_by\r\n$5\r\nlimit\r\n")
-	require.Equal(t, ":0\r\n", c.do(t, "EXISTS p:{k}:quota-day@UTC"))
-	c.do(t, "CL.ALL 1 TAKE l p 1 ID a")
+	require.Equal(t, want, c.Do(t, "CL.TAKE k p 1 ID a"))
+	require.Contains(t, c.Do(t, "CL.TAKE k p 1 VERBOSE ID b"), "$10\r\ndecided_by\r\n$5\r\nlimit\r\n")
+	require.Equal(t, ":0\r\n", c.Do(t, "EXISTS p:{k}:quota-day@UTC"))
+	c.Do(t, "CL.ALL 1 TAKE l p 1 ID a")
 	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 3, period: 60s}}, {sliding: {limit: 2, period: 60s}}]}}")
-	require.Equal(t, "-ERR ID was used for another call\r\n", c.do(t, "CL.ALL 1 TAKE l p 1 ID a"))
+	require.Equal(t, "-ERR ID was used for another call\r\n", c.Do(t, "CL.ALL 1 TAKE l p 1 ID a"))
 }
 
 // takeReplies are the replies of --store-fails allow and deny.
@@ -103,65 +104,65 @@ func TestTakeWhileTheStoreFails(t *testing.T) {
 	const unlimited = 1<<63 - 1
 	for _, policy := range []string{"error", "allow", "deny"} {
 		s := newFailingServer(t, policy)
-		s.families.policies.Files.Read = examplePolicies
-		_, err := s.families.policies.Files.Reload()
+		s.Policies.Read = commandstest.ExamplePolicies
+		_, err := s.Policies.Reload()
 		require.NoError(t, err)
-		c := s.dial()
+		c := s.Connect()
 		*s.fails = store.ErrDown
 		for _, of := range takeReplies {
 			want := map[string]string{"error": storeDown, "allow": of.allow, "deny": of.deny}[policy]
-			require.Equal(t, want, c.do(t, of.call), "%s: %s", policy, of.call)
+			require.Equal(t, want, c.Do(t, of.call), "%s: %s", policy, of.call)
 		}
-		require.Equal(t, integers(0, unlimited, unlimited, -1, 0), c.do(t, "CL.TAKE 10.0.0.1 api"))
+		require.Equal(t, integers(0, unlimited, unlimited, -1, 0), c.Do(t, "CL.TAKE 10.0.0.1 api"))
 		field := map[string]string{"error": "errors", "allow": "allowed", "deny": "limited"}[policy]
-		require.Contains(t, c.do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(takeReplies)))
+		require.Contains(t, c.Do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(takeReplies)))
 	}
 }
 
 // With --store-fails local, CL.TAKE is decided in memory, and forgotten there when the store decides again.
 func TestTakeLocally(t *testing.T) {
 	s := newFailingServer(t, "local")
-	s.families.policies.Files.Read = examplePolicies
-	_, err := s.families.policies.Files.Reload()
+	s.Policies.Read = commandstest.ExamplePolicies
+	_, err := s.Policies.Reload()
 	require.NoError(t, err)
-	c := s.dial()
+	c := s.Connect()
 	*s.fails = store.ErrUnavailable
-	require.Equal(t, integers(0, 5, 3, -1, 120), c.do(t, "CL.TAKE k pair 2"))
-	require.Equal(t, integers(0, 5, 1, -1, 120, 2), c.do(t, "CL.TAKE k pair 9 UPTO LEAVE 1"))
-	require.Equal(t, integers(1, 5, 1, 75, 120), c.do(t, "CL.TAKE k pair 2 ID a"))
-	require.Equal(t, integers(0, 2, 1, -1, 60), c.do(t, "CL.TAKE k login"))
-	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
-	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE k login 1 ID a"))
+	require.Equal(t, integers(0, 5, 3, -1, 120), c.Do(t, "CL.TAKE k pair 2"))
+	require.Equal(t, integers(0, 5, 1, -1, 120, 2), c.Do(t, "CL.TAKE k pair 9 UPTO LEAVE 1"))
+	require.Equal(t, integers(1, 5, 1, 75, 120), c.Do(t, "CL.TAKE k pair 2 ID a"))
+	require.Equal(t, integers(0, 2, 1, -1, 60), c.Do(t, "CL.TAKE k login"))
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.Do(t, "CL.TAKE k login 1 ID a"))
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.Do(t, "CL.TAKE k login 1 ID a"))
 	require.Equal(t, "*4\r\n:1\r\n:60\r\n"+integers(1, 2, 0, 60, 60)+integers(0, 1, 1, -1, 0),
-		c.do(t, "CL.ALL 2 TAKE k login 1 TAKE k new-plan 1"))
+		c.Do(t, "CL.ALL 2 TAKE k login 1 TAKE k new-plan 1"))
 	*s.fails = nil
-	require.Equal(t, integers(0, 5, 4, -1, 120), c.do(t, "CL.TAKE k pair"))
+	require.Equal(t, integers(0, 5, 4, -1, 120), c.Do(t, "CL.TAKE k pair"))
 	*s.fails = store.ErrUnavailable
-	require.Equal(t, integers(0, 5, 4, -1, 120), c.do(t, "CL.TAKE k pair"), "forgotten")
-	require.Equal(t, integers(1, 2, 0, 60, 60), c.do(t, "CL.TAKE k login"), "the store has not decided about it")
+	require.Equal(t, integers(0, 5, 4, -1, 120), c.Do(t, "CL.TAKE k pair"), "forgotten")
+	require.Equal(t, integers(1, 2, 0, 60, 60), c.Do(t, "CL.TAKE k login"), "the store has not decided about it")
 }
 
 // While memory is full, limits of which the keys exist still work, and --oom-decision says what becomes of
 // others.
 func TestTakeWhileMemoryIsFull(t *testing.T) {
-	c := newServer(t).dial()
-	c.do(t, "CL.TAKE old login")
-	c.do(t, "CL.TAKE old pair")
-	c.do(t, "CONFIG SET maxmemory 1")
-	require.Equal(t, integers(0, 2, 0, -1, 60), c.do(t, "CL.TAKE old login"))
-	require.Equal(t, integers(0, 5, 3, -1, 120), c.do(t, "CL.TAKE old pair"))
+	c := commandstest.New(t).Connect()
+	c.Do(t, "CL.TAKE old login")
+	c.Do(t, "CL.TAKE old pair")
+	c.Do(t, "CONFIG SET maxmemory 1")
+	require.Equal(t, integers(0, 2, 0, -1, 60), c.Do(t, "CL.TAKE old login"))
+	require.Equal(t, integers(0, 5, 3, -1, 120), c.Do(t, "CL.TAKE old pair"))
 	calls := []string{"CL.TAKE new login", "CL.TAKE new login 1 LEAVE 1", "CL.TAKE new login 2 UPTO MS",
 		"CL.TAKE new pair", "CL.TAKE new pair 3 FORCE", "CL.TAKE new pair 1 ID a"}
 	const all = "CL.ALL 2 TAKE old login -1 TAKE new pair 1"
-	require.Contains(t, c.do(t, all), "-OOM ")
+	require.Contains(t, c.Do(t, all), "-OOM ")
 	for _, call := range calls {
-		require.Contains(t, c.do(t, call), "-OOM ", call)
+		require.Contains(t, c.Do(t, call), "-OOM ", call)
 	}
-	c.do(t, "CONFIG SET oom-decision limit")
+	c.Do(t, "CONFIG SET oom-decision limit")
 	for _, call := range calls {
-		require.Regexp(t, `^\*[56]\r\n:1\r\n`, c.do(t, call), call)
+		require.Regexp(t, `^\*[56]\r\n:1\r\n`, c.Do(t, call), call)
 	}
-	require.Regexp(t, `^\*4\r\n:1\r\n:1\r\n`, c.do(t, all))
+	require.Regexp(t, `^\*4\r\n:1\r\n:1\r\n`, c.Do(t, all))
 }
 
 // BenchmarkTake is BenchmarkSession for CL.TAKE, of a policy with the limit of its calls.
@@ -169,7 +170,7 @@ func BenchmarkTake(b *testing.B) {
 	for _, depth := range []int{1, 64} {
 		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
 			b.ReportAllocs()
-			newServer(b).dial().repeat(b.N, depth, "*3\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$5\r\nbench\r\n")
+			repeat(commandstest.New(b).Connect(), b.N, depth, "*3\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$5\r\nbench\r\n")
 		})
 	}
 }
@@ -177,15 +178,15 @@ func BenchmarkTake(b *testing.B) {
 // What CL.ALL says with VERBOSE of a policy is what CL.TAKE would say at once afterwards: of a call that it
 // refuses, what the policy has, and if the policy refuses it, also why.
 func TestAllIsVerboseAsTake(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 2, period: 60s}}, {throttle: {burst: 3, rate: 1/10s}}]}, "+
 		"two: {limits: [{sliding: {limit: 3, period: 60s}}], ban: {after: 9, within: 1h, for: 2h}}}")
-	c := s.dial()
+	c := s.Connect()
 	peek := func(policy string, quantity int) string {
-		return c.do(t, fmt.Sprintf("CL.TAKE u %s %d PEEK VERBOSE", policy, quantity))
+		return c.Do(t, fmt.Sprintf("CL.TAKE u %s %d PEEK VERBOSE", policy, quantity))
 	}
 	for range 3 {
-		got := c.do(t, "CL.ALL 2 TAKE u one 1 TAKE u two 1 VERBOSE")
+		got := c.Do(t, "CL.ALL 2 TAKE u one 1 TAKE u two 1 VERBOSE")
 		one, two := 0, 0
 		if strings.HasPrefix(got, "*4\r\n:1\r\n") {
 			one = 1 // refuses
@@ -193,8 +194,8 @@ func TestAllIsVerboseAsTake(t *testing.T) {
 		want := peek("one", one) + peek("two", two)
 		require.True(t, strings.HasSuffix(got, want), "%s\n%s", got, want)
 	}
-	c.do(t, "CL.BAN u two 60")
-	got := c.do(t, "CL.ALL 2 TAKE u one 0 TAKE u two 1 VERBOSE")
+	c.Do(t, "CL.BAN u two 60")
+	got := c.Do(t, "CL.ALL 2 TAKE u one 0 TAKE u two 1 VERBOSE")
 	require.True(t, strings.HasSuffix(got, peek("one", 0)+peek("two", 1)), got)
 	require.Contains(t, got, "$3\r\nban\r\n")
 }
@@ -202,15 +203,15 @@ func TestAllIsVerboseAsTake(t *testing.T) {
 // A ban refuses a call that repeats the ID of one that was allowed before, also if only one of its policies bans
 // the subject. When the ban has ended, the ID is that of the first call again.
 func TestBansRefuseRepeatedCalls(t *testing.T) {
-	s := newServer(t)
+	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 9, period: 60s}}]}, two: {limits: [{fixed: {limit: 9, period: 60s}}]}}")
-	c := s.dial()
+	c := s.Connect()
 	for _, call := range []string{"CL.TAKE u two 1 ID x", "CL.ALL 2 TAKE u one 1 TAKE u two 1 ID x"} {
-		first := c.do(t, call)
+		first := c.Do(t, call)
 		require.NotContains(t, first, "-ERR")
-		c.do(t, "CL.BAN u two 30")
-		require.Regexp(t, `^\*[45]\r\n:1\r\n`, c.do(t, call), call)
-		c.do(t, "CL.PARDON u two")
-		require.Equal(t, first, c.do(t, call), call)
+		c.Do(t, "CL.BAN u two 30")
+		require.Regexp(t, `^\*[45]\r\n:1\r\n`, c.Do(t, call), call)
+		c.Do(t, "CL.PARDON u two")
+		require.Equal(t, first, c.Do(t, call), call)
 	}
 }

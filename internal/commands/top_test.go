@@ -1,7 +1,11 @@
-package commands
+package commands_test
 
 import (
 	"bytes"
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/session/sessiontest"
+	"cellserver/internal/store"
 	"fmt"
 	"math/rand"
 	"regexp"
@@ -17,7 +21,7 @@ var topLine = regexp.MustCompile(`\["([^"]*)", (\d+), (\d+)\]`)
 
 type topKey struct{ count, off int64 }
 
-func (s *testServer) topOf(t *testing.T, c *testClient, line string) (keys map[string]topKey) {
+func topOf(s *commandstest.Server, t *testing.T, c *sessiontest.Client, line string) (keys map[string]topKey) {
 	t.Helper()
 	require.NoError(t, c.Send([]byte(line+"\r\n")))
 	reply, err := c.Receive(time.Minute)
@@ -32,42 +36,52 @@ func (s *testServer) topOf(t *testing.T, c *testClient, line string) (keys map[s
 }
 
 // feed makes calls of CL.THROTTLE in pipelines of 64.
-func (c *testClient) feed(keys []string) {
+func feed(c *sessiontest.Client, keys []string) {
 	var batch bytes.Buffer
 	for i, key := range keys {
-		batch.Write(encode([]string{"CL.THROTTLE", key, "0", "1", "60"}))
+		batch.Write(commandstest.Encode([]string{"CL.THROTTLE", key, "0", "1", "60"}))
 		if i%64 == 63 || i == len(keys)-1 {
-			c.session.Feed(batch.Bytes())
-			for c.session.HasUnanswered() {
-				c.session.Resume()
+			c.Session.Feed(batch.Bytes())
+			for c.Session.HasUnanswered() {
+				c.Session.Resume()
 			}
-			c.session.Sent()
+			c.Session.Sent()
 			batch.Reset()
 		}
 	}
 }
 
+// seededServer returns a server whose CL.TOP samples the same calls each time.
+func seededServer(t *testing.T) *commandstest.Server {
+	s, err := commandstest.NewWith(
+		t,
+		store.NewStillClock(commandstest.Start),
+		func(s *commands.Settings) { s.Limiter.TopSeed = 1 },
+	)
+	require.NoError(t, err)
+	return s
+}
+
 // Only some of many calls are counted, and the list is right within its stated error. Here three
 // clients make 150,000 calls on keys with a Zipf distribution, as in practice.
 func TestTopOfManyCalls(t *testing.T) {
-	s := newServer(t)
-	s.families.limiters.Top.Seed = 1
+	s := seededServer(t)
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
 	for range 3 {
-		c := s.dial()
+		c := s.Connect()
 		for range 5 {
 			keys := make([]string, 10_000)
 			for i := range keys {
 				keys[i] = fmt.Sprint("user:", zipf.Uint64())
 				exact[keys[i]]++
 			}
-			c.feed(keys)
+			feed(c, keys)
 		}
 	}
-	c := s.dial()
+	c := s.Connect()
 	for line, once := range map[string]int64{"CL.TOP SEEN 20": 0, "CL.TOP 20": 1} { // each key was allowed once
-		top := s.topOf(t, c, line)
+		top := topOf(s, t, c, line)
 		require.Len(t, top, 20)
 		for key, said := range top {
 			off := exact[key] - once - said.count
@@ -82,17 +96,16 @@ func TestTopOfManyCalls(t *testing.T) {
 // Sampling is fair to a client with a regular pattern: of two alternating keys, both are counted
 // equally often.
 func TestTopOfAlternatingKeys(t *testing.T) {
-	s := newServer(t)
-	s.families.limiters.Top.Seed = 1
-	c := s.dial()
+	s := seededServer(t)
+	c := s.Connect()
 	for range 5 {
 		var keys []string
 		for range 10_000 {
 			keys = append(keys, "even", "odd")
 		}
-		c.feed(keys)
+		feed(c, keys)
 	}
-	top := s.topOf(t, c, "CL.TOP SEEN")
+	top := topOf(s, t, c, "CL.TOP SEEN")
 	for _, key := range []string{"even", "odd"} {
 		require.InDelta(t, 50_000, top[key].count, float64(top[key].off), "%v", top)
 		require.Less(t, top[key].off, int64(15_000))
@@ -102,25 +115,25 @@ func TestTopOfAlternatingKeys(t *testing.T) {
 // After a burst of calls, a slow client's calls are counted one by one again as soon as the next
 // ten seconds begin.
 func TestTopAfterARush(t *testing.T) {
-	s := newServer(t)
-	c := s.dial()
+	s := commandstest.New(t)
+	c := s.Connect()
 	keys := make([]string, 50_000)
 	for i := range keys {
 		keys[i] = "rush"
 	}
-	c.feed(keys)
-	s.clock.Advance(10 * time.Second)
+	feed(c, keys)
+	s.Clock.Advance(10 * time.Second)
 	slow := func() topKey {
 		for range 3 {
-			c.do(t, "CL.THROTTLE slow 10 1 60")
+			c.Do(t, "CL.THROTTLE slow 10 1 60")
 		}
-		return s.topOf(t, c, "CL.TOP SEEN")["slow"]
+		return topOf(s, t, c, "CL.TOP SEEN")["slow"]
 	}
 	during := slow()
 	require.Equal(t, int64(3), during.count)
 	require.NotZero(t, during.off, "during the burst, calls may not have been counted")
-	s.clock.Advance(time.Minute)
-	require.Empty(t, s.topOf(t, c, "CL.TOP SEEN"))
+	s.Clock.Advance(time.Minute)
+	require.Empty(t, topOf(s, t, c, "CL.TOP SEEN"))
 	require.Equal(t, topKey{3, 0}, slow())
 }
 
@@ -132,9 +145,8 @@ func TestTopErrorBoundHolds(t *testing.T) {
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000},
 		{100_000, 3000, 1},
 	} {
-		s := newServer(t)
-		s.families.limiters.Top.Seed = 1
-		s.dial().feed(slices.Repeat([]string{"rush"}, spread.rush))
+		s := seededServer(t)
+		feed(s.Connect(), slices.Repeat([]string{"rush"}, spread.rush))
 		exact := map[string]int64{"rush": int64(spread.rush)}
 		for n := range spread.clients {
 			keys := slices.Repeat([]string{"many"}, spread.calls)
@@ -144,11 +156,11 @@ func TestTopErrorBoundHolds(t *testing.T) {
 			for _, key := range keys {
 				exact[key]++
 			}
-			c := s.dial()
-			c.feed(keys)
-			c.session.Close()
+			c := s.Connect()
+			feed(c, keys)
+			c.Session.Close()
 		}
-		for key, said := range s.topOf(t, s.dial(), "CL.TOP SEEN") {
+		for key, said := range topOf(s, t, s.Connect(), "CL.TOP SEEN") {
 			off := exact[key] - said.count
 			require.LessOrEqual(t, max(off, -off), said.off, "%+v: %s is %d, not %+v", spread, key, exact[key], said)
 			t.Logf("%+v: %s is %d, said to be %d within %d", spread, key, exact[key], said.count, said.off)

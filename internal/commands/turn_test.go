@@ -1,6 +1,6 @@
 //go:build !race
 
-package commands
+package commands_test
 
 import (
 	"fmt"
@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
+	"cellserver/internal/commands/commandstest"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -21,8 +25,8 @@ import (
 func TestLongestTurn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	s := newServer(t)
-	s.fill(t, 100_000)
+	s := commandstest.New(t)
+	s.Fill(t, 100_000)
 	for _, flood := range []struct {
 		name string
 		call []byte
@@ -34,25 +38,25 @@ func TestLongestTurn(t *testing.T) {
 		{"COMMAND DOCS", []byte("COMMAND DOCS\r\n")},
 		{"CLIENT LIST", []byte("CLIENT LIST\r\n")},
 		{"SCAN of 1000", []byte("SCAN 0 COUNT 1000\r\n")},
-		{"EXISTS of 1000", encode(append([]string{"EXISTS"}, slices.Repeat([]string{"key:1"}, 1000)...))},
-		{"ECHO of 1 MiB", encode([]string{"ECHO", strings.Repeat("x", 1<<20)})},
-		{"EXISTS of a million", encode(append([]string{"EXISTS"}, slices.Repeat([]string{"k"}, 1<<20-1)...))},
+		{"EXISTS of 1000", commandstest.Encode(append([]string{"EXISTS"}, slices.Repeat([]string{"key:1"}, 1000)...))},
+		{"ECHO of 1 MiB", commandstest.Encode([]string{"ECHO", strings.Repeat("x", 1<<20)})},
+		{"EXISTS of a million", commandstest.Encode(append([]string{"EXISTS"}, slices.Repeat([]string{"k"}, 1<<20-1)...))},
 		{"FLUSHALL", []byte("FLUSHALL\r\n")},
-		{"SET of 100 KiB", encode([]string{"SET", "big", strings.Repeat("x", 100<<10)})},
+		{"SET of 100 KiB", commandstest.Encode([]string{"SET", "big", strings.Repeat("x", 100<<10)})},
 		{"APPEND to 100 KiB", []byte("APPEND big x\r\n")},
 		{"STRLEN of 100 KiB", []byte("STRLEN big\r\n")},
 		{"SETRANGE in 100 KiB", []byte("SETRANGE big 5 x\r\n")},
 		{"EXEC of INCR and SET", []byte("MULTI\r\nINCR n\r\nSET m x\r\nEXEC\r\n")},
 	} {
-		longest, turns := s.flood(t, flood.call)
+		longest, turns := floodLoop(s, t, flood.call)
 		t.Logf("%-22s longest of %5d turns: %v", flood.name, turns, longest)
 	}
 }
 
-// flood sends a call many times, read as an event loop reads it, and returns the longest turn. If
+// floodLoop sends a call many times, read as an event loop reads it, and returns the longest turn. If
 // call is nil, it sends calls on new keys.
-func (s *testServer) flood(t *testing.T, call []byte) (longest time.Duration, turns int) {
-	c := s.dial()
+func floodLoop(s *commandstest.Server, t *testing.T, call []byte) (longest time.Duration, turns int) {
+	c := s.Connect()
 	defer c.Close()
 	stream := slices.Repeat(call, max(1, 64<<10/max(len(call), 1)))
 	for i := 0; call == nil && i < 2000; i++ {
@@ -61,20 +65,20 @@ func (s *testServer) flood(t *testing.T, call []byte) (longest time.Duration, tu
 	take := func(turn func()) {
 		before := threadTime()
 		turn()
-		c.session.Sent()
+		c.Session.Sent()
 		longest = max(longest, threadTime()-before)
 		turns++
 	}
 	for piece := range slices.Chunk(stream, 16<<10) {
-		take(func() { c.session.Feed(piece) })
-		for c.session.HasUnanswered() {
-			if c.session.Parked.Load() && !c.session.HasMail() {
-				<-c.woken
+		take(func() { c.Session.Feed(piece) })
+		for c.Session.HasUnanswered() {
+			if c.Session.State() != client.Running && !c.Session.HasMail() {
+				<-c.Woken
 			}
-			take(c.session.Resume)
+			take(c.Session.Resume)
 		}
 	}
-	require.False(t, c.session.Closing())
+	require.False(t, c.Session.Closing())
 	return longest, turns
 }
 

@@ -1,6 +1,6 @@
 //go:build !race
 
-package commands
+package commands_test
 
 import (
 	"context"
@@ -19,10 +19,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/background"
+	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/commands/connection"
 	"cellserver/internal/commands/transaction"
 	"cellserver/internal/session"
+	"cellserver/internal/session/sessiontest"
+	"cellserver/test/generated"
 )
 
 // The worst call of each row, and what it costs an event loop. Work is counted, not timed: function
@@ -80,7 +85,7 @@ func missingEntries(rows []*command.Command, entries []worst) (missing []string)
 }
 
 func TestEveryRowStatesItsWorstCall(t *testing.T) {
-	require.Empty(t, missingEntries(allRows(), allWorstCalls(allRows())))
+	require.Empty(t, missingEntries(commandstest.AllRows(), allWorstCalls(commandstest.AllRows())))
 }
 
 // allWorstCalls returns worstCalls, and those of commands for which they follow from the grammar.
@@ -116,9 +121,9 @@ func TestWorstCallsAreDerived(t *testing.T) {
 	require.Equal(t, []worst{
 		{row: "strlen", stage: "value", call: "STRLEN v", where: onLoop},
 		{row: "strlen", call: "STRLEN {64K}", where: onLoop},
-	}, derivedWorst(find(All(), "strlen")))
-	require.Empty(t, derivedWorst(find(All(), "incrby")))
-	require.Empty(t, derivedWorst(find(All(), "touch")))
+	}, derivedWorst(commandstest.Find(commands.All(), "strlen")))
+	require.Empty(t, derivedWorst(commandstest.Find(commands.All(), "incrby")))
+	require.Empty(t, derivedWorst(commandstest.Find(commands.All(), "touch")))
 }
 
 func TestMissingEntryIsFound(t *testing.T) {
@@ -126,7 +131,7 @@ func TestMissingEntryIsFound(t *testing.T) {
 	require.Equal(t, []string{
 		"planted: no worst call is stated (worstCalls, in worst_calls_test.go)",
 		"get: call is missing", "get: where is missing", "get: stage nowhere is missing",
-	}, missingEntries([]*command.Command{row, find(All(), "get")},
+	}, missingEntries([]*command.Command{row, commandstest.Find(commands.All(), "get")},
 		[]worst{{row: "get", where: onLoop}, {row: "get", call: "GET k"},
 			{row: "get", stage: "nowhere", call: "GET k", where: onLoop}}))
 }
@@ -157,8 +162,8 @@ func (w work) total() int64 { return w.steps + w.allocated/64 + w.written/64 }
 
 // measurement measures the turns of a client, and keeps the most expensive one.
 type measurement struct {
-	*testServer
-	c          *testClient
+	*commandstest.Server
+	c          *sessiontest.Client
 	most       work
 	turns      int
 	blocked    chan struct{} // the row gate receives from it
@@ -169,7 +174,7 @@ type measurement struct {
 // newMeasurement returns a server in which nothing runs outside the event loop while a turn is
 // measured: background calls run between two turns.
 func newMeasurement(t *testing.T, rows ...*command.Command) *measurement {
-	w := &measurement{testServer: newServer(t), blocked: make(chan struct{})}
+	w := &measurement{Server: commandstest.New(t), blocked: make(chan struct{})}
 	gate := &command.Command{
 		Name: "gate", Cost: command.Unbounded,
 		Run: func(c *command.Call) error {
@@ -178,19 +183,19 @@ func newMeasurement(t *testing.T, rows ...*command.Command) *measurement {
 			return nil
 		},
 	}
-	w.addRows(append(rows, gate)...)
+	w.AddRows(append(rows, gate)...)
 	return w
 }
 
 func (w *measurement) hold() {
 	for range background.MaxSlots() {
-		w.instance.Background.Acquire(context.Background())
+		w.Instance.Background.Acquire(context.Background())
 	}
 }
 
 func (w *measurement) release() {
 	for range background.MaxSlots() {
-		w.instance.Background.Release()
+		w.Instance.Background.Release()
 	}
 }
 
@@ -202,10 +207,10 @@ func (w *measurement) turn(turn func()) {
 	turn()
 	one := work{steps: steps() - from, took: threadTime() - began}
 	runtime.ReadMemStats(&after)
-	out := w.c.session.Output()
+	out := w.c.Session.Output()
 	w.refused = w.refused || len(out) > 0 && out[0] == '-'
 	one.allocated, one.written = int64(after.TotalAlloc-before.TotalAlloc), int64(len(out))
-	w.c.session.Sent()
+	w.c.Session.Sent()
 	w.turns++
 	longest := max(w.most.took, one.took)
 	if one.total() > w.most.total() {
@@ -219,15 +224,15 @@ const manyTurns = 64
 
 // settle resumes the client until all of its calls are answered.
 func (w *measurement) settle() {
-	s := w.c.session
+	s := w.c.Session
 	for w.turns < manyTurns && (s.HasUnanswered() || s.HasMail() || s.PieceBytes() > 0 || len(s.Output()) > 0) {
-		if s.Parked.Load() && !s.HasMail() {
-			if s.Blocked.Load() {
+		if s.State() != client.Running && !s.HasMail() {
+			if s.State() > client.Parked {
 				return
 			}
 			w.background = true
 			w.release()
-			<-w.c.woken
+			<-w.c.Woken
 			w.hold()
 		}
 		w.turn(s.Resume)
@@ -238,23 +243,23 @@ func (w *measurement) settle() {
 func (w *measurement) feed(input []byte) {
 	for piece := range slices.Chunk(input, 16<<10) {
 		w.turns = 0
-		w.turn(func() { w.c.session.Feed(piece) })
+		w.turn(func() { w.c.Session.Feed(piece) })
 	}
 	w.settle()
 }
 
 // sendTogether sends bytes that have all arrived before the first of their calls is answered.
 func (w *measurement) sendTogether(input []byte) {
-	w.c.session.Feed([]byte("GATE\r\n"))
+	w.c.Session.Feed([]byte("GATE\r\n"))
 	for piece := range slices.Chunk(input, 16<<10) {
-		w.c.session.Feed(piece)
+		w.c.Session.Feed(piece)
 	}
 	w.release()
 	w.blocked <- struct{}{}
-	<-w.c.woken
+	<-w.c.Woken
 	w.hold()
 	w.turns = 0
-	w.turn(w.c.session.Resume)
+	w.turn(w.c.Session.Resume)
 	w.settle()
 }
 
@@ -284,14 +289,14 @@ func (w *measurement) maxTransactionCalls(words []string) int {
 	for i, word := range words {
 		split[i] = []byte(word)
 	}
-	row := w.instance.Table.Find(split)
+	row := w.Instance.Table.Find(split)
 	if row == nil || !row.Grammar.Fits(len(split)) {
 		return transaction.MaxQueuedWords // each call is refused when it is queued
 	}
-	in, q := w.instance, new(transaction.Queue)
+	in, q := w.Instance, new(transaction.Queue)
 	q.Add(row, split, command.TotalLength(split), in.Limits.Load().Bulk)
 	call := command.Call{Context: context.Background(), View: in.Store.View(), Server: &in.Server,
-		Client: w.c.session.Client}
+		Client: w.c.Session.Client}
 	most := in.MaxTurnTransaction
 	if q.NeedsSession {
 		most = session.MaxSessionCost
@@ -325,7 +330,7 @@ func expandWords(call string) (words []string) {
 				times, _ = strconv.Atoi(m[5])
 			}
 			for range times {
-				word := payloadNamed(strings.ReplaceAll(m[1], "{all}", "*"))
+				word := commandstest.PayloadNamed(strings.ReplaceAll(m[1], "{all}", "*"))
 				if m[2] != "" {
 					size, _ := strconv.Atoi(m[2])
 					word = strings.Repeat("k", size<<map[string]int{"K": 10, "M": 20}[m[3]])
@@ -354,21 +359,21 @@ type measured struct {
 }
 
 func measureOne(t *testing.T, entry worst, rows ...*command.Command) (r measured) {
-	return measure(t, callForms, entry, (*testServer).dial, rows...)
+	return measure(t, callForms, entry, (*commandstest.Server).Connect, rows...)
 }
 
 // measure plays an entry in several forms, each with a new server and client.
-func measure(t *testing.T, ways []callForm, entry worst, dial func(*testServer) *testClient,
+func measure(t *testing.T, ways []callForm, entry worst, dial func(*commandstest.Server) *sessiontest.Client,
 	rows ...*command.Command) (r measured) {
 	r.worst, r.forms = entry, ways
 	words := expandWords(entry.call)
-	call := encode(words)
+	call := commandstest.Encode(words)
 	for i, way := range ways {
 		w := newMeasurement(t, rows...)
 		if entry.stage != "" {
-			stages[entry.stage].prepare(w.testServer)
+			stages[entry.stage].prepare(w.Server)
 		}
-		w.c = dial(w.testServer)
+		w.c = dial(w.Server)
 		w.hold()
 		way.play(w, call, words)
 		r.most = append(r.most, w.most)
@@ -376,8 +381,8 @@ func measure(t *testing.T, ways []callForm, entry worst, dial func(*testServer) 
 			r.background, r.refused = w.background, w.refused
 		}
 		w.release()
-		w.instance.UnblockAll()
-		w.c.session.Close()
+		w.Instance.UnblockAll()
+		w.c.Session.Close()
 	}
 	return r
 }
@@ -422,7 +427,7 @@ func TestWorstCalls(t *testing.T) {
 	defer runtime.UnlockOSThread()
 	chosen := regexp.MustCompile(*onlyWorst)
 	var violations []string
-	for _, entry := range allWorstCalls(allRows()) {
+	for _, entry := range allWorstCalls(commandstest.AllRows()) {
 		if chosen.MatchString(entry.row) {
 			r := measureOne(t, entry)
 			violations = append(violations, r.violations()...)
@@ -454,19 +459,19 @@ func measureUnauthenticated(t *testing.T, entry worst, rows ...*command.Command)
 	flood := callForm{"pipelined", func(w *measurement, call []byte, _ []string) {
 		w.feed(slices.Repeat(call, max(1, 2*session.MaxUnauthenticatedInput/len(call))))
 	}}
-	return measure(t, []callForm{alone, flood}, entry, func(s *testServer) *testClient {
-		admin := s.dial()
+	return measure(t, []callForm{alone, flood}, entry, func(s *commandstest.Server) *sessiontest.Client {
+		admin := s.Connect()
 		for i := range 40 { // a user may have so many passwords
 			_ = admin.Send([]byte("ACL SETUSER default resetpass\r\n"))
 			_ = admin.Send([]byte(fmt.Sprintf("ACL SETUSER default%s\r\n", numbered(fmt.Sprintf(" >secret%d-%%d", i), 100))))
 		}
-		return s.dial()
+		return s.Connect()
 	}, rows...)
 }
 
 // A row that is answered before AUTH also states its worst call there.
 func TestEveryRowBeforeAUTHStatesItsWorstCall(t *testing.T) {
-	for _, row := range allRows() {
+	for _, row := range commandstest.AllRows() {
 		stated := slices.ContainsFunc(unauthenticatedCalls, func(w worst) bool { return w.row == row.Name })
 		require.Equal(t, row.Flags&command.NoAuth != 0 && row.Run != nil, stated && row.Flags&command.NoAuth != 0, row.Name)
 	}
@@ -514,12 +519,7 @@ func TestWorstCallsAreDocumented(t *testing.T) {
 	require.True(t, found)
 	_, after, found := strings.Cut(rest, ends)
 	require.True(t, found)
-	want := before + begins + worstTable() + ends + after
-	if *rewrite {
-		require.NoError(t, os.WriteFile(path, []byte(want), 0o644))
-		return
-	}
-	require.Equal(t, want, string(text), "the table is not up to date: run make rewrite")
+	generated.Check(t, path, before+begins+worstTable()+ends+after, *rewrite)
 }
 
 func worstTable() string {
@@ -529,7 +529,7 @@ func worstTable() string {
 		fmt.Fprintf(&out, "| %s | `%.60s` | %s | %s | %s |\n", strings.ReplaceAll(w.row, "|", " "), w.call, of, w.where,
 			w.exemption)
 	}
-	for _, w := range allWorstCalls(allRows()) {
+	for _, w := range allWorstCalls(commandstest.AllRows()) {
 		line(w, stages[w.stage].what)
 	}
 	for _, w := range unauthenticatedCalls {

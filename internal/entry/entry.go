@@ -17,19 +17,22 @@
 //	state        depends on the kind
 //
 // where a count is an unsigned number in groups of 7 bits, the lowest first (encoding/binary's
-// Uvarint), and the state is
+// Uvarint), a signed count is such a number with the sign in its lowest bit (Varint), and the state is
 //
 //	g  the key does not exist             nothing
 //	t  throttle                           8 bytes, its TAT
-//	i  integer                            8 bytes, its expiry; 8 bytes, the integer
+//	n  integer that does not expire       signed count, the integer
+//	e  integer that expires               8 bytes, its expiry; signed count, the integer
+//	i  integer, as older versions wrote   8 bytes, its expiry; 8 bytes, the integer
 //	b  bytes                              8 bytes, its expiry; 4 bytes, their number; the bytes
 //	f  limiter of another kind            4 bytes, the length of its form; the form (package form)
 //	l  delta of a sliding log             4 bytes, its length; the delta (delta.go)
 //	h  delta of leases                    4 bytes, its length; the delta (delta.go)
 //
-// with all numbers big-endian. The entry of the databases has no key:
+// with all numbers big-endian. Two entries have no key:
 //
 //	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to
+//	s  size        generation; count: about how many keys of it a snapshot has, before the first of them
 //
 // Instants are nanoseconds on the clock of the store. Entries have no checksum: the frames of
 // package journal, which contain them, do.
@@ -38,6 +41,7 @@ package entry
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 
 	"cellserver/internal/form"
 )
@@ -48,13 +52,23 @@ type Kind byte
 const (
 	Gone       Kind = 'g' // the key does not exist
 	Throttle   Kind = 't'
-	Integer    Kind = 'i'
+	Integer    Kind = 'i' // in any of its three encodings
 	Bytes      Kind = 'b'
 	Limiter    Kind = 'f' // of a kind other than Throttle
 	LogDelta   Kind = 'l' // changes of a sliding log
 	LeaseDelta Kind = 'h' // changes of leases
 	Databases  Kind = 'd'
+	Size       Kind = 's'
 )
+
+// The encodings of an integer. A Reader returns an Integer for each of them.
+const (
+	expiringInteger Kind = 'e'
+	lastingInteger  Kind = 'n'
+)
+
+// never is the expiry of a key that does not expire, as in package store.
+const never = math.MaxInt64
 
 // AppendGone appends the entry of a key that does not exist.
 func AppendGone(dst []byte, generation uint64, key []byte) []byte {
@@ -76,8 +90,10 @@ func AppendThrottle(dst []byte, generation uint64, key []byte, tat int64) []byte
 
 // AppendInteger appends the entry of an integer.
 func AppendInteger(dst []byte, generation uint64, key []byte, expires, n int64) []byte {
-	dst = appendInstant(appendHead(dst, Integer, generation, key), expires)
-	return binary.BigEndian.AppendUint64(dst, uint64(n))
+	if expires == never {
+		return binary.AppendVarint(appendHead(dst, lastingInteger, generation, key), n)
+	}
+	return binary.AppendVarint(appendInstant(appendHead(dst, expiringInteger, generation, key), expires), n)
 }
 
 // AppendBytes appends the entry of any other value.
@@ -109,6 +125,11 @@ func AppendDatabases(dst []byte, generations []uint64) []byte {
 	return dst
 }
 
+// AppendSize appends the entry that says about how many keys of a generation follow.
+func AppendSize(dst []byte, generation uint64, keys int) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(append(dst, byte(Size)), generation), uint64(keys))
+}
+
 func appendHead(dst []byte, kind Kind, generation uint64, key []byte) []byte {
 	if generation < 0x80 && len(key) < 0x80 { // the usual case, which is faster
 		return append(append(dst, byte(kind), byte(generation), byte(len(key))), key...)
@@ -131,6 +152,7 @@ type Entry struct {
 	Integer     int64    // of an Integer
 	Bytes       []byte   // of Bytes, the value; of a Limiter, its form; of a delta, its content
 	Generations []uint64 // of Databases
+	Keys        uint64   // of Size
 }
 
 // Error describes where entries are invalid, and why.
@@ -148,6 +170,7 @@ func (e *Error) Error() string {
 type Reader struct {
 	Entry
 	chunk []byte
+	begin int // of the entry
 	at    int
 	err   error
 }
@@ -161,6 +184,7 @@ func (r *Reader) Next() bool {
 	if r.err != nil || r.at == len(r.chunk) {
 		return false
 	}
+	r.begin = r.at
 	r.Entry = Entry{Kind: Kind(r.chunk[r.at]), Generations: r.Generations[:0]}
 	r.at++
 	if r.Kind == Databases {
@@ -170,11 +194,26 @@ func (r *Reader) Next() bool {
 	if r.Generation = r.count(); r.Generation == 0 {
 		r.fail("a key has no generation")
 	}
+	if r.Kind == Size {
+		r.Keys = r.count()
+		return r.err == nil
+	}
 	r.Key = r.bytes(r.count())
+	r.readState()
+	return r.err == nil
+}
+
+// readState decodes what follows the key.
+func (r *Reader) readState() {
 	switch r.Kind {
 	case Gone:
 	case Throttle:
 		r.Expires = r.number()
+	case lastingInteger:
+		r.Kind, r.Expires, r.Integer = Integer, never, r.signedCount()
+	case expiringInteger:
+		r.Kind, r.Expires = Integer, r.number()
+		r.Integer = r.signedCount()
 	case Integer:
 		r.Expires = r.number()
 		r.Integer = r.number()
@@ -186,8 +225,13 @@ func (r *Reader) Next() bool {
 	default:
 		r.fail(fmt.Sprintf("no entry is of the kind %q", byte(r.Kind)))
 	}
-	return r.err == nil
 }
+
+// Offset returns where the entry begins in its chunk.
+func (r *Reader) Offset() int { return r.begin }
+
+// Seek makes the next entry the one that begins at an offset, which Offset has returned.
+func (r *Reader) Seek(offset int) { r.at = offset }
 
 // Err returns the error that ended the entries, if it was not the end of the chunk.
 func (r *Reader) Err() error { return r.err }
@@ -222,6 +266,11 @@ func (r *Reader) count() uint64 {
 	}
 	r.at += size
 	return n
+}
+
+func (r *Reader) signedCount() int64 {
+	n := r.count()
+	return int64(n>>1) ^ -int64(n&1)
 }
 
 func (r *Reader) bytes(n uint64) []byte {

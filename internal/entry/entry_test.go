@@ -19,12 +19,18 @@ func chunk() []byte {
 	dst := AppendGone(nil, 1, []byte("gone"))
 	dst = AppendThrottle(dst, 300, []byte("tat"), 7)
 	dst = AppendInteger(dst, 1, []byte("n"), math.MaxInt64, -2)
+	dst = AppendInteger(dst, 1, []byte("e"), 9, 300)
+	dst = append(dst, olderInteger...)
 	dst = AppendBytes(dst, 1, nil, 8, []byte("value"))
+	dst = AppendSize(dst, 300, 1000)
 	dst = AppendLimiter(dst, 1, []byte("f"), &fixed)
 	dst = AppendLogDelta(dst, 1, []byte("l"), &logChange)
 	dst = AppendLeaseDelta(dst, 1, []byte("h"), &holdersChange)
 	return AppendDatabases(dst, []uint64{300, 0, 1})
 }
+
+// olderInteger is an integer as it was written before the compact encodings.
+const olderInteger = "i\x01\x01o" + "\x00\x00\x00\x00\x00\x00\x00\x08" + "\xff\xff\xff\xff\xff\xff\xff\xfd"
 
 var (
 	logChange = LogChanges{
@@ -45,7 +51,10 @@ func TestEntriesAreDecoded(t *testing.T) {
 	require.Equal(t, Entry{Kind: Gone, Generation: 1, Key: []byte("gone")}, next())
 	require.Equal(t, Entry{Kind: Throttle, Generation: 300, Key: []byte("tat"), Expires: 7}, next())
 	require.Equal(t, Entry{Kind: Integer, Generation: 1, Key: []byte("n"), Expires: math.MaxInt64, Integer: -2}, next())
+	require.Equal(t, Entry{Kind: Integer, Generation: 1, Key: []byte("e"), Expires: 9, Integer: 300}, next())
+	require.Equal(t, Entry{Kind: Integer, Generation: 1, Key: []byte("o"), Expires: 8, Integer: -3}, next())
 	require.Equal(t, Entry{Kind: Bytes, Generation: 1, Key: []byte{}, Expires: 8, Bytes: []byte("value")}, next())
+	require.Equal(t, Entry{Kind: Size, Generation: 300, Keys: 1000}, next())
 	require.Equal(t, Entry{Kind: Limiter, Generation: 1, Key: []byte("f"), Bytes: form.Append(nil, &fixed)}, next())
 	l := next()
 	require.Equal(t, LogDelta, l.Kind)
@@ -66,8 +75,11 @@ func TestEntriesAreDecoded(t *testing.T) {
 func TestEntriesKeepTheirEncoding(t *testing.T) {
 	const want = "670104676f6e65" +
 		"74ac0203746174" + "0000000000000007" +
-		"6901016e" + "7fffffffffffffff" + "fffffffffffffffe" +
+		"6e01016e" + "03" +
+		"65010165" + "0000000000000009" + "d804" +
+		"6901016f" + "0000000000000008" + "fffffffffffffffd" +
 		"620100" + "0000000000000008" + "00000005" + "76616c7565" +
+		"73ac02e807" +
 		"66010166" + "0000000f" + "00636c3166" + "0000000000000005" + "0204" +
 		"6c01016c" + "00000035" + "0000000000000001" + "0000000000000002" + "0304" + "0000000000000005" +
 		"0000000000000006" + "02" + "02" + "0000000000000007" + "03" + "0000000000000008" +
@@ -130,6 +142,8 @@ func FuzzEntries(f *testing.F) {
 			case LeaseDelta:
 				_, _ = ReadLeaseDelta(r.Bytes)
 				continue
+			case Size:
+				again = AppendSize(nil, r.Generation, int(r.Keys))
 			case Databases:
 				again = AppendDatabases(nil, r.Generations)
 			default:

@@ -9,21 +9,20 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
 
-// Kind is the letter of a kind of limiter.
-type Kind byte
-
+// The kinds of limiters.
 const (
-	Throttle   Kind = 't'
-	Fixed      Kind = 'f'
-	Sliding    Kind = 's'
-	SlidingLog Kind = 'l'
-	Quota      Kind = 'q'
-	Lease      Kind = 'c'
-	Standing   Kind = 'b'
+	Throttle   = limit.Throttle
+	Fixed      = limit.Fixed
+	Sliding    = limit.Sliding
+	SlidingLog = limit.SlidingLog
+	Quota      = limit.Quota
+	Lease      = limit.Lease
+	Standing   = limit.Standing
 )
 
 // mark is the beginning of every form. The digit after it is the version; this package knows only
@@ -62,7 +61,7 @@ func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %s", e.Offset, 
 func Marked(value []byte) bool { return bytes.HasPrefix(value, []byte(mark)) }
 
 // KindOf returns the kind of a form. It reads only the first bytes.
-func KindOf(value []byte) (Kind, error) {
+func KindOf(value []byte) (limit.Kind, error) {
 	switch {
 	case !Marked(value):
 		return 0, ErrUnmarked
@@ -71,8 +70,7 @@ func KindOf(value []byte) (Kind, error) {
 	case value[len(mark)] != digit:
 		return 0, &VersionError{string(value[:len(mark)+1])}
 	}
-	switch kind := Kind(value[headBytes-1]); kind {
-	case Throttle, Fixed, Sliding, SlidingLog, Quota, Lease, Standing:
+	if kind, ok := limit.OfLetter(value[headBytes-1]); ok {
 		return kind, nil
 	}
 	return 0, &Error{headBytes - 1, fmt.Sprintf("no kind of limiter is called %q", value[headBytes-1])}
@@ -80,7 +78,7 @@ func KindOf(value []byte) (Kind, error) {
 
 // State is the state of one key. The kind determines which fields are used.
 type State struct {
-	Kind     Kind
+	Kind     limit.Kind
 	TAT      int64           // of a Throttle, ns
 	Fixed    window.Fixed    // of a Fixed
 	Sliding  window.Sliding  // of a Sliding
@@ -207,7 +205,7 @@ func Identity(value []byte) int {
 
 // Append appends the form of a state, which must be one that Check accepts.
 func Append(dst []byte, s *State) []byte {
-	dst = append(append(dst, mark...), digit, byte(s.Kind))
+	dst = append(append(dst, mark...), digit, s.Kind.Letter())
 	switch s.Kind {
 	case Throttle:
 		dst = appendInstant(dst, s.TAT)

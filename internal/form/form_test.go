@@ -44,6 +44,10 @@ var golden = []struct {
 	{State{Kind: Standing, Standing: standing.State{Exemption: standing.Term{Until: now, Reason: "ok"},
 		Refusals: window.Sliding{Start: now, Current: 1, End: now + 20}}},
 		"b 01 17979cfe3d85cd15 02 6f6b 0000000000000000 00 00 0000000000000000 17979cfe3d85cd15 00 01 14 0000000000000000"},
+	{State{Kind: Standing, Standing: standing.State{
+		Recent: standing.Recent{Instants: "\x17\x97\x9c\xfe\x3d\x85\xcd\x15", End: now + 20}}},
+		"b 02 0000000000000000 00 0000000000000000 00 00 0000000000000000 0000000000000000 00 00 00 0000000000000000" +
+			" 01 17979cfe3d85cd15 14"},
 	{State{Kind: SlidingLog, Version: 0x0102030405060708,
 		Log:     window.Log{Until: 5, End: now + 10e9},
 		Entries: []window.Entry{{At: now, Total: 1}, {At: now + 1, Total: 3}, {At: now + 1e9, Total: 4}}},
@@ -155,7 +159,7 @@ func TestErrors(t *testing.T) {
 		"\x00cl1q" + one + "\x00\x00\x04\x03UTC":                       "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
 		"\x00cl1q" + one + "\x01\xe8\x07":                              "invalid state: a calendar quota must have a count above 0, and end at a multiple of its period",
 		"\x00cl1b":                                                     "not the standing of a subject",
-		"\x00cl1b\x02":                                                 "the standing has an unknown version: it was written by a newer version",
+		"\x00cl1b\x03":                                                 "the standing has an unknown version: it was written by a newer version",
 		"\x00cl1c" + zero + "\x00":                                     "invalid state: there must be leases",
 		"\x00cl1c" + zero + "\x01" + one + "\x00\x00":                  "length of holder must be between 1 and 1024",
 		"\x00cl1c" + zero + "\x01" + one + "\x7fa\x00":                 "at byte 25: it is cut off",
@@ -189,7 +193,7 @@ func TestSumsDoNotOverflow(t *testing.T) {
 }
 
 func TestTooMany(t *testing.T) {
-	for _, g := range golden[8:] {
+	for _, g := range golden[9:] {
 		var s State
 		require.NoError(t, s.Read(bytesOf(t, g.form), 3))
 		require.Equal(t, ErrTooMany, s.Read(bytesOf(t, g.form), 2))

@@ -1,7 +1,7 @@
 // Package httpapi answers calls over HTTP: for clients that have no library for the protocol of Redis. It
-// knows no command. A call is bytes for a session, which finds the command in the table, checks the rights
-// of the user, makes the call, counts it and logs it, as for any other client; the replies are bytes that
-// become JSON.
+// knows no command. A call is words for a session, which finds the command in the table, checks the rights
+// of the user, makes the call, counts it and logs it, as for any other client. What CL.TAKE decides comes as a
+// policy.Outcome; other replies are read, and become JSON.
 //
 // A connection of HTTP has a session, and one with HTTP/2 as many as it has requests at once, so CLIENT
 // LIST, MONITOR and ACL LOG show where a call comes from, and CLIENT KILL ends its connection (conn.go).
@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"cellserver/internal/client"
+	"cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/web"
 )
@@ -24,15 +25,16 @@ import (
 // Config holds the parameters of New.
 type Config struct {
 	Instance  *session.Instance
-	Settings  *Settings    // the defaults if nil
-	Protected func() bool  // see web.Config
-	Log       *slog.Logger // for messages that peers cause, which may be very frequent
+	Policies  func() *policy.Set // those in force; nil for none
+	Settings  *Settings          // the defaults if nil
+	Protected func() bool        // see web.Config
+	Log       *slog.Logger       // for messages that peers cause, which may be very frequent
 	// CertificateUser returns the user that the certificate of a peer names; empty for none. It may be nil.
 	CertificateUser func(tls.ConnectionState) string
 	// NamesUsers reports whether certificates name users, so that a certificate alone makes no gateway. It may
 	// be nil.
 	NamesUsers func() bool
-	Handshakes chan struct{} // see web.Config
+	Turns      chan struct{} // see web.Config
 }
 
 // API answers the requests of the HTTP ports.
@@ -55,11 +57,13 @@ func New(c Config) *API {
 	if c.Settings == nil {
 		c.Settings = NewSettings()
 	}
+	if c.Policies == nil {
+		c.Policies = func() *policy.Set { return new(policy.Set) }
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	a := &API{instance: c.Instance, config: c, gateways: c.Instance.Accounts.Internal("(gateway)")}
-	a.memory.most = maxShared
 	a.names = sync.OnceValue(func() names {
 		table := c.Instance.Table
 		return names{strings.ToUpper(table.NameOf("cl.take")), strings.ToUpper(table.NameOf("cl.all"))}
@@ -79,7 +83,8 @@ func (a *API) NewServer(secured func() *tls.Config) *web.Server {
 	}
 	return web.New(web.Config{
 		Name: name, Handler: a, TLS: secured, Protected: a.config.Protected, Log: a.config.Log,
-		Handshakes:  a.config.Handshakes,
+		Turns:           a.config.Turns,
+		Unauthenticated: a.instance.Unauthenticated(), Trusted: a.isGateway,
 		ConnContext: a.openConn, ConnClosed: a.closeConn,
 	})
 }
@@ -116,7 +121,7 @@ var (
 type connKey struct{}
 
 func (a *API) openConn(ctx context.Context, socket net.Conn) context.Context {
-	c := &conn{api: a, socket: socket, own: budget{most: maxOwn}}
+	c := &conn{api: a, socket: socket}
 	a.conns.Store(socket, c)
 	return context.WithValue(ctx, connKey{}, c)
 }

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // api is an instance with an HTTP port, on a clock that stands still.
 type api struct {
+	policies func() *policy.Set
 	t        *testing.T
 	clock    *store.StillClock
 	instance *session.Instance
@@ -67,13 +68,14 @@ func newAPIWith(t *testing.T, policies string, changes ...func(c *commands.Confi
 	files := &commands.PolicyFiles{Read: func() ([]policy.File, error) {
 		return []policy.File{{Name: "policies.yaml", Text: []byte(policies)}}, nil
 	}}
+	a.policies = files.InForce
 	c := commands.Config{Store: keys, Policies: files}
 	for _, change := range changes {
 		change(&c)
 	}
 	a.instance, err = commands.New(c)
 	require.NoError(t, err)
-	a.serve(httpapi.New(httpapi.Config{Instance: a.instance}), nil)
+	a.serve(httpapi.New(httpapi.Config{Instance: a.instance, Policies: a.policies}), nil)
 	return a
 }
 

@@ -29,7 +29,7 @@ func BenchmarkTake(b *testing.B) {
 	}}
 	in, err := commands.New(commands.Config{Store: keys, Policies: files})
 	require.NoError(b, err)
-	api := httpapi.New(httpapi.Config{Instance: in})
+	api := httpapi.New(httpapi.Config{Instance: in, Policies: files.InForce})
 	for _, c := range []struct {
 		name, method, path string
 		handler            http.HandlerFunc // the API if nil

@@ -2,111 +2,85 @@ package httpapi
 
 import (
 	"errors"
-	"io"
-	"net/http"
 	"sync/atomic"
-
-	"cellserver/internal/web"
 )
 
 // The memory that the requests of all clients hold together is bounded: bodies as far as they have arrived, what
-// is read from them, and replies. Without that, each of some thousand requests at once could hold tens of
-// megabytes. Each connection has some memory of its own, in which a request with a few calls fits, so such
-// requests are answered also while others hold all memory that is shared, for example because they arrive
-// slowly or wait.
+// is read from them, and replies. It counts for the clients that make the calls, so maxmemory-clients bounds it
+// together with everything else that clients hold. Each connection has some memory of its own, in which a request
+// with a few calls fits. What is beyond that comes out of a budget of all connections, and a request that finds too
+// little there is refused: clients of other ports are not evicted for it.
 
-// maxShared bounds the memory that all connections share, and maxOwn that of a connection, in bytes.
+// maxOwn bounds the memory of a connection of its own, in bytes, and maxShared the budget of all connections where
+// maxmemory-clients is 0; otherwise the budget is a half of that.
 const (
-	maxShared = 256 << 20
 	maxOwn    = 64 << 10
+	maxShared = 256 << 20
 )
 
 // budget is memory that may be held.
-type budget struct {
-	most int64
-	held atomic.Int64
-}
+type budget struct{ held atomic.Int64 }
 
-// take takes bytes, and reports whether the budget has as many.
-func (b *budget) take(n int64) bool {
-	if b.held.Add(n) > b.most {
+// take takes bytes, and reports whether no more than most are held.
+func (b *budget) take(n, most int64) bool {
+	if b.held.Add(n) > most {
 		b.held.Add(-n)
 		return false
 	}
 	return true
 }
 
-// The memory of a byte of a body when it has been read as JSON (an empty array takes forty bytes, and its
-// slice grows by doubling), and that of a byte of a reply, with its JSON.
+// maxShared returns the size of the budget of all connections, in bytes.
+func (a *API) maxShared() int64 {
+	if limit := a.instance.Clients.MemoryLimit(); limit > 0 {
+		return limit / 2
+	}
+	return maxShared
+}
+
+// The memory of a byte of a body when it has become a part of a call (an argument of one digit has two bytes in
+// JSON and five in session.Calls, and buffers grow by doubling), and that of a byte of a reply, with its JSON.
 const (
-	bytesPerBodyByte  = 64
+	bytesPerBodyByte  = 12
 	bytesPerReplyByte = 4
 )
 
-var errMemory = errors.New("OOM the requests over HTTP hold too much memory at present")
+var (
+	errMemory = errors.New("OOM the requests over HTTP hold too much memory at present")
+	errNever  = errors.New("ERR the body is too long for half of maxmemory-clients")
+)
 
 // share is the memory that a request holds: in that of its connection, and in that of all.
 type share struct {
-	own, shared         *budget
+	of                  *caller
 	heldOwn, heldShared int64
 }
 
-// share returns the share of a request of the connection. It holds nothing.
-func (c *conn) share() share { return share{own: &c.own, shared: &c.api.memory} }
-
-// take adds bytes to the share, and reports whether there are as many.
-func (s *share) take(n int64) bool {
-	switch {
-	case s.own.take(n):
+// take adds bytes to the share, and returns an error if there are not as many.
+func (s *share) take(n int64) error {
+	c := s.of.conn
+	switch most := c.api.maxShared(); {
+	case c.own.take(n, maxOwn):
 		s.heldOwn += n
-	case s.shared.take(n):
+	case n > most:
+		return errNever
+	case c.api.memory.take(n, most):
 		s.heldShared += n
 	default:
-		return false
+		return errMemory
 	}
-	return true
+	s.of.Charge(int(n))
+	return nil
 }
 
 // giveBack returns the share.
 func (s *share) giveBack() {
-	s.own.held.Add(-s.heldOwn)
-	s.heldOwn = 0
-	if s.heldShared != 0 {
-		s.shared.held.Add(-s.heldShared)
-		s.heldShared = 0
+	if s.heldOwn+s.heldShared == 0 {
+		return
 	}
-}
-
-// readBody reads the body of a request. It takes memory as bytes arrive, twice as many at most: the length that a
-// peer announces costs the peer nothing.
-func readBody(r *http.Request, memory *share) ([]byte, error) {
-	const first = 512
-	if !memory.take(first) {
-		return nil, errMemory
-	}
-	body := make([]byte, 0, first)
-	for {
-		n, err := r.Body.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if err == io.EOF {
-			return body, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(body) < cap(body) {
-			continue
-		}
-		grown := min(2*cap(body), web.MaxBody+1) // with room for reading the end
-		if !memory.take(int64(grown - cap(body))) {
-			return nil, errMemory
-		}
-		body = append(make([]byte, 0, grown), body...)
-	}
-}
-
-// refuseForMemory answers a request for which there is no memory.
-func refuseForMemory(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", "1")
-	writeError(w, http.StatusServiceUnavailable, errMemory.Error())
+	c := s.of.conn
+	c.own.held.Add(-s.heldOwn)
+	c.api.memory.held.Add(-s.heldShared)
+	s.of.Charge(int(-s.heldOwn - s.heldShared))
+	s.heldOwn, s.heldShared = 0, 0
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/client"
 )
 
 // padded returns a call with so many bytes.
@@ -22,7 +24,9 @@ func TestMemoryOfAllRequests(t *testing.T) {
 	post := func(bytes int, call string) (status int, reply string) { return a.post(padded(call, bytes)) }
 	const call = `["CL.FIXED", "b", 1000, 60]`
 	a.post(`["CL.FIXED", "a", 6, 60, 6]`)
-	bodies := []int{1 << 20, 1 << 20, 1 << 20, 980_000, 6000, 1025} // these take all but some kilobytes
+	a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 72 << 20}) // a half is for requests over HTTP
+	a.instance.Clients.UpdateLimits(0, 0)
+	bodies := []int{1 << 20, 1 << 20, 780_000, 20_000} // these take all but some kilobytes
 	answers := make(chan int)
 	for _, bytes := range bodies {
 		go func() {
@@ -30,10 +34,10 @@ func TestMemoryOfAllRequests(t *testing.T) {
 			answers <- status
 		}()
 	}
-	begun := func() bool { return strings.Contains(a.operate("INFO clients"), "blocked_clients:6\r\n") }
+	begun := func() bool { return strings.Contains(a.operate("INFO clients"), "blocked_clients:4\r\n") }
 	require.Eventually(t, begun, time.Minute, time.Millisecond)
 
-	status, reply := post(1100, call)
+	status, reply := post(6000, call)
 	assert.Equal(t, http.StatusServiceUnavailable, status)
 	assert.Contains(t, reply, "OOM the requests over HTTP hold too much memory")
 	for range 20 {
@@ -49,6 +53,18 @@ func TestMemoryOfAllRequests(t *testing.T) {
 		status, _ = post(1<<20, call)
 	}
 	assert.Equal(t, http.StatusOK, status)
+}
+
+// TestBodyThatNeverFits: a body that would take more than half of maxmemory-clients is refused for good.
+func TestBodyThatNeverFits(t *testing.T) {
+	a := newAPI(t)
+	a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 16 << 20})
+	a.instance.Clients.UpdateLimits(0, 0)
+	status, reply := a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 1<<20))
+	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
+	assert.Contains(t, reply, "half of maxmemory-clients")
+	status, reply = a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 500_000))
+	assert.Equal(t, http.StatusOK, status, reply)
 }
 
 // TestAnnouncedBodies: a length that is announced holds no memory.

@@ -14,6 +14,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/resp"
+	"cellserver/internal/session"
 	"cellserver/internal/web"
 )
 
@@ -27,32 +28,26 @@ func (a *API) calls(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c := r.Context().Value(connKey{}).(*conn)
-	memory := c.share()
-	defer memory.giveBack()
-	calls, several, ok := readCalls(w, r, &memory)
+	k := c.take(w, r, web.User, account)
+	if k == nil {
+		return
+	}
+	defer c.release(r, k)
+	calls, several, ok := k.readCalls(w, r)
 	if !ok {
 		return
 	}
-	k := c.take(account)
-	defer c.release(k)
-	for _, words := range calls {
-		if a.isOffered(words) {
-			k.calls = resp.AppendCall(k.calls, words)
-		}
-	}
 	waited := false
-	err := k.run(r.Context(), func() { waited = web.KeepOpen(w) == nil })
-	status, body := http.StatusOK, make([]byte, 0, 2*len(k.replies)+64)
+	replies, err := k.Do(r.Context(), &k.calls, func() { waited = web.KeepOpen(w) == nil })
+	status, body := http.StatusOK, make([]byte, 0, 2*replies.Len()+64)
 	if several {
 		body = append(body, '[')
 	}
-	replies := cursor{rest: k.replies}
-	for i, words := range calls {
+	for i, refused := range calls {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		var refused string
-		if body, refused = a.appendReply(body, words, &replies, err); !several && refused != "" {
+		if body, refused = appendReply(body, refused, &replies, err); !several && refused != "" {
 			status = web.StatusOf(refused)
 		}
 	}
@@ -77,7 +72,7 @@ func (a *API) authorize(w http.ResponseWriter, r *http.Request) *client.Account 
 		writeError(w, http.StatusForbidden, "ERR requests of web pages are not accepted")
 		return nil
 	}
-	return web.User(w, r, a.instance.Accounts, a.named(r))
+	return web.UserOf(w, r, a.instance.Accounts, a.named(r))
 }
 
 // named returns the user that the certificate of the peer names; empty for none.
@@ -88,31 +83,37 @@ func (a *API) named(r *http.Request) string {
 	return a.config.CertificateUser(*r.TLS)
 }
 
-// readCalls reads the body: an array of arguments, or an array of such arrays. If it is neither, readCalls
-// answers the request, and ok is false.
-func readCalls(w http.ResponseWriter, r *http.Request, memory *share) (calls [][]string, several, ok bool) {
+// readCalls reads the body: an array of arguments, or an array of such arrays. It appends the calls to k.calls,
+// except for calls that are refused, and returns the reason for which each is; empty for none. If the body is
+// neither, readCalls answers the request, and ok is false.
+func (k *caller) readCalls(w http.ResponseWriter, r *http.Request) (refused []string, several, ok bool) {
 	if kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); strings.TrimSpace(kind) != "application/json" {
 		writeError(w, http.StatusUnsupportedMediaType, "ERR the Content-Type must be application/json")
 		return nil, false, false
 	}
-	body, err := readBody(r, memory)
-	if err == nil && !memory.take(bytesPerBodyByte*int64(len(body))) {
-		err = errMemory
+	body, err := web.ReadBody(r, k.memory.take)
+	if err == nil {
+		err = k.memory.take(bytesPerBodyByte * int64(len(body)))
 	}
 	if err == nil {
-		calls, several, err = parseCalls(body)
+		refused, several, err = k.parseCalls(body)
 	}
 	if err != nil {
 		refuseBody(w, err)
 		return nil, false, false
 	}
-	return calls, several, true
+	return refused, several, true
 }
 
 // refuseBody answers a request whose body has not arrived, or is not accepted.
 func refuseBody(w http.ResponseWriter, err error) {
-	if err == errMemory {
-		refuseForMemory(w)
+	switch err {
+	case errMemory:
+		w.Header().Set("Retry-After", "1")
+		writeError(w, http.StatusServiceUnavailable, err.Error())
+		return
+	case errNever:
+		writeError(w, http.StatusRequestEntityTooLarge, err.Error())
 		return
 	}
 	var tooLarge *http.MaxBytesError
@@ -126,57 +127,85 @@ func refuseBody(w http.ResponseWriter, err error) {
 
 var errBody = errors.New("the body must be a JSON array of arguments, which are strings and numbers, or an array of such arrays")
 
-func parseCalls(body []byte) (calls [][]string, several bool, err error) {
+// parseCalls reads the calls of a body. It reads word by word, because an array of JSON with short words takes many
+// times the memory of its text.
+func (k *caller) parseCalls(body []byte) (refused []string, several bool, err error) {
 	if !utf8.Valid(body) {
 		return nil, false, errBody
 	}
-	var items []any
 	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber() // an integer may have more digits than a float64
-	if decoder.Decode(&items) != nil || len(items) == 0 {
+	decoder.UseNumber()         // an integer may have more digits than a float64
+	next := func() json.Token { // nil if there is none
+		token, _ := decoder.Token()
+		return token
+	}
+	if next() != json.Delim('[') {
 		return nil, false, errBody
+	}
+	token := next()
+	for several = token == json.Delim('['); ; {
+		if len(refused) == maxCalls {
+			return nil, false, errors.New("a request may have at most " + strconv.Itoa(maxCalls) + " calls")
+		}
+		if several {
+			token = next()
+		}
+		reason, ok := k.parseCall(token, next)
+		if !ok {
+			return nil, false, errBody
+		}
+		refused = append(refused, reason)
+		if several {
+			token = next()
+		}
+		if !several || token == json.Delim(']') {
+			break
+		}
+		if token != json.Delim('[') {
+			return nil, false, errBody
+		}
 	}
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, false, errBody
 	}
-	if _, several = items[0].([]any); !several {
-		items = []any{items}
-	}
-	if len(items) > maxCalls {
-		return nil, false, errors.New("a request may have at most " + strconv.Itoa(maxCalls) + " calls")
-	}
-	for _, item := range items {
-		words, ok := parseWords(item)
-		if !ok {
-			return nil, false, errBody
-		}
-		calls = append(calls, words)
-	}
-	return calls, several, nil
+	return refused, several, nil
 }
 
-func parseWords(item any) (words []string, ok bool) {
-	list, ok := item.([]any)
-	for _, word := range list {
-		switch word := word.(type) {
+// parseCall reads a call up to the end of its array, given its first word, and appends it to k.calls unless it is
+// refused. ok is false if it has no words, or other tokens than strings and numbers.
+func (k *caller) parseCall(token json.Token, next func() json.Token) (refused string, ok bool) {
+	var names [2][]byte
+	n := 0
+	for ; token != json.Delim(']'); token = next() {
+		var word string
+		switch token := token.(type) {
 		case string:
-			words = append(words, word)
+			word = token
 		case json.Number:
-			words = append(words, word.String())
+			word = token.String()
 		default:
-			return nil, false
+			return "", false
 		}
+		if n < len(names) {
+			names[n] = []byte(word)
+		}
+		n++
+		k.calls.AddWord(word)
 	}
-	return words, ok && len(words) > 0
+	switch {
+	case n == 0:
+		return "", false
+	case !k.conn.api.isOffered(names[:min(n, len(names))]):
+		k.calls.DropCall()
+		return errNotOffered(names[0]), true
+	}
+	k.calls.EndCall()
+	return "", true
 }
 
 // isOffered reports whether a call may be made over HTTP: calls that decide, and those about policies. Others
-// change the state of a connection, or are for operators.
-func (a *API) isOffered(words []string) bool {
-	names := make([][]byte, min(len(words), 2))
-	for i := range names {
-		names[i] = []byte(words[i])
-	}
+// change the state of a connection, or are for operators. names are the first words of the call.
+func (a *API) isOffered(names [][]byte) bool {
 	row := a.instance.Table.Find(names)
 	if row == nil {
 		return false
@@ -185,26 +214,23 @@ func (a *API) isOffered(words []string) bool {
 	return slices.Contains(categories, "@ratelimit") || slices.Contains(categories, "@policy")
 }
 
-func errNotOffered(words []string) string {
-	return "NOPERM '" + command.Prefix([]byte(words[0]), 128) + "' is not a command of the categories @ratelimit and @policy"
+func errNotOffered(name []byte) string {
+	return "NOPERM '" + command.Prefix(name, 128) + "' is not a command of the categories @ratelimit and @policy"
 }
 
-// appendReply appends the reply to a call as JSON. If the reply is an error, it returns its text too. err is
-// the reason for which replies may be missing.
-func (a *API) appendReply(body []byte, words []string, replies *cursor, err error) (json []byte, refused string) {
+// appendReply appends the reply to a call as JSON, given the reason for which the call was refused; empty if it was
+// made. If the reply is an error, it returns its text too. err is the reason for which replies may be missing.
+func appendReply(body []byte, refused string, replies *resp.Replies, err error) (json []byte, text string) {
 	switch {
-	case !a.isOffered(words):
-		refused = errNotOffered(words)
-	case len(replies.rest) == 0:
-		refused = errSessionEnded.Error()
+	case refused != "":
+	case replies.Len() == 0:
+		refused = session.ErrEnded.Error()
 		if err != nil {
 			refused = err.Error()
 		}
 	default:
-		if text, is := replies.peekError(); is {
-			refused = text
-		}
-		return replies.appendJSON(body), refused
+		refused, _ = replies.PeekError()
+		return appendJSON(body, replies), refused
 	}
 	return appendError(body, refused), refused
 }

@@ -1,9 +1,11 @@
 package httpapi
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +47,12 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 		writeError(w, http.StatusForbidden, "ERR this peer is none of the trusted proxies (--http-trusted-proxies)")
 		return
 	}
+	if isRebound(r) {
+		a.counts.untrusted.Add(1)
+		writeError(w, http.StatusForbidden, "ERR the request names this server as the page of a stranger could: "+
+			"use its address, or a name without dots")
+		return
+	}
 	names, _, _ := strings.Cut(rest, "/")
 	var buffer [2]ask
 	asks, refused := a.asksOf(buffer[:0], r, names, trusted)
@@ -63,8 +71,28 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 
 var yes = []string{"1"}
 
+// isRebound reports whether a request may be that of a web page in a browser on this machine, whose owner lets the
+// name of his site resolve to a loopback address (DNS rebinding): such a page can send every header but Host, where
+// the browser writes the name and the port of this server. A gateway on this machine names the server by an address
+// or as localhost, or passes on what its client has asked for, which has another port or none. Requests to the
+// other paths have the header Origin if they are of a page: see authorize.
+func isRebound(r *http.Request) bool {
+	name, port, err := net.SplitHostPort(r.Host)
+	if err != nil || r.TLS != nil || !web.Peer(r).IsLoopback() { // over TLS, the site has no certificate for its name
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if local == nil || strconv.Itoa(local.Port) != port {
+		return false
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	_, err = netip.ParseAddr(name)
+	return err != nil && strings.Contains(name, ".") && !strings.HasSuffix(name, ".localhost")
+}
+
 const (
 	withoutSubject = "ERR the request has no header that the policy needs, or has it twice"
+	longSubject    = "ERR the subject is longer than max-key-size, proto-max-bulk-len or client-query-buffer-limit allow"
 	noSubject      = "ERR the policy does not say what the subject of a request is: it has no field from"
 )
 
@@ -99,6 +127,18 @@ func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, as *client.Acc
 	return nil, nil
 }
 
+// isGateway reports whether an address belongs to a trusted proxy alone: every process of this machine has a loopback
+// address.
+func (a *API) isGateway(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return true // it reaches the Unix socket
+	}
+	peer := tcp.AddrPort().Addr().Unmap().WithZone("")
+	return !peer.IsLoopback() &&
+		slices.ContainsFunc(a.config.Settings.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(peer) })
+}
+
 // CheckPolicies warns about policies that tell clients apart by their addresses, if only gateways on this machine
 // are trusted: if the gateways are on others, all of their requests get 403. It is to be called when other policies
 // are in force. NewServer calls it for the first server.
@@ -107,7 +147,7 @@ func (a *API) CheckPolicies() {
 	if !allOf(a.config.Settings.TrustedProxies, isLoopback) {
 		return
 	}
-	set := a.instance.Policies()
+	set := a.config.Policies()
 	for _, name := range set.Names() {
 		isAddress := func(p policy.Part) bool { return p.Kind == policy.ClientIP }
 		if slices.ContainsFunc(set.Policy([]byte(name)).HTTP.From, isAddress) {
@@ -124,7 +164,7 @@ func allOf[T any](list []T, has func(T) bool) bool {
 
 // asksOf appends what a request asks of the policies with some names. If that is not clear, refused says why.
 func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.Prefix) (_ []ask, refused string) {
-	set := a.instance.Policies()
+	set := a.config.Policies()
 	if strings.Count(names, ",") >= maxPolicies {
 		return appendRefusing(asks, set, names), "ERR too many policies"
 	}
@@ -136,16 +176,21 @@ func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.
 			refused = "ERR no such policy '" + name[:min(len(name), policy.MaxNameBytes)] + "'"
 			continue
 		}
-		subject, ok := p.HTTP.Subject(buffer[:0], from, trusted)
-		switch {
-		case p.HTTP.From == nil:
+		if slices.ContainsFunc(asks, func(asked ask) bool { return asked.policy == p }) {
+			continue // CL.ALL takes a key once
+		}
+		subject, found := p.HTTP.Subject(buffer[:0], from, trusted)
+		if p.HTTP.From == nil {
 			refused = noSubject
-		case !ok && p.HTTP.Without == policy.WithoutAllow:
-			continue
-		case !ok && p.HTTP.Without == policy.WithoutRefuse:
-			return nil, withoutSubject
-		case !ok:
-			subject = append(buffer[:0], policy.Shared...)
+		} else if found != policy.HasHeaders {
+			switch p.Otherwise(found) {
+			case policy.WithoutShare:
+				subject = append(buffer[:0], policy.Shared...)
+			case policy.WithoutAllow:
+				continue
+			default:
+				return nil, withoutSubject
+			}
 		}
 		asks = append(asks, ask{p, name, string(subject)})
 	}
@@ -160,80 +205,4 @@ func appendRefusing(asks []ask, set *policy.Set, names string) []ask {
 		}
 	}
 	return asks
-}
-
-// decide makes the calls of a request as a user, and answers it.
-func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account, asks []ask, limited int) {
-	c := r.Context().Value(connKey{}).(*conn)
-	k := c.take(as)
-	defer c.release(k)
-	o, refused := k.takeAll(r, asks)
-	if refused != "" {
-		judged, tooLong := a.withoutTooLong(asks)
-		if tooLong {
-			w.Header()["X-Limited"] = yes
-			writeError(w, limited, refused)
-			return
-		}
-		if 0 < len(judged) && len(judged) < len(asks) {
-			k, asks = c.take(as), judged // a call that is too long has ended the session
-			defer c.release(k)
-			o, refused = k.takeAll(r, asks)
-		}
-	}
-	if refused != "" {
-		a.answerWithout(w, asks, refused)
-		return
-	}
-	if o.Allowed {
-		o.setFields(w.Header())
-		w.WriteHeader(http.StatusOK)
-		return
-	}
-	status := o.status()
-	if status == http.StatusForbidden {
-		k.answer(w, o, status, false) // blocked: nothing says when to come again
-		return
-	}
-	w.Header()["X-Limited"] = yes
-	k.answer(w, o, limited, false)
-}
-
-// withoutTooLong returns what is asked without the subjects that are too long for a decision: for the longest key or
-// argument, or for the patterns of their policy. tooLong reports whether one of them was to be limited. What a client
-// sends in a header must not be the reason for which no limit decides; but a policy in shadow mode refuses nothing.
-func (a *API) withoutTooLong(asks []ask) (judged []ask, tooLong bool) {
-	longest := min(a.instance.MaxKeySize, a.instance.Limits.Load().Bulk)
-	for _, asked := range asks {
-		_, _, err := asked.policy.TreatCounted(asked.policy.Subject([]byte(asked.subject)))
-		switch {
-		case err == nil && len(asked.subject) <= longest:
-			judged = append(judged, asked)
-		case !asked.policy.Shadow:
-			return nil, true
-		}
-	}
-	return judged, false
-}
-
-// answerWithout answers a request about which there is no decision, as its policies say: if one of them refuses
-// such requests, the request is refused.
-func (a *API) answerWithout(w http.ResponseWriter, asks []ask, reason string) {
-	w.Header()["X-Cellserver-Error"] = []string{strings.Map(printable, reason)}
-	for _, asked := range asks {
-		if asked.policy.HTTP.Errors == policy.ErrorsRefuse {
-			writeError(w, http.StatusServiceUnavailable, reason)
-			return
-		}
-	}
-	w.WriteHeader(http.StatusOK)
-}
-
-// printable replaces characters that a header must not have, or that its readers may not expect: a reason may
-// quote the request.
-func printable(r rune) rune {
-	if r < ' ' || r > '~' {
-		return '?'
-	}
-	return r
 }

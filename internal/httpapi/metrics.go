@@ -9,7 +9,7 @@ import (
 var (
 	requestsTotal  = metric.NewCounter("http_requests_total", "Requests to the ports of --http-port, by their path.", "path")
 	untrustedTotal = metric.NewCounter("http_untrusted_total",
-		"Requests to /v1/auth that were refused because their peer is no trusted proxy.")
+		"Requests to /v1/auth that were refused because their peer is no trusted proxy, or may be a web page.")
 )
 
 // counts are the numbers of requests.

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"cellserver/internal/resp"
+	"cellserver/internal/session"
 	"cellserver/internal/web"
 )
 
@@ -23,17 +23,24 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 		writeError(w, http.StatusBadRequest, refused)
 		return
 	}
+	if len(given.values[subjectAt]) > a.longestSubject(1) {
+		writeError(w, http.StatusForbidden, longSubject) // a client may have chosen it
+		return
+	}
 	// A body says nothing. A call that waits has no time limit, so its body must have arrived: see web.KeepOpen.
 	if _, err := io.Copy(io.Discard, r.Body); err != nil {
 		refuseBody(w, err)
 		return
 	}
 	c := r.Context().Value(connKey{}).(*conn)
-	k := c.take(account)
-	defer c.release(k)
-	k.calls = given.appendCall(k.calls, a.names().take, policy)
+	k := c.take(w, r, web.User, account)
+	if k == nil {
+		return
+	}
+	defer c.release(r, k)
+	given.addCall(&k.calls, a.names().take, policy)
 	waited := false
-	refused = k.judge(r, &k.outcome, func() { waited = web.KeepOpen(w) == nil })
+	_, refused = k.decide(r, func() { waited = web.KeepOpen(w) == nil })
 	if refused != "" {
 		status := web.StatusOf(refused)
 		if strings.HasPrefix(refused, "ERR no such policy") {
@@ -42,11 +49,12 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 		send(w, status, append(appendError(nil, refused), '\n'), waited)
 		return
 	}
-	status := k.outcome.status()
+	o := (*outcome)(&k.outcomes.All()[0])
+	status := o.status()
 	if given.given[decisionAt] {
 		status = http.StatusOK
 	}
-	k.answer(w, &k.outcome, status, waited)
+	k.answer(w, o, status, waited)
 }
 
 // parameters are those of a request to take.
@@ -94,7 +102,7 @@ func (p *parameters) read(query string) (refused string) {
 		return "ERR the mode must be take, peek, upto or force"
 	case p.given[decisionAt] && p.values[decisionAt] != "body":
 		return "ERR the decision must be body, or not be there"
-	case p.values[subjectAt] == "":
+	case !p.given[subjectAt]: // one that is empty is a subject like any other
 		return "ERR the query must have a subject"
 	}
 	return ""
@@ -103,8 +111,8 @@ func (p *parameters) read(query string) (refused string) {
 // modes are the values of the parameter mode; the first is the default.
 var modes = []string{"take", "peek", "upto", "force"}
 
-// appendCall appends the call in RESP. command is the name of CL.TAKE.
-func (p *parameters) appendCall(dst []byte, command, policy string) []byte {
+// addCall adds the call. command is the name of CL.TAKE.
+func (p *parameters) addCall(to *session.Calls, command, policy string) {
 	buffer := [6 + 2*len(parameterNames)]string{command, p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
 	words := buffer[:5]
 	if mode := p.values[modeAt]; mode != "" && !strings.EqualFold(mode, modes[0]) {
@@ -115,5 +123,5 @@ func (p *parameters) appendCall(dst []byte, command, policy string) []byte {
 			words = append(words, parameterNames[i], p.values[i])
 		}
 	}
-	return resp.AppendCall(dst, words)
+	to.Add(words...)
 }

@@ -43,7 +43,7 @@ func TestTake(t *testing.T) {
 		{"both?subject=u&mode=x", 400, `{"error":"ERR the mode must be take, peek, upto or force"}`},
 		{"both?subject=u&decision=Body", 400, `{"error":"ERR the decision must be body, or not be there"}`},
 		{"both?subject=u&id=", 400, `{"error":"ERR token is empty"}`},
-		{"both?subject=u&wait=", 400, `{"error":"ERR value is not an integer or out of range: WAIT ms"}`},
+		{"both?subject=u&wait=", 400, `{"error":"ERR value is not an integer or out of range: WAIT ms (units are ms, s, m, h and d)"}`},
 		{"both?subject=u&leave=x", 400, `{"error":"ERR value is not an integer or out of range: LEAVE n|p%"}`},
 		{"both?subject=u&subject=v", 400, `{"error":"ERR the query has the parameter subject twice"}`},
 		{"both?subject=u&other=1", 400, `{"error":"ERR the query has an unknown parameter: other"}`},

@@ -12,29 +12,29 @@ import (
 // takeAll takes one unit from each policy, or nothing. If there is no decision, refused says why.
 func (k *caller) takeAll(r *http.Request, asks []ask) (o *outcome, refused string) {
 	if len(asks) == 1 {
-		return &k.outcome, k.ask(r, &k.outcome, k.conn.api.names().take, asks[0].subject, asks[0].name, "1", "VERBOSE")
+		k.calls.Add(k.conn.api.names().take, asks[0].subject, asks[0].name, "1", "VERBOSE")
+		if _, refused = k.decide(r, nil); refused != "" {
+			return nil, refused
+		}
+		return (*outcome)(&k.outcomes.All()[0]), ""
 	}
 	words := []string{k.conn.api.names().all, strconv.Itoa(len(asks))}
 	for i := range asks {
 		words = append(words, "TAKE", asks[i].subject, asks[i].name, "1")
 	}
-	replies, refused := k.makeCall(r, append(words, "VERBOSE"))
+	k.calls.Add(append(words, "VERBOSE")...)
+	reply, refused := k.decide(r, nil)
 	if refused != "" {
 		return nil, refused
 	}
-	replies.next()
-	allowed := replies.integer() == 0
-	retry := replies.integer()
-	outcomes := make([]outcome, len(asks))
-	for i := range outcomes {
-		outcomes[i].read(&replies)
-	}
-	return together(outcomes, allowed, retry), ""
+	reply.Next() // an array, which begins with whether the call is limited, and the time to wait
+	allowed := reply.Int() == 0
+	return together(k.outcomes.All(), allowed, reply.Int()), ""
 }
 
 // together returns the outcome of a call on several policies, of which each has one.
-func together(outcomes []outcome, allowed bool, retry int64) *outcome {
-	o := outcomes[deciding(outcomes)]
+func together(outcomes []policy.Outcome, allowed bool, retry int64) *outcome {
+	o := outcome(outcomes[deciding(outcomes)])
 	o.Allowed, o.Fields, o.Violated = allowed, joined(outcomes), nil
 	for i := range outcomes {
 		o.Violated = append(o.Violated, outcomes[i].Violated...)
@@ -50,7 +50,7 @@ func together(outcomes []outcome, allowed bool, retry int64) *outcome {
 
 // deciding returns the index of the outcome that a call is answered with: of those that refuse it the one with
 // the longest time to wait, else the one of which the least part remains; the first of equals.
-func deciding(outcomes []outcome) int {
+func deciding(outcomes []policy.Outcome) int {
 	verdicts := make([]policy.Verdict, len(outcomes))
 	for i := range outcomes {
 		o := &outcomes[i]
@@ -63,11 +63,11 @@ func deciding(outcomes []outcome) int {
 
 // joined returns the fields of several outcomes: the lists of the RateLimit fields joined, and the others of
 // the outcome that decides, without Retry-After.
-func joined(outcomes []outcome) (fields []policy.Field) {
+func joined(outcomes []policy.Outcome) (fields []policy.Field) {
 	for _, name := range []string{"RateLimit-Policy", "RateLimit"} {
 		list := ""
 		for i := range outcomes {
-			if value, is := outcomes[i].field(name); is && list == "" {
+			if value, is := field(&outcomes[i], name); is && list == "" {
 				list = value
 			} else if is {
 				list += ", " + value
@@ -78,14 +78,14 @@ func joined(outcomes []outcome) (fields []policy.Field) {
 		}
 	}
 	for _, name := range []string{"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
-		if value, is := outcomes[deciding(outcomes)].field(name); is {
+		if value, is := field(&outcomes[deciding(outcomes)], name); is {
 			fields = append(fields, policy.Field{Name: name, Value: value})
 		}
 	}
 	return fields
 }
 
-func (o *outcome) field(name string) (value string, is bool) {
+func field(o *policy.Outcome, name string) (value string, is bool) {
 	i := slices.IndexFunc(o.Fields, func(f policy.Field) bool { return f.Name == name })
 	if i < 0 {
 		return "", false

@@ -18,12 +18,21 @@
 //
 // All numbers are big-endian, all checksums are CRC-32C (Castagnoli). A segment begins with
 //
-//	 0  magic    8 bytes  "cljrnl1\n"
-//	 8  mark     8 bytes  random: a sync marker, with which each frame of this segment begins
-//	16  number   8 bytes  of the segment
-//	24  first    8 bytes  the number of its first pass
-//	32  synced   8 bytes  the last pass that was known to be on the disk, in an earlier segment
-//	40  sum      4 bytes  of bytes 0 to 39
+//	 0  magic      8 bytes  "cljrnl2\n", in which the digit is the version of the format
+//	 8  length     4 bytes  of this header: 88
+//	12  program   20 bytes  the version of the program that wrote the segment, padded with zeros
+//	32  folder     8 bytes  random: the same in all segments of a folder
+//	40  mark       8 bytes  random: a sync marker, with which each frame of this segment begins
+//	48  number     8 bytes  of the segment
+//	56  first      8 bytes  the number of its first pass
+//	64  synced     8 bytes  the last pass that was known to be on the disk, in an earlier segment
+//	72  previous   8 bytes  the mark of the previous segment; 0 if there is none
+//	80  sum        4 bytes  of the headers of all frames of the previous segment, up to its last pass
+//	84  sum        4 bytes  of bytes 0 to 83
+//
+// In every later version, the first three fields and the last are the same, so that a program that
+// does not know the version can tell it from damage. Version 1 has neither length, program nor
+// folder, and neither previous nor its sum; its checksum is at byte 40.
 //
 // Frames follow:
 //
@@ -47,6 +56,10 @@
 //
 // Segments are numbered, and passes are numbered across all segments; see Summary.CheckNext.
 //
-// The header of a segment is on the disk before its first frame is written. A file that is not
-// longer than a header may therefore be torn, but a bad header of a longer file is a Fault.
+// Only a file that is not longer than a header may be torn there; a bad header of a longer file is a
+// Fault. In version 1, the header was on the disk before the first frame was written. In version 2,
+// the caller gives the file its name when its first pass is on the disk.
+//
+// A segment may repeat the last pass of the previous one, because it is unknown whether that pass is
+// on the disk: its sync has failed. The link to the previous segment shows this; see Summary.Before.
 package journal

@@ -99,7 +99,13 @@ func stampOf(number uint64) Stamp {
 	return Stamp{Boot: [16]byte{'b', 15: byte(number)}, Uptime: int64(number), Wall: -int64(number), Clock: 1 << 60}
 }
 
-var header = Header{Mark: 0x0123456789abcdef, Number: 3, First: 7, Synced: 6}
+var header = Header{
+	Version: 2, Program: "1.2.3", Folder: 0xfedcba9876543210, Previous: Link{0x1122334455667788, 0x99aabbcc},
+	Mark: 0x0123456789abcdef, Number: 3, First: 7, Synced: 6,
+}
+
+// segmentHeaderBytes is the size of this header.
+const segmentHeaderBytes = 88
 
 // write writes a pass of some entries.
 func (p *passes) write(t require.TestingT, w *Writer, sync bool, entries ...string) {
@@ -189,6 +195,6 @@ func short(t testing.TB) (file []byte, all passes, ends []int64) {
 		all = append(all, pass{number, stampOf(number), whole})
 		ends = append(ends, w.Size())
 	}
-	require.Equal(t, []int64{44, 130, 210, 398, 482}, ends)
+	require.Equal(t, []int64{88, 174, 254, 442, 526}, ends)
 	return d.content, all, ends
 }

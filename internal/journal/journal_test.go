@@ -2,9 +2,11 @@ package journal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -25,11 +27,63 @@ func TestGoldenSegment(t *testing.T) {
 	require.NoError(t, w.Begin(Stamp{Boot: [16]byte([]byte("0123456789abcdef")), Uptime: 1, Wall: 2, Clock: 3}))
 	require.NoError(t, w.Append([]byte("entry")))
 	require.NoError(t, w.End(true))
-	require.Equal(t, "636c6a726e6c310a"+
-		"0123456789abcdef"+"0000000000000003"+"0000000000000007"+"0000000000000006"+"c821f08e"+
-		"0123456789abcdef"+"0000000000000007"+"0000000000000006"+"80000000"+"0000002d"+"177be552"+"389ef47a"+
-		"30313233343536373839616263646566"+"0000000000000001"+"0000000000000002"+"0000000000000003"+"656e747279",
-		hex.EncodeToString(d.content))
+	require.Equal(t, "636c6a726e6c320a"+"00000058"+
+		"312e322e33000000000000000000000000000000"+"fedcba9876543210"+
+		"0123456789abcdef"+"0000000000000003"+"0000000000000007"+"0000000000000006"+
+		"1122334455667788"+"99aabbcc"+"eec179a5"+goldenFrame, hex.EncodeToString(d.content))
+	require.Equal(t, Link{header.Mark, crc32.Checksum(d.content[88:128], castagnoli)}, w.Link())
+}
+
+const goldenFrame = "0123456789abcdef" + "0000000000000007" + "0000000000000006" + "80000000" + "0000002d" +
+	"177be552" + "389ef47a" +
+	"30313233343536373839616263646566" + "0000000000000001" + "0000000000000002" + "0000000000000003" + "656e747279"
+
+// Segments of version 1 are read.
+func TestOldSegment(t *testing.T) {
+	file, err := hex.DecodeString("636c6a726e6c310a" +
+		"0123456789abcdef" + "0000000000000003" + "0000000000000007" + "0000000000000006" + "c821f08e" + goldenFrame)
+	require.NoError(t, err)
+	s, err := scan(file)
+	require.NoError(t, err)
+	require.Equal(t, Header{Version: 1, Mark: header.Mark, Number: 3, First: 7, Synced: 6}, s.Header)
+	require.Equal(t, uint64(7), s.Last)
+	require.Equal(t, "entry", read(t, file, s)[0].entries)
+	require.NoError(t, s.CheckNext(Header{Number: 4, First: 8, Previous: s.Link()}), "a new segment follows")
+	for cut := range file {
+		s, err := scan(file[:cut])
+		require.NoError(t, err)
+		require.Equal(t, cut < 44, s.End == 0)
+	}
+}
+
+// A segment of a later version is not damaged, and says which program wrote it. A wrong digit is damage.
+func TestNewerVersion(t *testing.T) {
+	resum := func(p []byte) []byte {
+		return binary.BigEndian.AppendUint32(bytes.Clone(p[:len(p)-4]), sum(p[:len(p)-4]))
+	}
+	newer := header.bytes()
+	newer[6] = '3'
+	longer := slices.Concat(newer[:8], []byte{0, 0, 0, 100}, newer[12:], make([]byte, 12))
+	for _, c := range []struct {
+		header  []byte
+		program string
+	}{
+		{resum(newer), "1.2.3"}, {resum(longer), "1.2.3"}, {longer, ""},
+		{resum(slices.Concat([]byte("cljrnl9\n"), make([]byte, 36))), ""},
+	} {
+		var newer *VersionError
+		_, err := scan(append(c.header, make([]byte, 1000)...))
+		require.ErrorAs(t, err, &newer)
+		require.Equal(t, c.program, newer.Program)
+		_, _, _, err = ReadHeader(bytes.NewReader(c.header), int64(len(c.header)))
+		require.ErrorAs(t, err, &newer)
+	}
+	for _, digit := range "013456789" {
+		damaged := header.bytes()
+		damaged[6] = byte(digit)
+		_, err := scan(append(damaged, 0))
+		require.Equal(t, errHeaderDamaged, err)
+	}
 }
 
 func TestReadsWhatItWrites(t *testing.T) {
@@ -37,7 +91,8 @@ func TestReadsWhatItWrites(t *testing.T) {
 		file, all, ends := make(t)
 		s, err := scan(file)
 		require.NoError(t, err)
-		require.Equal(t, Summary{Header: header, Last: 10, End: ends[4], Stamp: stampOf(10)}, s)
+		require.Equal(t, header, s.Header)
+		require.Equal(t, []any{uint64(10), ends[4], int64(0), stampOf(10)}, []any{s.Last, s.End, s.Torn, s.Stamp})
 		requireHolds(t, all, file, s)
 	}
 }
@@ -132,7 +187,7 @@ func TestClosedSegmentHidesNoFault(t *testing.T) {
 		var fault *Fault
 		require.ErrorAs(t, err, &fault)
 		require.Equal(t, int64(segmentHeaderBytes), fault.Offset)
-		require.EqualError(t, err, "at byte 44, in pass 7: "+fault.Reason+", and later passes follow")
+		require.EqualError(t, err, "at byte 88, in pass 7: "+fault.Reason+", and later passes follow")
 		d.content[i]--
 	}
 	s, err := scan(d.content)
@@ -149,7 +204,7 @@ func TestMovedFrames(t *testing.T) {
 		"missing":   bytes.Join([][]byte{file[:ends[1]], cut(2, 4)}, nil),
 		"twice":     bytes.Join([][]byte{file[:ends[1]], cut(0, 1), cut(1, 4)}, nil),
 		"not first": bytes.Join([][]byte{file[:ends[0]], cut(1, 4)}, nil),
-		"a part":    bytes.Join([][]byte{file[:301], file[353:]}, nil),
+		"a part":    bytes.Join([][]byte{file[:345], file[397:]}, nil),
 		"more":      bytes.Join([][]byte{file[:ends[2]], []byte("x"), cut(2, 4)}, nil),
 		"zeros":     bytes.Join([][]byte{file[:ends[2]], make([]byte, 3<<20), cut(2, 4)}, nil),
 	} {
@@ -186,7 +241,7 @@ func TestFramesOfAnotherSegment(t *testing.T) {
 	require.NoError(t, err)
 	s, err := scan(append(bytes.Clone(d.content), file[ends[0]:]...))
 	require.NoError(t, err)
-	require.Equal(t, Summary{Header: other, Last: 6, End: 44, Torn: ends[4] - ends[0]}, s)
+	require.Equal(t, Summary{Header: other, Last: 6, End: 88, Torn: ends[4] - ends[0]}, s)
 }
 
 // After a power failure at any time, a segment has complete passes, beginning with the first, and
@@ -316,8 +371,6 @@ func TestFailedSync(t *testing.T) {
 	require.Equal(t, failed, w.Begin(stampOf(8)))
 	require.Equal(t, failed, w.Close(stampOf(8)))
 	require.Equal(t, uint64(7), w.Synced())
-	_, err = Create(&disk{dirty: map[int]bool{}, room: 1 << 40, broken: true}, header)
-	require.Equal(t, errBroken, err)
 	_, err = Create(&disk{dirty: map[int]bool{}, room: 10}, header)
 	require.Equal(t, errFull, err)
 }
@@ -327,7 +380,7 @@ func TestTruncateFails(t *testing.T) {
 	w, err := Create(d, header)
 	require.NoError(t, err)
 	require.NoError(t, w.Begin(stampOf(7)))
-	d.room = 60
+	d.room = 104
 	require.Equal(t, errFull, w.End(true))
 	d.room, d.broken = 1<<40, true
 	require.Equal(t, errBroken, w.Begin(stampOf(7)))
@@ -379,20 +432,20 @@ func (f failingAt) ReadAt(p []byte, offset int64) (int, error) {
 // An error of reading a file is neither a torn tail nor a fault.
 func TestReadErrors(t *testing.T) {
 	file, _, _ := short(t)
-	file[60]++
-	for _, from := range []int64{0, 50, 100} {
+	file[104]++
+	for _, from := range []int64{0, 94, 144} {
 		_, err := Scan(failingAt{bytes.NewReader(file), from}, int64(len(file)))
 		require.Equal(t, errBroken, err)
 	}
 	_, err := Scan(bytes.NewReader(file), int64(len(file))+100)
 	require.Equal(t, io.ErrUnexpectedEOF, err)
-	file[60]--
+	file[104]--
 	s, err := scan(file)
 	require.NoError(t, err)
-	require.Equal(t, errBroken, Replay(failingAt{bytes.NewReader(file), 50}, s, nil))
+	require.Equal(t, errBroken, Replay(failingAt{bytes.NewReader(file), 94}, s, nil))
 	stop := errors.New("stop")
 	require.Equal(t, stop, Replay(bytes.NewReader(file), s, func(uint64, Stamp, []byte) error { return stop }))
-	file[200]++
+	file[244]++
 	err = Replay(bytes.NewReader(file), s, func(uint64, Stamp, []byte) error { return nil })
 	var fault *Fault
 	require.ErrorAs(t, err, &fault)
@@ -449,15 +502,21 @@ func TestReplayChecksTheEnd(t *testing.T) {
 }
 
 func TestJoins(t *testing.T) {
-	s := Summary{Header: header, Last: 10, End: 100}
+	s := Summary{Header: header, Last: 10, End: 100, sum: 5}
+	this, other := Link{header.Mark, 5}, Link{header.Mark, 6}
 	for next, want := range map[Header]string{
-		{Number: 4, First: 11, Synced: 10}: "",
-		{Number: 4, First: 11, Synced: 8}:  "",
-		{Number: 5, First: 11, Synced: 10}: "at byte 100: segment 3 is followed by segment 5",
-		{Number: 4, First: 10, Synced: 9}:  "at byte 100: the segment ends with pass 10, and the next begins with pass 10",
-		{Number: 4, First: 13, Synced: 12}: "at byte 100: the segment ends with pass 10, and pass 12 was on the disk",
-		{Number: 4, First: 13, Synced: 11}: "at byte 100: the segment ends with pass 10, and pass 11 was on the disk",
-		{Number: 4, First: 13, Synced: 10}: ErrGap.Error(),
+		{Number: 4, First: 11, Synced: 10}:                          "",
+		{Number: 4, First: 11, Synced: 8}:                           "",
+		{Number: 4, First: 11, Synced: 8, Previous: this}:           "",
+		{Number: 4, First: 11, Synced: 8, Previous: other}:          ErrMixed.Error(),
+		{Number: 4, First: 11, Synced: 8, Previous: Link{Mark: 1}}:  ErrMixed.Error(),
+		{Number: 4, First: 13, Synced: 10, Previous: Link{Mark: 1}}: ErrMixed.Error(),
+		{Number: 4, First: 13, Synced: 10, Previous: other}:         ErrGap.Error(),
+		{Number: 5, First: 11, Synced: 10}:                          "at byte 100: segment 3 is followed by segment 5",
+		{Number: 4, First: 10, Synced: 9}:                           "at byte 100: the segment ends with pass 10, and the next begins with pass 10",
+		{Number: 4, First: 13, Synced: 12}:                          "at byte 100: the segment ends with pass 10, and pass 12 was on the disk",
+		{Number: 4, First: 13, Synced: 11}:                          "at byte 100: the segment ends with pass 10, and pass 11 was on the disk",
+		{Number: 4, First: 13, Synced: 10}:                          ErrGap.Error(),
 	} {
 		if err := s.CheckNext(next); want == "" {
 			require.NoError(t, err)
@@ -465,6 +524,26 @@ func TestJoins(t *testing.T) {
 			require.EqualError(t, err, want)
 		}
 	}
+}
+
+// A segment that begins with a pass again, because its sync has failed, replaces that pass.
+func TestPassIsRepeated(t *testing.T) {
+	file, all, ends := short(t)
+	s, err := scan(file)
+	require.NoError(t, err)
+	shorter, err := scan(file[:ends[3]])
+	require.NoError(t, err)
+	next := Header{Number: 4, First: 10, Synced: 9, Previous: shorter.Link()}
+	cut := s.Before(next)
+	require.NoError(t, cut.CheckNext(next))
+	require.Equal(t, ends[3], cut.End)
+	require.Equal(t, ends[4]-ends[3], cut.Torn)
+	requireHolds(t, all[:3], file, cut)
+	require.Equal(t, cut, cut.Before(next))
+	next.First, next.Synced = 9, 8
+	require.Equal(t, s, s.Before(next), "only the last pass can be repeated")
+	next.First, next.Previous.Sum = 10, 1
+	require.Equal(t, s, s.Before(next), "it is not the same segment")
 }
 
 // A frame that no Writer writes is invalid, even if its checksums are right.
@@ -495,8 +574,8 @@ func FuzzScan(f *testing.F) {
 		s, err := scan(file)
 		if err != nil {
 			var fault *Fault
-			require.ErrorAs(t, err, &fault)
-			require.Less(t, fault.Offset, int64(len(file)))
+			var newer *VersionError
+			require.True(t, errors.As(err, &fault) || errors.As(err, &newer))
 		}
 		require.LessOrEqual(t, s.End, int64(len(file)))
 		if s.End > 0 {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 )
 
@@ -15,23 +16,37 @@ type Summary struct {
 	End   int64  // offset at which Last ends; 0 if even the header is incomplete
 	Torn  int64  // bytes after End, to be truncated
 	Stamp Stamp  // of Last
+
+	sum    uint32 // of the headers of all frames up to Last
+	before ending // without Last
 }
 
+// ending is where a pass ends.
+type ending struct {
+	last  uint64
+	end   int64
+	stamp Stamp
+	sum   uint32
+}
+
+func (s Summary) ending() ending { return ending{s.Last, s.End, s.Stamp, s.sum} }
+
 // Scan reads a segment of size bytes, and finds its complete passes. It returns a *Fault if a crash
-// cannot explain the damage; the summary then describes the part before it.
+// cannot explain the damage; the summary then describes the part before it. It returns a *VersionError
+// if a newer program wrote the segment.
 func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
-	begin := make([]byte, min(size, segmentHeaderBytes))
+	begin := make([]byte, min(size, maxHeaderBytes))
 	if err := readAt(file, begin, 0); err != nil {
 		return s, err
 	}
-	h, ok := parseHeader(begin)
+	h, err := parseHeader(begin)
 	switch {
-	case !ok && size > segmentHeaderBytes:
-		return s, &Fault{Reason: "the header of the segment is damaged"}
-	case !ok:
+	case err == errHeaderDamaged && size <= int64(headerBytes[version]):
 		return Summary{Torn: size}, nil
+	case err != nil:
+		return s, err
 	}
-	s = Summary{Header: h, Last: h.First - 1, End: segmentHeaderBytes}
+	s = Summary{Header: h, Last: h.First - 1, End: h.size()}
 	w := newWalker(file, size, h)
 	var stamp Stamp
 	for {
@@ -51,7 +66,8 @@ func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
 			stamp = parseStamp(payload)
 		}
 		if f.last {
-			s.Last, s.End, s.Stamp = f.pass, w.at, stamp
+			s.before = s.ending()
+			s.Last, s.End, s.Stamp, s.sum = f.pass, w.at, stamp, w.sum
 		}
 	}
 	s.Torn = size - s.End
@@ -128,24 +144,24 @@ func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, pa
 }
 
 // ReadHeader reads the header of a segment, and the stamp of its first pass; began is false if the
-// file ends before that. It verifies only the header.
+// file ends before that. It verifies only the header. The error may be a *Fault or a *VersionError.
 func ReadHeader(file io.ReaderAt, size int64) (h Header, stamp Stamp, began bool, err error) {
-	begin := make([]byte, min(size, segmentHeaderBytes+frameHeaderBytes+stampBytes))
+	begin := make([]byte, min(size, maxHeaderBytes))
 	if err := readAt(file, begin, 0); err != nil {
 		return h, stamp, false, err
 	}
-	h, ok := parseHeader(begin)
-	if !ok {
-		return h, stamp, false, &Fault{Reason: "the header of the segment is damaged"}
+	if h, err = parseHeader(begin); err != nil {
+		return h, stamp, false, err
 	}
-	if len(begin) < segmentHeaderBytes+frameHeaderBytes+stampBytes {
+	rest := begin[h.size():]
+	if len(rest) < frameHeaderBytes+stampBytes {
 		return h, stamp, false, nil
 	}
-	f, ok := parseFrame(begin[segmentHeaderBytes:], h.Mark)
+	f, ok := parseFrame(rest, h.Mark)
 	if !ok || f.length < stampBytes {
 		return h, stamp, false, nil
 	}
-	return h, parseStamp(begin[segmentHeaderBytes+frameHeaderBytes:]), true, nil
+	return h, parseStamp(rest[frameHeaderBytes:]), true, nil
 }
 
 // badFrame is the reason why a frame is invalid.
@@ -162,14 +178,15 @@ type walker struct {
 	pass   uint64 // of the next frame
 	part   uint32 // of the next frame
 	synced uint64 // of the previous frame
+	sum    uint32 // of the headers of all frames so far
 	head   [frameHeaderBytes]byte
 	buf    []byte
 }
 
 func newWalker(file io.ReaderAt, size int64, h Header) *walker {
-	rest := io.NewSectionReader(file, segmentHeaderBytes, max(size-segmentHeaderBytes, 0))
+	rest := io.NewSectionReader(file, h.size(), max(size-h.size(), 0))
 	return &walker{
-		in: bufio.NewReaderSize(rest, int(min(size, 64<<10))), at: segmentHeaderBytes, size: size,
+		in: bufio.NewReaderSize(rest, int(min(size, 64<<10))), at: h.size(), size: size,
 		mark: h.Mark, pass: h.First, synced: h.Synced,
 	}
 }
@@ -215,6 +232,7 @@ func (w *walker) next() (f frame, payload []byte, err error) {
 func (w *walker) advance(f frame) {
 	w.at += frameHeaderBytes + int64(f.length)
 	w.synced = f.synced
+	w.sum = crc32.Update(w.sum, castagnoli, w.head[:])
 	if w.part++; f.last {
 		w.pass, w.part = w.pass+1, 0
 	}

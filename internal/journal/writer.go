@@ -3,6 +3,7 @@ package journal
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 )
 
@@ -28,6 +29,8 @@ type Writer struct {
 	pass     uint64 // the open pass or, if there is none, the next one
 	part     uint32
 	synced   uint64
+	sum      uint32 // of the headers of all frames up to end
+	openSum  uint32 // of the headers of all frames so far
 	buf      []byte // the next frame: space for its header, and the payload so far
 	open     bool   // a pass has begun and not ended
 	maxEntry int    // maximum size of an entry in bytes
@@ -45,21 +48,21 @@ var (
 	errLarge  = errors.New("journal: an entry is too large")
 )
 
-// Create begins a segment in an empty file, and syncs its header. The caller syncs the folder.
+// Create begins a segment in an empty file. Its header is on the disk after the first sync. The caller
+// gives the file its name after that, and syncs the folder.
 func Create(file File, h Header) (*Writer, error) {
 	if !h.valid() {
 		return nil, errHeader
 	}
 	w := &Writer{
-		file: file, mark: h.Mark, end: segmentHeaderBytes, at: segmentHeaderBytes, pass: h.First, synced: h.Synced,
-		maxEntry: maxPayload - stampBytes,
+		file: file, mark: h.Mark, pass: h.First, synced: h.Synced, maxEntry: maxPayload - stampBytes,
 	}
-	if _, err := file.WriteAt(h.bytes(), 0); err != nil {
+	begin := h.bytes()
+	if _, err := file.WriteAt(begin, 0); err != nil {
 		return nil, err
 	}
-	if err := file.Sync(); err != nil {
-		return nil, err
-	}
+	w.end = int64(len(begin))
+	w.at = w.end
 	w.buf = make([]byte, frameHeaderBytes, frameHeaderBytes+frameBytes)
 	return w, nil
 }
@@ -69,6 +72,9 @@ func (w *Writer) Size() int64 { return w.end }
 
 // Next returns the number of the open pass or, if there is none, of the next one.
 func (w *Writer) Next() uint64 { return w.pass }
+
+// Link returns the link to the segment up to its last complete pass.
+func (w *Writer) Link() Link { return Link{w.mark, w.sum} }
 
 // Synced returns the last pass that is known to be on the disk.
 func (w *Writer) Synced() uint64 { return w.synced }
@@ -86,7 +92,7 @@ func (w *Writer) Begin(stamp Stamp) error {
 		}
 		w.torn = false
 	}
-	w.open, w.at, w.part = true, w.end, 0
+	w.open, w.at, w.part, w.openSum = true, w.end, 0, w.sum
 	w.buf = stamp.append(w.buf[:frameHeaderBytes])
 	return nil
 }
@@ -127,7 +133,7 @@ func (w *Writer) End(sync bool) error {
 		}
 		w.synced = w.pass
 	}
-	w.end = w.at
+	w.end, w.sum = w.at, w.openSum
 	w.pass++
 	return nil
 }
@@ -155,6 +161,7 @@ func (w *Writer) flush(last bool) error {
 		pass: w.pass, synced: w.synced, part: w.part, last: last, length: uint32(len(payload)), sum: sum(payload),
 	}
 	f.put(w.buf, w.mark)
+	w.openSum = crc32.Update(w.openSum, castagnoli, w.buf[:frameHeaderBytes])
 	n, err := w.file.WriteAt(w.buf, w.at)
 	if err == nil && n < len(w.buf) {
 		err = io.ErrShortWrite

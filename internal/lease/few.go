@@ -98,6 +98,9 @@ func (f *Few) Peek(now int64, r Request, maxHolders int) (d quota.Decision, err 
 // Untaken implements Table.
 func (f *Few) Untaken(now int64, r Request) quota.Decision { return untaken(f, now, r) }
 
+// Gap implements Table.
+func (f *Few) Gap(now int64, r Request) Gap { return gap(f, now, r) }
+
 // Renew implements Table.
 func (f *Few) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(f, now, ttl, holder)

@@ -61,6 +61,12 @@ func (r Request) Holder() []byte { return r.holder }
 // Limit returns the number of permits that may be held at once.
 func (r Request) Limit() int64 { return r.limit }
 
+// TTL returns how long the lease lasts.
+func (r Request) TTL() time.Duration { return time.Duration(r.ttl) }
+
+// Quantity returns how many permits the holder asks for.
+func (r Request) Quantity() int64 { return r.quantity }
+
 // WithLimit returns the request with another limit, which is not negative.
 func (r Request) WithLimit(limit int64) Request { r.limit = limit; return r }
 
@@ -91,6 +97,10 @@ type Lease struct {
 	End      int64 // ns: the lease has ended at this instant
 }
 
+// Gap is the time from End to Again, in ns from now, in which a request is limited although it would be
+// granted before. The zero Gap means that there is none. Again is quota.Never if it does not end.
+type Gap struct{ End, Again int64 }
+
 // Table holds the leases of a key, in either representation.
 type Table interface {
 	// Acquire decides a request made at now, and reports whether it changed anything. If it is
@@ -115,6 +125,10 @@ type Table interface {
 	// another limiter of the same call refuses: with what remains and resets as it is.
 	Untaken(now int64, r Request) quota.Decision
 
+	// Gap returns the gap of a request that Peek would grant only because its holder holds as much
+	// already: it begins when that lease ends.
+	Gap(now int64, r Request) Gap
+
 	// Renew changes the end of a holder's lease to now + ttl, even if that is earlier, and reports
 	// whether the holder has a lease.
 	Renew(now int64, ttl time.Duration, holder []byte) bool
@@ -138,6 +152,7 @@ type leaseSet interface {
 	expire(now int64) // removes leases that have ended
 	position(holder []byte) int
 	quantity(position int) int64
+	end(position int) int64
 	put(position int, r Request, end int64) // adds a lease if position is -1
 	move(position int, end int64)
 	drop(position int)
@@ -201,6 +216,23 @@ func untaken(s leaseSet, now int64, r Request) quota.Decision {
 		Limit: r.limit, Remaining: max(0, r.limit-s.permits()), RetryAfter: quota.Never,
 		ResetAfter: max(0, s.Expires()-now),
 	}
+}
+
+func gap(s leaseSet, now int64, r Request) Gap {
+	now = instant(now)
+	s.expire(now)
+	position := s.position(r.holder)
+	if r.quantity == 0 || position < 0 || s.permits()-s.quantity(position) <= r.limit-r.quantity {
+		return Gap{}
+	}
+	g := Gap{End: s.end(position) - now, Again: quota.Never}
+	if r.quantity <= r.limit {
+		g.Again = s.endOfOthers(position, r.limit-r.quantity) - now
+	}
+	if g.Again != quota.Never && g.Again <= g.End {
+		return Gap{}
+	}
+	return g
 }
 
 func renew(s leaseSet, now int64, ttl time.Duration, holder []byte) bool {

@@ -23,6 +23,7 @@ const epoch = int64(1_800_000_000_000_000_000)
 //	t acquire limit ttl holder quantity -> limited remaining reset retry
 //	t peek    limit ttl holder quantity -> the same, and nothing changes
 //	t untaken limit ttl holder quantity -> the same, if another limiter refuses
+//	t gap   limit ttl holder quantity -> the gap: its end, and when the quantity is granted again
 //	t renew ttl holder                  -> 1 or 0
 //	t release holder                    -> permits given back
 //	t holders                           -> holder=quantity:ms left ...
@@ -48,6 +49,16 @@ var timelines = []struct{ name, lines string }{
 		4000 acquire 3 20 b 2 -> 0 0 20000 -1
 		4000 acquire 3 10 a 2 -> 1 0 20000 20000
 		4000 holders          -> a=1:10000 b=2:20000`},
+	{"a holder keeps what it holds beyond a lowered limit, until its lease ends", `
+		   0 acquire 6 10 a 3 -> 0 3 10000 -1
+		   0 acquire 6 20 b 2 -> 0 1 20000 -1
+		   0 acquire 6 90 c 1 -> 0 0 90000 -1
+		4000 peek    3 10 a 3 -> 0 0 86000 -1
+		4000 gap   4 10 a 3 -> 6000 16000
+		4000 gap   3 10 a 3 -> 6000 86000
+		4000 gap   2 10 a 3 -> 6000 -1
+		4000 gap   6 10 a 3 -> 0 0
+		4000 gap   2 10 c 1 -> 0 0`},
 	{"a peek is told what asking would be, and takes nothing", `
 		   0 peek    3 10 a 2 -> 0 1 10000 -1
 		   0 untaken 3 10 a 2 -> 0 3     0 -1
@@ -187,6 +198,11 @@ func play(t *testing.T, key Table, lines string) string {
 			request, err := NewRequest(number(t, args[0]), ttl, []byte(args[2]), number(t, args[3]))
 			require.NoError(t, err)
 			said = ask(key, words[1], now, request)
+		case "gap":
+			request, err := NewRequest(number(t, args[0]), quota.Seconds(1), []byte(args[2]), number(t, args[3]))
+			require.NoError(t, err)
+			l := key.Gap(now, request)
+			said = ms(l.End) + " " + ms(l.Again)
 		case "renew":
 			ttl, err := newTTL(quota.Seconds(number(t, args[0])))
 			require.NoError(t, err)

@@ -44,6 +44,9 @@ func (s *Leases) Peek(now int64, r Request, maxHolders int) (d quota.Decision, e
 // Untaken implements Table.
 func (s *Leases) Untaken(now int64, r Request) quota.Decision { return untaken(s, now, r) }
 
+// Gap implements Table.
+func (s *Leases) Gap(now int64, r Request) Gap { return gap(s, now, r) }
+
 // Renew implements Table.
 func (s *Leases) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	return renew(s, now, ttl, holder)
@@ -191,6 +194,8 @@ func (s *Leases) search(end int64, holder string, n int) int {
 }
 
 func (s *Leases) quantity(position int) int64 { return s.slots[s.order[position]].Quantity }
+
+func (s *Leases) end(position int) int64 { return s.slots[s.order[position]].End }
 
 func (s *Leases) permits() int64 { return s.held }
 

@@ -54,6 +54,19 @@ func (n *naive) grants(now int64, r Request) bool {
 	return fits || r.quantity > 0 && r.quantity <= n.ownAt(now, string(r.holder))
 }
 
+// gap tries every instant at which a lease ends.
+func (n *naive) gap(now int64, r Request) (l Gap) {
+	for _, ends := range n.sorted(now) {
+		switch granted := n.grants(ends.End, r); {
+		case !granted && l == Gap{}:
+			l = Gap{ends.End - now, quota.Never}
+		case granted && l.End > 0 && l.Again == quota.Never:
+			l.Again = ends.End - now
+		}
+	}
+	return l
+}
+
 func (n *naive) Acquire(now int64, r Request, _ int) (d quota.Decision, changed bool, err error) {
 	d = quota.Decision{Limit: r.limit, RetryAfter: quota.Never}
 	if !n.grants(now, r) {
@@ -164,6 +177,10 @@ func agrees(t *rapid.T, key Table) error {
 func peeks(key Table, model *naive, now int64, r Request) (said, want string) {
 	d, err := key.Peek(now, r, model.maxHolders)
 	said = fmt.Sprint(d, err, key.Untaken(now, r), slices.Collect(key.Holders(now)))
+	if err == nil && !d.Limited {
+		said += fmt.Sprint(key.Gap(now, r))
+		defer func() { want += fmt.Sprint(model.gap(now, r)) }()
+	}
 	made := &naive{leases: maps.Clone(model.leases), maxHolders: model.maxHolders}
 	d, _, err = made.Acquire(now, r, 0)
 	leases := model.sorted(now)
@@ -233,6 +250,12 @@ func (c *converting) Untaken(now int64, r Request) quota.Decision {
 	return table.Untaken(now, r)
 }
 
+func (c *converting) Gap(now int64, r Request) Gap {
+	table, turn := c.now()
+	defer turn()
+	return table.Gap(now, r)
+}
+
 func (c *converting) Renew(now int64, ttl time.Duration, holder []byte) bool {
 	table, turn := c.now()
 	defer turn()
@@ -289,6 +312,7 @@ type faultyTable struct {
 	acquire func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, bool, error)
 	peek    func(s *Leases, now int64, r Request, maxHolders int) (quota.Decision, error)
 	untaken func(s *Leases, now int64, r Request) quota.Decision
+	gap     func(s *Leases, now int64, r Request) Gap
 	renew   func(s *Leases, now int64, ttl time.Duration, holder []byte) bool
 	release func(s *Leases, now int64, holder []byte) int64
 	holders func(s *Leases, now int64) iter.Seq[Lease]
@@ -313,6 +337,13 @@ func (f faultyTable) Untaken(now int64, r Request) quota.Decision {
 		return f.Leases.Untaken(now, r)
 	}
 	return f.untaken(f.Leases, now, r)
+}
+
+func (f faultyTable) Gap(now int64, r Request) Gap {
+	if f.gap == nil {
+		return f.Leases.Gap(now, r)
+	}
+	return f.gap(f.Leases, now, r)
 }
 
 func (f faultyTable) Renew(now int64, ttl time.Duration, holder []byte) bool {
@@ -444,6 +475,18 @@ var faults = map[string]func() Table{
 			d.Remaining = max(d.Remaining-r.quantity, 0)
 			return d
 		}}
+	},
+	"a gap ends when all leases do": func() Table {
+		return faultyTable{Leases: new(Leases), gap: func(s *Leases, now int64, r Request) Gap {
+			l := s.Gap(now, r)
+			if l.Again > 0 {
+				l.Again = s.Expires() - now
+			}
+			return l
+		}}
+	},
+	"no gap": func() Table {
+		return faultyTable{Leases: new(Leases), gap: func(*Leases, int64, Request) Gap { return Gap{} }}
 	},
 	"the wrong holder releases": func() Table {
 		return faultyTable{Leases: new(Leases), release: func(s *Leases, now int64, holder []byte) int64 {

@@ -75,6 +75,10 @@ func MostSteps(pattern []byte) (fixed, perByte int) {
 	return fixed + stars, perByte
 }
 
+// Element returns the length of the first element of a pattern that does not begin with *, and whether it matches a
+// byte. The length is the same for all bytes.
+func Element(pattern []byte, c byte) (length int, ok bool) { return globOne(pattern, c, false) }
+
 // globOne matches one byte against the first element of a pattern and returns the length of that
 // element.
 func globOne(pattern []byte, c byte, fold bool) (length int, ok bool) {
@@ -94,7 +98,8 @@ func globOne(pattern []byte, c byte, fold bool) (length int, ok bool) {
 }
 
 // globClass matches one byte against a class in brackets. A class without a closing bracket ends at
-// the end of the pattern, as in Redis.
+// the end of the pattern, as in Redis. The bytes of a range are signed, as Redis compares them on amd64: those
+// from 0x80 on come before the others.
 func globClass(pattern []byte, c byte, fold bool) (n int, ok bool) {
 	i := 1
 	negated := i < len(pattern) && pattern[i] == '^'
@@ -108,8 +113,8 @@ func globClass(pattern []byte, c byte, fold bool) (n int, ok bool) {
 			ok = ok || lower(pattern[i+1], fold) == c
 			i += 2
 		case i+2 < len(pattern) && pattern[i+1] == '-':
-			lo, hi := lower(pattern[i], fold), lower(pattern[i+2], fold)
-			ok = ok || min(lo, hi) <= c && c <= max(lo, hi)
+			lo, hi := int8(lower(pattern[i], fold)), int8(lower(pattern[i+2], fold))
+			ok = ok || min(lo, hi) <= int8(c) && int8(c) <= max(lo, hi)
 			i += 3
 		default:
 			ok = ok || lower(pattern[i], fold) == c

@@ -31,6 +31,11 @@ func TestGlob(t *testing.T) {
 	}
 	require.Greater(t, matched, 5000, "too few of the random patterns match for a useful test")
 	require.True(t, Glob([]byte("MAX*[K-L]en"), []byte("maxmemory-klEN"), true))
+	for pattern, matches := range map[string]bool{
+		"[\x80-\xff]": true, "[a-\xff]": false, "[\xff-a]": false, "[\xc3-\x01]": true,
+	} {
+		require.Equal(t, matches, Glob([]byte(pattern), []byte{0xc3}, false), "%q", pattern)
+	}
 }
 
 func naiveGlob(pattern, text []byte) bool {

@@ -137,14 +137,13 @@ func TestNames(t *testing.T) {
 
 func TestHistogram(t *testing.T) {
 	var calls stats.Calls
-	calls.Observe(1_000, true)
-	calls.Observe(3_999, true)
-	calls.Observe(4_000, true)
-	calls.Observe(2e9, true)
-	calls.Observe(5e9, false)
+	calls.Observe(1_000)
+	calls.Observe(3_999)
+	calls.Observe(4_000)
+	calls.Observe(2e9)
 	below, count, sum := calls.Durations()
 	assert.Equal(t, uint64(4), count)
-	assert.InDelta(t, 2.000008999, sum, 1e-12, "without the call that was not tracked")
+	assert.InDelta(t, 2.000008999, sum, 1e-12)
 	assert.Equal(t, uint64(2), below[4e-6])
 	assert.Equal(t, uint64(3), below[16e-6])
 	assert.Equal(t, uint64(3), below[1.048576])

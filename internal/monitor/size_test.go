@@ -42,7 +42,7 @@ func largest(t testing.TB, keys int) *session.Instance {
 		counts := in.Stats.Of(i)
 		counts.Calls.Add(123_456_789)
 		for ns := int64(1); ns < 1e12; ns *= 10 {
-			counts.Observe(ns, true)
+			counts.Observe(ns)
 		}
 	}
 	return in

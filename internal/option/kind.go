@@ -6,6 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+
+	"cellserver/internal/quota"
 )
 
 // Kind defines the values that an option may have, and holds its current value.
@@ -55,6 +58,45 @@ func (n number) String() string { return strconv.Itoa(*n.to) }
 func (n number) Show() string   { return n.String() }
 func (n number) Type() string   { return "number" }
 func (n number) Range() string  { return fmt.Sprintf("%d to %d", n.low, n.high) }
+
+// Time returns the Kind of a time from low to high, in a unit that divides a second. It may also be written with
+// another unit, such as 2s or 12h (quota.ParsePeriod), and is rounded up then. The value is in *to.
+func Time(to *int, unit time.Duration, low, high int) Kind {
+	return span{number{to, low, high}, unit}
+}
+
+type span struct {
+	number
+	unit time.Duration
+}
+
+// timeUnits are the units of a time, for people.
+const timeUnits = "ms, s, m, h or d"
+
+// plain returns the number of units in a text with a unit; other texts are returned as they are.
+func (s span) plain(text string) string {
+	if p, ok := quota.ParsePeriod([]byte(text)); ok {
+		return strconv.FormatInt(p.In(s.unit), 10)
+	}
+	return text
+}
+
+func (s span) Set(text string) error {
+	if s.number.Set(s.plain(text)) != nil {
+		return fmt.Errorf("it must be a number of %s from %d to %d, or have a unit: %s", s.name(), s.low, s.high, timeUnits)
+	}
+	return nil
+}
+
+func (s span) Check(text string) error { return s.number.Check(s.plain(text)) }
+func (s span) Type() string            { return "time" }
+
+func (s span) name() string {
+	if s.unit == time.Second {
+		return "seconds"
+	}
+	return "milliseconds"
+}
 
 // Size returns the Kind of a number of bytes from low to high, written as in redis.conf: 1k is 1000
 // bytes, 1kb is 1024. The value is in *to.
@@ -168,6 +210,42 @@ func (t text) String() string        { return *t.to }
 func (t text) Show() string          { return *t.to }
 func (t text) Type() string          { return t.word }
 func (t text) Range() string         { return "" }
+
+// Parsed is the Kind of a value with a grammar of its own. The value is in *To.
+type Parsed[T any] struct {
+	To            *T
+	Parse         func(text string) (T, error) // its error is that of CONFIG SET
+	Wrong         string                       // the error of Set; "" for that of Parse
+	Format        func(T) string
+	Word, Allowed string // Type and Range
+}
+
+func (p Parsed[T]) Set(text string) error {
+	v, err := p.Parse(text)
+	switch {
+	case err == nil:
+		*p.To = v
+	case p.Wrong != "":
+		return errors.New(p.Wrong)
+	}
+	return err
+}
+
+func (p Parsed[T]) Check(text string) error {
+	_, err := p.Parse(text)
+	return err
+}
+
+func (p Parsed[T]) String() string { return p.Format(*p.To) }
+func (p Parsed[T]) Show() string   { return p.String() }
+func (p Parsed[T]) Type() string   { return p.Word }
+func (p Parsed[T]) Range() string  { return p.Allowed }
+
+// ParsedText is the Kind of a text that parse checks, and may change. The value is in *to; word is its Type, and
+// allowed its Range.
+func ParsedText(to *string, word, allowed string, parse func(text string) (string, error)) Kind {
+	return Parsed[string]{To: to, Parse: parse, Format: strings.Clone, Word: word, Allowed: allowed}
+}
 
 // Fixed returns the Kind of a constant. It is for settings of Redis that tools read with CONFIG
 // GET, and that this server does not have.

@@ -17,6 +17,7 @@ type Option struct {
 	Name   string // the name of the directive in redis.conf, where there is one
 	Group  string // heading in --help and on the configuration page
 	Help   string // one line, without the default and the range
+	Use    string // a sentence: when to set it; of options that Redis does not have
 	Kind   Kind   // the values that it may have, and its current value
 	Change Change // what CONFIG SET may do with it
 
@@ -32,6 +33,14 @@ type Option struct {
 // Default returns the value that the option had when it was added to its list, as Kind.String
 // formats it.
 func (o *Option) Default() string { return o.defaultValue }
+
+// explained returns the help, with the sentence on its use.
+func (o *Option) explained() string {
+	if o.Use == "" {
+		return o.Help
+	}
+	return o.Help + ". " + o.Use
+}
 
 // Change is what CONFIG SET may do with an option.
 type Change uint8

@@ -2,7 +2,9 @@ package option
 
 import (
 	"errors"
+	"strconv"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -95,6 +97,26 @@ func TestCheckReturnsErrorsOfRedis(t *testing.T) {
 	assert.EqualError(t, number.Check("x"), "argument couldn't be parsed into an integer")
 	assert.EqualError(t, number.Check("99999999999999999999"), "argument must be between 0 and 10 inclusive")
 	assert.NoError(t, number.Check("10"))
+}
+
+func TestTimes(t *testing.T) {
+	n := 7
+	ms := Time(&n, time.Millisecond, 1, 60_000)
+	for text, want := range map[string]int{"100": 100, "2s": 2000, "1.5ms": 2, "1m": 60_000, "250ms": 250} {
+		require.NoError(t, ms.Check(text))
+		require.NoError(t, ms.Set(text))
+		assert.Equal(t, want, n, text)
+		assert.Equal(t, strconv.Itoa(want), ms.Show(), "as Redis shows it")
+	}
+	n = 7
+	for _, text := range []string{"0", "61s", "1m1s", "-1s", "2 s", "30000000000d", "", "s"} {
+		assert.EqualError(t, ms.Set(text), "it must be a number of milliseconds from 1 to 60000, or have a unit: ms, s, m, h or d")
+		assert.Error(t, ms.Check(text))
+	}
+	assert.Equal(t, 7, n)
+	require.NoError(t, Time(&n, time.Second, 0, 10_000).Set("2h"))
+	assert.Equal(t, 7200, n)
+	assert.EqualError(t, ms.Check("x"), "argument couldn't be parsed into an integer")
 }
 
 // TestHooks checks that a hook is called once for all of its options, and that after its error the

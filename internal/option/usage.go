@@ -89,7 +89,7 @@ func (l *List) Markdown(prefix string) string {
 		for _, o := range l.options {
 			if o.Group == group && !o.IsFixed() {
 				fmt.Fprintf(&out, "| `--%s`<br>`%s` | %s | %s | %s | %s |\n", o.Name, EnvironmentName(prefix, o.Name),
-					escapeCell(o.values()), code(o.shownDefault()), o.changeable(), escapeCell(o.Help))
+					escapeCell(o.values()), code(o.shownDefault()), o.changeable(), escapeCell(o.explained()))
 			}
 		}
 	}

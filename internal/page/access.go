@@ -33,17 +33,23 @@ func (p *Page) forUsers(serve func(http.ResponseWriter, *http.Request, *caller))
 		c := newCaller(p.config.Instance, r.RemoteAddr, local.String(), named)
 		if given {
 			if reply, err := c.call(r.Context(), "AUTH", name, password); err != nil || reply.failure() != "" {
-				c.close()
+				c.Close()
 				demandLogin(w, "the name or the password of the user is wrong")
 				return
 			}
 		}
-		isNamed := named == "" || c.session.Account.Load().Name == named // else there is no such user
-		if !c.session.IsLoggedIn() || !isNamed && !p.isOpen(r) {
-			c.close()
+		isNamed := named == "" || c.Account.Load().Name == named // else there is no such user
+		if !c.IsLoggedIn() || !isNamed && !p.isOpen(r) {
+			c.Close()
 			demandLogin(w, errLogin)
 			return
 		}
+		if !web.Know(r, web.User, c.Account.Load(), c.ChargeAsync) {
+			c.Close()
+			fail(w, http.StatusServiceUnavailable, errBusy)
+			return
+		}
+		defer web.Forget(r) // serve closes the session
 		serve(w, r, c)
 	})
 }

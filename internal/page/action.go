@@ -9,6 +9,9 @@ import (
 	"cellserver/internal/web"
 )
 
+// bytesPerBodyByte is the memory of a byte of a body, with the key that is read from it.
+const bytesPerBodyByte = 4
+
 // request is the body of a POST.
 type request struct {
 	Key string `json:"key"` // as unquote reads it; of /bans, a policy
@@ -19,9 +22,13 @@ type request struct {
 // type, which needs the server's consent.
 func (p *Page) action(run func(context.Context, *caller, string) (any, error)) http.Handler {
 	answerFor := p.forUsers(func(w http.ResponseWriter, r *http.Request, c *caller) {
-		defer c.close()
+		defer c.Close()
 		var body request
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&body); err != nil {
+		text, err := web.ReadBody(r, func(bytes int64) error {
+			c.Charge(bytesPerBodyByte * int(bytes)) // until the session is closed
+			return nil
+		})
+		if err != nil || json.Unmarshal(text, &body) != nil {
 			fail(w, http.StatusBadRequest, "the body must be an object with a key, in JSON")
 			return
 		}

@@ -29,13 +29,13 @@ func (p *Page) stream(w http.ResponseWriter, r *http.Request, c *caller) {
 	switch site := r.Header.Get("Sec-Fetch-Site"); site {
 	case "", "same-origin", "none":
 	default: // another page, which could not read the stream, but occupy it
-		c.close()
+		c.Close()
 		fail(w, http.StatusForbidden, "the stream is for the page of this server only")
 		return
 	}
 	f := p.join(c)
 	if f == nil {
-		c.close()
+		c.Close()
 		w.Header().Set("Retry-After", "60")
 		fail(w, http.StatusServiceUnavailable, "too many viewers")
 		return
@@ -80,10 +80,10 @@ func (p *Page) join(c *caller) *feed {
 		return nil
 	}
 	p.viewers++
-	account := c.session.Account.Load()
+	account := c.Account.Load()
 	f := p.feeds[account]
 	if f != nil {
-		c.close()
+		c.Close()
 	} else {
 		ctx, cancel := context.WithCancel(context.Background())
 		f = &feed{page: p, account: account, cancel: cancel, next: make(chan struct{})}
@@ -122,7 +122,7 @@ func (p *Page) Viewers() int {
 // run makes messages until the last viewer has left, or the session is closed: because its user was
 // deleted, or by CLIENT KILL. Then the viewers are disconnected, and have to log in again.
 func (f *feed) run(ctx context.Context, c *caller) {
-	defer c.close()
+	defer c.Close()
 	defer f.end()
 	ticks, stop := f.page.config.Ticks()
 	defer stop()
@@ -141,7 +141,7 @@ func (f *feed) run(ctx context.Context, c *caller) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.cut.Done():
+		case <-c.Disconnected():
 			return
 		case <-ticks:
 		}

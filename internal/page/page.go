@@ -41,9 +41,8 @@ type Config struct {
 // The bounds of the page. Each viewer holds a connection and a goroutine, and each user that watches a
 // session.
 const (
-	MaxViewers = 64      // streams at once
-	maxActions = 16      // calls for single requests at once
-	maxBody    = 1 << 20 // bytes of a request: a key of 64 KiB, of which each byte is escaped, and escaped again in JSON
+	MaxViewers = 64 // streams at once
+	maxActions = 16 // calls for single requests at once
 )
 
 // Page is an http.Handler.
@@ -83,7 +82,7 @@ func New(c Config) *Page {
 	server := http.FileServerFS(files)
 	for _, name := range []string{"/{$}", "/page.css", "/page.js", "/icon.svg"} {
 		p.mux.Handle("GET "+name, p.forUsers(func(w http.ResponseWriter, r *http.Request, c *caller) {
-			c.close()
+			c.Close()
 			w.Header().Set("Cache-Control", "no-cache")
 			server.ServeHTTP(w, r)
 		}))

@@ -49,7 +49,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	f.server.Start()
 	t.Cleanup(f.server.Close)
 	f.admin = newCaller(in, "test", "test", "")
-	t.Cleanup(f.admin.close)
+	t.Cleanup(f.admin.Close)
 	f.call("ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+info", "+cl.top", "+cl.inspect", "+cl.holders",
 		"+cl.policy")
 	f.call("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")

@@ -8,46 +8,21 @@ import (
 	"cellserver/internal/resp"
 )
 
-// reply is a reply in RESP2. Its kind is its first byte, and 0 for a null.
+// reply is a reply in RESP2, as a tree.
 type reply struct {
-	kind  byte
+	kind  byte    // the first byte; '_' for a null
 	text  []byte  // of a reply that is no array
 	parts []reply // the elements of an array
 }
 
-var errReply = errors.New("invalid RESP")
-
-// parse reads the reply at the beginning of b, and returns the bytes after it.
-func parse(b []byte) (r reply, rest []byte, err error) {
-	line, rest, found := bytes.Cut(b, []byte("\r\n"))
-	if !found || len(line) == 0 {
-		return r, nil, errReply
+// readReply reads the next reply, which it copies.
+func readReply(from *resp.Replies) reply {
+	token := from.Next()
+	r := reply{kind: token.Kind, text: bytes.Clone(token.Text)}
+	for range token.N {
+		r.parts = append(r.parts, readReply(from))
 	}
-	r = reply{kind: line[0], text: line[1:]}
-	if r.kind != '$' && r.kind != '*' {
-		return r, rest, nil
-	}
-	n, err := strconv.Atoi(string(r.text))
-	switch {
-	case err != nil:
-		return r, nil, errReply
-	case n < 0:
-		return reply{}, rest, nil
-	case r.kind == '$' && len(rest) < n+2:
-		return r, nil, errReply
-	case r.kind == '$':
-		r.text = rest[:n]
-		return r, rest[n+2:], nil
-	}
-	r.text = nil
-	for range n {
-		var part reply
-		if part, rest, err = parse(rest); err != nil {
-			return r, nil, err
-		}
-		r.parts = append(r.parts, part)
-	}
-	return r, rest, nil
+	return r
 }
 
 // failure returns the text of an error reply, else an empty string.

@@ -23,9 +23,11 @@ func (s *Settings) Options() []*option.Option {
 	const group = "Monitoring"
 	return []*option.Option{
 		{Name: "page-open", Group: group, Kind: option.YesNo(&s.Open),
-			Help: "show the page of --metrics-port to browsers on this machine without a login, as the user default"},
+			Help: "show the page of --metrics-port to browsers on this machine without a login, as the user default",
+			Use:  "Use it on a machine that only you use."},
 		{Name: "page-hosts", Group: group, Kind: option.Text(&s.Hosts, "names"), Words: true,
-			Help: "host names by which browsers may reach the page, separated by spaces, in addition to localhost and addresses"},
+			Help: "host names by which browsers may reach the page, separated by spaces, in addition to localhost and addresses",
+			Use:  "Set it if browsers reach the page by such a name."},
 	}
 }
 

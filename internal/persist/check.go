@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,12 +9,21 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"cellserver/internal/entry"
 )
 
-// Check describes a folder, or the folder that contains a file, to out. It returns a *Fault if a
-// server would not start with it. If fix is set, it repairs such a folder instead, and keeps a copy
-// of each file that it changes; the error is a *LockedError if a server is using the folder.
-func Check(out io.Writer, path string, fix bool) error {
+// Check describes a folder, or the folder that contains a file, to out. It reads all files, and returns
+// a *Fault or a *NewerError if a server would not start with them. If fix is set, it repairs a damaged
+// folder instead, and keeps a copy of each file that it changes; the error is a *LockedError if a server
+// is using the folder.
+//
+// version is that of the program. newLoader returns an empty loader that need not keep what it loads.
+func Check(out io.Writer, path string, fix bool, version string, newLoader func() Loader) error {
+	return withRemedy(check(out, path, fix, version, newLoader))
+}
+
+func check(out io.Writer, path string, fix bool, version string, newLoader func() Loader) error {
 	dir, err := folderOf(path)
 	if err == nil {
 		err = Exists(string(dir))
@@ -32,15 +42,96 @@ func Check(out io.Writer, path string, fix bool) error {
 	if holder != "" {
 		fmt.Fprintf(out, "%s is in use by %s: its last pass may be incomplete\n", string(dir), holder)
 	}
-	fault, err := checkFiles(out, dir, fix)
-	if err != nil || fault != nil && !fix {
-		return errors.Join(err, asError(fault))
-	}
-	if fault != nil {
-		fmt.Fprintf(out, "repaired: the damaged files are kept, with %q in their names\n", brokenSuffix)
+	k := &checker{out: out, files: dir, newLoader: newLoader}
+	if err := k.run(fix); err != nil {
+		return inVersion(err, version)
 	}
 	fmt.Fprintf(out, "%s is complete: a server can start with it\n", string(dir))
 	return nil
+}
+
+// checker checks a folder.
+type checker struct {
+	out       io.Writer
+	files     files
+	newLoader func() Loader
+	contents  *contents
+}
+
+// run checks the folder and, if fix is set, repairs one fault after the other.
+func (k *checker) run(fix bool) error {
+	fault, err := k.check()
+	if err != nil || fault == nil || !fix {
+		return errors.Join(err, asError(fault))
+	}
+	for fault != nil && err == nil {
+		if err = k.repair(fault); err == nil {
+			fault, err = k.check()
+		}
+	}
+	if err == nil {
+		fmt.Fprintf(k.out, "repaired: the damaged files are kept, with %q in their names\n", brokenSuffix)
+	}
+	return err
+}
+
+// check describes the files, and returns the first fault.
+func (k *checker) check() (fault *Fault, err error) {
+	first := k.contents == nil
+	if k.contents, err = scan(k.files); err != nil {
+		return nil, err
+	}
+	if first {
+		k.contents.describe(k.out)
+	}
+	fault, err = k.contents.verify(k.files, k.newLoader())
+	if k.contents.fault != nil || err != nil {
+		return k.contents.fault, err
+	}
+	if fault != nil {
+		fmt.Fprintf(k.out, "%s: %s\n", fault.File, fault.Reason)
+	}
+	return fault, nil
+}
+
+func (k *checker) repair(fault *Fault) error {
+	switch {
+	case fault.kind == missingStates:
+		return fmt.Errorf("%v; no file is damaged any more: a server with --dir-fault start leaves these keys out", fault)
+	case k.contents.fault != nil:
+		_, err := repair(k.files, k.contents)
+		return err
+	}
+	return repairSnapshot(k.files, k.contents.snapshot)
+}
+
+// verify loads all that a startup would load, and returns what is damaged.
+func (c *contents) verify(in files, loader Loader) (*Fault, error) {
+	l := &load{ctx: context.Background(), files: in, loader: loader, progress: func(int64) {}}
+	var err error
+	if c.snapshot != nil && (c.fault == nil || c.fault.kind != damagedSnapshot) {
+		err = l.snapshot(c.snapshot)
+	}
+	for i := 0; i < len(c.segments) && err == nil; i++ {
+		err = l.segment(&c.segments[i])
+	}
+	if err == nil && c.fault == nil {
+		err = c.missing(loader.Done())
+	}
+	var fault *Fault
+	if errors.As(err, &fault) {
+		return fault, nil
+	}
+	return nil, err
+}
+
+// missing converts the error of a loader that has loaded the folder.
+func (c *contents) missing(err error) error {
+	var missing *entry.MissingError
+	if errors.As(err, &missing) {
+		return &Fault{File: segmentName(c.lastSegment()), Reason: err.Error(), kind: missingStates}
+	}
+	return err
 }
 
 // Exists returns an error if there is no folder of this name, or none that a server has ever used.
@@ -84,7 +175,8 @@ func folderOf(path string) (directory, error) {
 // describes that process.
 func checkLock(dir directory) (holder string, release func(), err error) {
 	lock, err := openRegular(dir.path(lockName), os.O_RDWR) // some file systems lock only such files
-	if errors.Is(err, os.ErrPermission) {
+	shared := errors.Is(err, os.ErrPermission) || isReadOnly(err)
+	if shared {
 		lock, err = openRegular(dir.path(lockName), os.O_RDONLY)
 	}
 	if errors.Is(err, os.ErrNotExist) {
@@ -93,56 +185,11 @@ func checkLock(dir directory) (holder string, release func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	err = tryLock(lock)
+	err = tryLock(lock, shared)
 	if errors.Is(err, errHeld) {
 		return readHolder(lock), func() { lock.Close() }, nil
 	}
 	return "", func() { lock.Close() }, err
-}
-
-// checkFiles describes the files, and returns the first fault. If fix is set, it repairs all
-// faults.
-func checkFiles(out io.Writer, in files, fix bool) (first *Fault, err error) {
-	c, err := scan(in)
-	if err != nil {
-		return nil, err
-	}
-	c.describe(out)
-	if first = c.fault; first != nil && fix {
-		if c, err = repair(in, c); err != nil {
-			return first, err
-		}
-	}
-	if c.snapshot == nil || c.fault != nil {
-		return first, nil
-	}
-	fault, err := checkSnapshot(in, c.snapshot)
-	if err != nil || fault == nil {
-		return first, err
-	}
-	fmt.Fprintf(out, "%s: %s\n", fault.File, fault.Reason)
-	if fix {
-		err = repairSnapshot(in, c.snapshot)
-	}
-	if first == nil {
-		first = fault
-	}
-	return first, err
-}
-
-// checkSnapshot reads a whole snapshot, and returns its fault, if it has one.
-func checkSnapshot(in files, s *snapshot) (*Fault, error) {
-	f, err := in.open(s.name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	err = s.replay(f, func([]byte) error { return nil })
-	var fault *Fault
-	if errors.As(err, &fault) {
-		return fault, nil
-	}
-	return nil, err
 }
 
 // describe prints a line for each file: whether a startup would load it.

@@ -2,7 +2,6 @@ package persist
 
 import (
 	"errors"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +23,9 @@ type compaction struct {
 	fresh     bool         // the current segment was begun by step 1, and no snapshot is valid yet
 	retry     backoff      // after a failure
 	began     int64        // ns, as elapsed returns them
+	number    uint64       // of the first segment that is loaded after the snapshot
+	replaces  segmentCount // the segments before that
+	synced    uint64       // the last pass that was synced when the snapshot got its name
 	size      int64        // bytes of the file that was written
 	canceled  *atomic.Bool // set to end the goroutine that writes
 	hurry     atomic.Bool  // set to make it write as fast as it can
@@ -35,6 +37,7 @@ const (
 	idle    stage = iota
 	writing       // step 2
 	written       // step 2 has ended, and the next synced pass makes the snapshot valid
+	named         // the snapshot has its name, which may not be on the disk yet
 )
 
 // result is the result of writing a snapshot.
@@ -62,6 +65,8 @@ func (r *recorder) compact() {
 	switch {
 	case r.compaction.stage == written:
 		r.publish()
+	case r.compaction.stage == named:
+		r.complete()
 	case r.compaction.stage == idle && r.wantsSnapshot():
 		r.beginSnapshot()
 	}
@@ -79,8 +84,11 @@ func (r *recorder) wantsSnapshot() bool {
 // not load the journal, or one process after the other leaves a segment, because none lives long
 // enough for a snapshot.
 func (r *recorder) mustCompact() bool {
-	return r.gap || r.compaction.needed || r.segments > 4*r.limits.maxSegments
+	return r.gap || r.compaction.needed || r.hasManySegments()
 }
+
+// hasManySegments reports whether the next startup would take long to load the segments.
+func (r *recorder) hasManySegments() bool { return r.segments > 4*r.limits.maxSegments }
 
 // isLarge reports whether the segments should be replaced because of their size: they are twice as
 // large as the snapshot, and larger than maxJournal. On a small disk, this must happen earlier,
@@ -97,7 +105,7 @@ func (r *recorder) isLarge() bool {
 func (r *recorder) beginSnapshot() {
 	c := &r.compaction
 	c.requested = false
-	if !r.gap && !c.fresh {
+	if !r.gap && !c.fresh && r.segments <= r.limits.maxSegments { // of so many segments, the current one is short
 		if err := r.changeSegment(); err != nil {
 			r.compactionFailed(err)
 			return
@@ -106,7 +114,10 @@ func (r *recorder) beginSnapshot() {
 	c.stage, c.fresh, c.canceled = writing, true, &atomic.Bool{}
 	c.began = elapsed(r.machine.Read())
 	r.status.compacting(c.began)
-	header := journal.Header{Mark: rand.Uint64(), Number: r.number, First: r.first, Synced: r.first - 1}
+	c.number, c.replaces = r.number, segmentCount{segments: r.segments - 1, older: r.older}
+	header := r.newHeader()
+	header.Number, header.First, header.Synced = r.number, r.first, r.first-1
+	header.Previous.Mark = r.writer.Link().Mark
 	canceled := c.canceled
 	r.launch(func() {
 		size, err := r.writeSnapshot(header, canceled)
@@ -114,14 +125,27 @@ func (r *recorder) beginSnapshot() {
 	})
 }
 
-// changeSegment ends the current segment, and begins another one with a pass.
+// changeSegment ends the current segment, and begins another one with a pass. If that fails, for
+// example because the disk has no space for another file, the current segment continues.
 func (r *recorder) changeSegment() error {
+	if err := r.prepare(); err != nil {
+		return err
+	}
+	f, err := r.files.create(segmentTemporary)
+	if err != nil {
+		return err
+	}
 	if err := r.writer.Close(newStamp(r.clock, r.machine)); err != nil {
+		f.Close()
 		r.abandon(err)
 		return r.failed(err)
 	}
 	r.synced = r.writer.Synced()
-	r.closeSegment(r.writer.Next())
+	r.completed, r.openSegment = r.openSegment, openSegment{first: r.writer.Next()}
+	if err := r.useSegment(f); err != nil {
+		r.openSegment, r.completed = r.completed, openSegment{}
+		return err
+	}
 	return r.pass(true)
 }
 
@@ -132,10 +156,10 @@ func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (
 		return 0, err
 	}
 	defer func() {
-		err = errors.Join(err, f.Close())
 		if err != nil {
-			r.files.remove(temporaryName) // passes may need the space
+			_ = f.Truncate(0) // passes may need the space; the file remains, as in discardSegment
 		}
+		err = errors.Join(err, f.Close())
 	}()
 	w, err := journal.Create(f, header)
 	if err != nil {
@@ -189,41 +213,53 @@ func (r *recorder) snapshotWritten(s result) {
 	}
 }
 
-// publish renames the snapshot, after a pass that makes it valid has been synced, and removes the
-// files that it replaces.
+// publish renames the snapshot, after a pass that makes it valid has been synced.
 func (r *recorder) publish() {
 	c := &r.compaction
-	name := snapshotName(r.number, r.writer.Synced())
-	if err := r.files.rename(temporaryName, name); err != nil {
+	c.synced = r.writer.Synced()
+	if err := r.files.rename(temporaryName, snapshotName(c.number, c.synced)); err != nil {
 		r.compactionFailed(err)
 		return
 	}
-	if err := r.files.sync(); err != nil { // the older files remain, and can be loaded too
-		r.compactionFailed(err)
+	c.stage, r.unsyncedName = named, true
+	r.retry, r.synced, r.gap = backoff{}, c.synced, false
+	if err := r.syncFolder(); err != nil { // the older files remain, and the next pass syncs the folder
+		r.status.failed(r.log, err)
 		return
 	}
-	c.stage, c.fresh, c.needed, c.retry, r.retry = idle, false, false, backoff{}, backoff{}
-	r.base, r.older, r.segments = c.size, 0, 1
-	r.synced, r.gap = r.writer.Synced(), false
+	r.status.recovered(r.log)
+	r.complete()
+}
+
+// complete ends a compaction when the name of the snapshot is on the disk: it removes the files that the
+// snapshot replaces.
+func (r *recorder) complete() {
+	c := &r.compaction
+	c.stage, c.fresh, c.needed, c.retry = idle, false, false, backoff{}
+	r.base, r.older, r.segments = c.size, r.older-c.replaces.older, r.segments-c.replaces.segments
 	duration := elapsed(r.machine.Read()) - c.began
 	r.status.compactionEnded(duration, nil)
 	r.status.compacted(r.base, r.size())
-	r.status.recovered(r.log)
 	r.log.Info("a snapshot was written", "bytes", c.size, "ms", duration/1e6)
-	if err := r.removeOlder(name); err != nil {
+	if err := r.removeOlder(snapshotName(c.number, c.synced)); err != nil {
 		r.log.Warn("files that a snapshot has replaced cannot be removed", "error", err)
 	}
 }
 
-// removeOlder removes the files that a snapshot has replaced. Those that it cannot remove are
-// removed by the next compaction, or at the next startup.
+// removeOlder removes the files that a snapshot has replaced. Those that it cannot remove are removed
+// before the next segment begins: a startup that finds them with that segment takes them for a backup.
 func (r *recorder) removeOlder(newest string) error {
+	r.unsyncedRemoval = true
 	names, err := r.files.list()
 	for _, name := range names {
 		segment, isSegment := parseSegmentName(name)
 		_, _, isSnapshot := parseSnapshotName(name)
-		if isSegment && segment < r.number || isSnapshot && name != newest {
-			err = errors.Join(err, r.removeInParts(name))
+		if isSegment && segment < r.compaction.number || isSnapshot && name != newest {
+			failed := r.removeInParts(name)
+			if failed != nil {
+				r.obsolete = append(r.obsolete, name)
+			}
+			err = errors.Join(err, failed)
 		}
 	}
 	return err

@@ -165,20 +165,20 @@ func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	check := func(fix bool) (string, error) {
 		var out bytes.Buffer
-		err := Check(&out, dir, fix)
+		err := Check(&out, dir, fix, "", newToyVerifier)
 		return strings.ReplaceAll(out.String(), dir, "DIR"), err
 	}
 	d.write(t, dir)
 	out, err := check(false)
 	require.NoError(t, err)
-	require.Equal(t, `snapshot-0000000002-0000000005: snapshot, 144 bytes, valid with pass 5
-journal-0000000002: segment, 460 bytes, passes 4 to 8
-journal-0000000003: segment, 380 bytes, passes 9 to 12
+	require.Equal(t, `snapshot-0000000002-0000000005: snapshot, 188 bytes, valid with pass 5
+journal-0000000002: segment, 504 bytes, passes 4 to 8
+journal-0000000003: segment, 424 bytes, passes 9 to 12
 DIR is complete: a server can start with it
 `, out)
 
-	d.names["journal-0000000002"].content[200]++
-	d.names["snapshot-0000000002-0000000005"].content[140]++
+	d.names["journal-0000000002"].content[244]++
+	d.names["snapshot-0000000002-0000000005"].content[184]++
 	d.write(t, dir)
 	out, err = check(false)
 	var fault *Fault
@@ -190,7 +190,7 @@ DIR is complete: a server can start with it
 
 	out, err = check(true)
 	require.NoError(t, err)
-	require.Contains(t, out, "snapshot-0000000002-0000000004: at byte 44: the payload is damaged\n")
+	require.Contains(t, out, "snapshot-0000000002-0000000004: at byte 88: the payload is damaged\n")
 	require.Contains(t, out, "DIR is complete")
 	out, err = check(false)
 	require.NoError(t, err, out)
@@ -204,11 +204,11 @@ func TestCheckInUse(t *testing.T) {
 	require.NoError(t, err)
 	defer f.Close()
 	var out bytes.Buffer
-	require.NoError(t, Check(&out, filepath.Join(dir, lockName), false))
+	require.NoError(t, Check(&out, filepath.Join(dir, lockName), false, "", newToyVerifier))
 	require.Contains(t, out.String(), "is in use by process")
 	var locked *LockedError
-	require.ErrorAs(t, Check(&out, dir, true), &locked)
-	require.Error(t, Check(&out, filepath.Join(dir, "nothing"), false))
+	require.ErrorAs(t, Check(&out, dir, true, "", newToyVerifier), &locked)
+	require.Error(t, Check(&out, filepath.Join(dir, "nothing"), false, "", newToyVerifier))
 }
 
 // A load returns the error of its context, or of its loader.

@@ -28,6 +28,9 @@ type disk struct {
 	calls             int
 	crashAt           int  // 0 for never
 	capacity          int  // bytes that all files may have
+	noNames           bool // no file can be created: there are no inodes left
+	failEach          int  // each sync, of a file or of the folder, with such a multiple as its number fails; 0 for none
+	syncs             int  // the number of syncs
 	noSync            bool // syncs of files fail, and what they should have written is never written
 	ignoresSync       bool // syncs of files do nothing
 	ignoresFolderSync bool // syncs of the folder do nothing
@@ -104,8 +107,16 @@ func (d *disk) sync() error {
 	if err := d.call(); err != nil || d.ignoresFolderSync {
 		return err
 	}
+	if d.failsSync() {
+		return errSync
+	}
 	d.synced, d.pending = maps.Clone(d.names), nil
 	return nil
+}
+
+func (d *disk) failsSync() bool {
+	d.syncs++
+	return d.failEach > 0 && d.syncs%d.failEach == 0
 }
 
 func (d *disk) list() ([]string, error) {
@@ -134,7 +145,7 @@ func (d *disk) create(name string) (file, error) {
 	if err := d.call(); err != nil {
 		return nil, err
 	}
-	if d.used() >= d.capacity {
+	if d.used() >= d.capacity || d.noNames && d.names[name] == nil {
 		return nil, errFull
 	}
 	n := d.names[name]
@@ -208,7 +219,7 @@ func (f *diskFile) Sync() error {
 	if err := f.disk.call(); err != nil || f.disk.ignoresSync {
 		return err
 	}
-	if f.disk.noSync {
+	if f.disk.noSync || f.disk.failsSync() {
 		clear(f.dirty)
 		return errSync
 	}

@@ -32,17 +32,23 @@
 // this correct after a crash at any point, even if only some of the data and of the file names that
 // were not synced have reached the disk:
 //
-//   - A segment is complete, and synced, before the next one is created. The folder is synced before
-//     the first pass is written into a new segment. So only the last segment can end with an
-//     incomplete pass, and no client was told that this pass is on the disk. The next process
-//     truncates it before it begins another segment.
+//   - A segment is complete, and synced, before the next one is created. It is written to a temporary
+//     file, which is renamed when its first pass is synced. The folder is synced before another pass
+//     is written. So only the last segment can end with an incomplete pass, and no client was told that
+//     this pass is on the disk. The next process truncates it before it begins another segment.
 //   - A snapshot is written to a temporary file while keys change, so its keys are of different
 //     instants. It is valid only with the passes that were written meanwhile, which are in the
 //     segment that was begun for it, and with one pass that began after the last key was read. When
 //     the snapshot and this pass are synced, the file is renamed. Its name contains the number of the
 //     pass.
 //   - When this name is on the disk, because the folder has been synced, older segments and
-//     snapshots are removed. Those that a crash leaves are removed at the next startup.
+//     snapshots are removed, before another segment is begun. Those that a crash leaves are removed at
+//     the next startup.
+//
+// A segment contains the identity of the one before it, and where that ended (journal.Link), and a
+// snapshot that of the segment that was begun for it. So files of several copies of a folder, each of
+// which has been used since, are not taken for one journal. Older files than the snapshot that no crash
+// can have left, because a segment was begun since, are those of a backup.
 //
 // Damage that a crash cannot explain is a Fault: the disk has changed or lost data that it had
 // confirmed, or a file was removed. A process refuses to start with such a folder, because limits
@@ -52,10 +58,14 @@
 //
 // Clients never wait for the disk, and the process continues. If a write fails, for example because
 // the disk is full, the entries of the pass are kept in memory, and the next pass writes them
-// again. Passes are lost if these entries become too large, or if a sync fails, because it is then
-// unknown what is on the disk. After that, the first pass of the next segment omits a number, which
-// the journal regards as a gap: the segment is not loaded at startup, until a snapshot has replaced
-// everything before it.
+// again. If a sync fails, it is unknown what is on the disk, so the next pass writes them into another
+// segment. That begins with the same number, and with a link to the pass before: a startup ignores what
+// the disk may have of the first attempt.
+//
+// Passes are lost if these entries become too large, or cannot be written ten times, or if earlier
+// passes were not synced either (Options.NoSync). After that, the first pass of the next segment omits
+// a number, which the journal regards as a gap: the segment is not loaded at startup, until a snapshot
+// has replaced everything before it.
 //
 // # Time
 //

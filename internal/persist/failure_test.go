@@ -112,7 +112,7 @@ func TestDiskFullOfSegments(t *testing.T) {
 		p.tick()
 	}
 	p.store.set("", "b", "c")
-	p.disk.capacity = p.disk.used() + 500
+	p.disk.capacity = p.disk.used() + 600
 	p.store.set(strings.Repeat("x", 100), "d", "e", "f", "g", "h", "i")
 	p.tick()
 	p.store.set("", "d", "e", "f", "g", "h", "i")
@@ -222,8 +222,7 @@ func TestSnapshotFails(t *testing.T) {
 	p.tick()
 	p.disk.capacity = p.disk.used() + 100
 	p.finish()
-	names, _ := p.disk.list()
-	require.NotContains(t, names, temporaryName)
+	require.Empty(t, p.disk.names[temporaryName].content, "its space is free")
 	require.True(t, p.folder.Status().Journal.LastCompactionFailed)
 	p.disk.capacity = 1 << 20
 	require.NoError(t, p.close())
@@ -257,7 +256,7 @@ func TestCompactionBegins(t *testing.T) {
 	p.finish()
 	status := p.folder.Status().Journal
 	require.InDelta(t, 1000, status.BaseSize, 100)
-	require.InDelta(t, 2000, status.Size, 300)
+	require.InDelta(t, 2000, status.Size, 400)
 
 	for range smallLimits.maxSegments {
 		require.Empty(t, p.goroutines)
@@ -283,4 +282,64 @@ func TestIdle(t *testing.T) {
 	}
 	require.Equal(t, before+2, p.r.writer.Next())
 	require.Less(t, p.folder.Status().Passes.SyncAge.Microseconds(), int64(100))
+}
+
+// If no file can be created, the journal continues in the one that it has.
+func TestNoFileCanBeCreated(t *testing.T) {
+	p := mustStart(t, newDisk(), Options{})
+	p.disk.noNames = true
+	for i := range 20 {
+		p.store.set(fmt.Sprint(i), "a")
+		p.r.compaction.requested = true
+		p.tick()
+		require.False(t, p.folder.Failing(), p.folder.Status().Failure.Reason)
+		require.True(t, p.folder.Status().Journal.LastCompactionFailed)
+		requireContent(t, p.disk, state{"a": fmt.Sprint(i)})
+	}
+	p.disk.noNames = false
+	p.r.compaction.requested = true
+	p.tick()
+	p.finish()
+	require.NotZero(t, p.folder.Status().Journal.BaseSize)
+	requireContent(t, p.disk, state{"a": "19"})
+}
+
+// A disk without space for another segment does not end the one that is in use.
+func TestNoSpaceForNextSegment(t *testing.T) {
+	for room := range 300 {
+		p := mustStart(t, newDisk(), Options{})
+		p.store.set("1", "a")
+		p.tick()
+		p.disk.capacity = p.disk.used() + room
+		p.r.compaction.requested = true
+		p.tick()
+		p.finish()
+		p.disk.capacity = 1 << 20
+		p.store.set("2", "a")
+		p.tick()
+		require.False(t, p.folder.Failing())
+		require.False(t, p.r.gap)
+		requireContent(t, p.disk, state{"a": "2"})
+		require.NoError(t, p.close())
+		requireContent(t, p.disk, state{"a": "2"})
+	}
+}
+
+// A disk on which each third sync fails, of files and of the folder, delays changes by a second or two.
+// No pass is lost, and no snapshot is necessary.
+func TestSomeSyncsFail(t *testing.T) {
+	for each := 3; each < 12; each++ {
+		p := mustStart(t, newDisk(), Options{})
+		p.disk.failEach = each
+		for i := range 200 {
+			p.store.set(fmt.Sprint(i), "a")
+			p.tick()
+			p.finish()
+			require.False(t, p.r.gap, each)
+			require.GreaterOrEqual(t, p.promised, len(p.store.history)-4, "each %d, pass %d", each, i)
+			require.True(t, p.survived(mustStart(t, p.disk.powerFailure(), Options{}).store.keys))
+			require.True(t, p.survived(mustStart(t, p.disk.killed(), Options{}).store.keys))
+		}
+		require.LessOrEqual(t, p.r.segments, 4*smallLimits.maxSegments+1)
+	}
 }

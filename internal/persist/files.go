@@ -172,11 +172,12 @@ func removeIfPresent(in files, name string) error {
 
 // The names of the files in a folder; see the package comment.
 const (
-	lockName      = "lock"
-	temporaryName = "snapshot.tmp"
-	repairName    = "repair.tmp"
-	rdbName       = "rdb.tmp"
-	brokenSuffix  = ".broken"
+	lockName         = "lock"
+	temporaryName    = "snapshot.tmp"
+	segmentTemporary = "journal.tmp"
+	repairName       = "repair.tmp"
+	rdbName          = "rdb.tmp"
+	brokenSuffix     = ".broken"
 )
 
 func segmentName(number uint64) string { return fmt.Sprintf("journal-%010d", number) }

@@ -1,10 +1,12 @@
 package persist
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,10 +48,13 @@ type Options struct {
 	// StartWithFault makes Open and Load repair a damaged folder, as Check does, instead of
 	// returning an error.
 	StartWithFault bool
-	// LongestStop is the longest downtime before Open for which no warning is logged; 0 for any.
-	LongestStop time.Duration
 	// NoSync makes passes end without a sync: the system decides when they reach the disk.
 	NoSync bool
+	// ReadOnly makes Open change nothing in the folder, so that it may be on a read-only file system. Run is
+	// then refused, and Wait has no effect.
+	ReadOnly bool
+	// Version is the version of the program. It is written into the files, and is in messages.
+	Version string
 	// Log gets messages about progress and failures; nil discards them.
 	Log *slog.Logger
 }
@@ -70,6 +75,7 @@ type Folder struct {
 	log     *slog.Logger
 	environment
 	contents *contents
+	identity uint64 // random: that of the folder, not of the process
 	status   *status
 	ctx      context.Context // canceled by Close, which ends the writing of an RDB file
 	cancel   func()
@@ -129,12 +135,20 @@ func newEnvironment(dir directory) environment {
 // folder unless it repairs it. The error is a *LockedError if another process uses the folder for
 // longer than Options.Wait, and a *DamageError if the folder is damaged.
 func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
+	f, err := lockAndOpen(ctx, dir, o)
+	return f, withRemedy(err)
+}
+
+func lockAndOpen(ctx context.Context, dir string, o Options) (*Folder, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.ReadOnly {
+		return openReadOnly(dir, o)
+	}
 	d, err := makeDirectory(dir)
 	if err != nil {
 		return nil, err
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
 	}
 	env := newEnvironment(d)
 	lock := &folderLock{dir: d, machine: env.machine}
@@ -151,6 +165,24 @@ func Open(ctx context.Context, dir string, o Options) (*Folder, error) {
 	return f, err
 }
 
+// openReadOnly is Open for a folder that is only loaded.
+func openReadOnly(dir string, o Options) (*Folder, error) {
+	holder, release, err := checkLock(directory(dir))
+	if err == nil && holder != "" {
+		err = &LockedError{Dir: dir, Holder: holder}
+	}
+	env := newEnvironment(directory(dir))
+	env.unlock = release
+	var f *Folder
+	if err == nil {
+		f, err = open(dir, o, env)
+	}
+	if err != nil && release != nil {
+		release()
+	}
+	return f, err
+}
+
 // open is Open for a folder that is locked.
 func open(dir string, o Options, env environment) (*Folder, error) {
 	f := &Folder{
@@ -162,7 +194,7 @@ func open(dir string, o Options, env environment) (*Folder, error) {
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 	contents, err := scan(f.files)
 	if err != nil {
-		return nil, err
+		return nil, inVersion(err, o.Version)
 	}
 	if contents.fault != nil && o.StartWithFault {
 		f.log.Error("the folder is damaged: loading what can be read", "error", contents.fault)
@@ -173,7 +205,7 @@ func open(dir string, o Options, env environment) (*Folder, error) {
 	if contents.fault != nil {
 		return nil, &DamageError{Dir: dir, Fault: contents.fault}
 	}
-	f.contents = contents
+	f.contents, f.identity = contents, cmp.Or(contents.identity(), rand.Uint64())
 	f.logContents()
 	return f, nil
 }
@@ -193,6 +225,10 @@ func (f *Folder) logContents() {
 	if torn := f.contents.torn(); torn > 0 {
 		f.log.Warn("the last pass was incomplete, and is not loaded", "bytes", torn,
 			"file", f.contents.segments[len(f.contents.segments)-1].name)
+	}
+	if len(f.contents.replaced) > 0 {
+		f.log.Warn("files that a later snapshot has replaced are removed; to load a backup, put its files alone into the folder",
+			"files", f.contents.replaced, "snapshot", f.contents.snapshot.name)
 	}
 	for _, s := range f.contents.afterGap {
 		f.log.Warn("passes before a segment were lost, so it is not loaded", "file", s.name, "bytes", s.size)
@@ -218,13 +254,17 @@ func (f *Folder) instant() (at int64, ok bool) {
 		return 0, false
 	}
 	down := since(last, f.machine.Read())
-	down.log(f.log, f.options.LongestStop)
+	down.log(f.log)
 	return last.Clock + int64(down.passed), true
 }
 
 // Load fills a store with the content of the folder. If ctx is done first, it returns the error of
 // ctx.
 func (f *Folder) Load(ctx context.Context, loader Loader) error {
+	return inVersion(f.load(ctx, loader), f.options.Version)
+}
+
+func (f *Folder) load(ctx context.Context, loader Loader) error {
 	c := f.contents
 	f.status.loading(c.bytes())
 	defer f.status.loadEnded()

@@ -34,7 +34,7 @@ type process struct {
 
 // smallLimits are limits that a few keys exceed.
 var smallLimits = limits{
-	unwritten: 256, maxAttempts: 8, maxJournal: 4 << 10, minJournal: 600, maxSegments: 6, syncEach: 100,
+	unwritten: 256, maxAttempts: 8, maxJournal: 4200, minJournal: 600, maxSegments: 6, syncEach: 100,
 }
 
 // start starts a process on a disk.

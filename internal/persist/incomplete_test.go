@@ -27,7 +27,7 @@ func TestStartWithoutWhatIsMissing(t *testing.T) {
 	_, err := openStore(t, dir, Options{})
 	require.ErrorAs(t, err, &fault)
 
-	require.NoError(t, Check(&bytes.Buffer{}, dir, true))
+	require.ErrorContains(t, Check(&bytes.Buffer{}, dir, true, "", newVerifier), "leaves these keys out")
 	_, err = openStore(t, dir, Options{})
 	require.ErrorAs(t, err, &fault)
 	require.ErrorContains(t, err, `of 1 keys, such as "long log", apply to states that are missing`)
@@ -121,7 +121,7 @@ func (f *failingOnce) create(name string) (file, error) {
 func TestSnapshotAfterAFaultIsTriedAgain(t *testing.T) {
 	for _, ticking := range []bool{true, false} {
 		dir := damageLongLog(t)
-		require.NoError(t, Check(&bytes.Buffer{}, dir, true))
+		require.ErrorContains(t, Check(&bytes.Buffer{}, dir, true, "", newVerifier), "leaves these keys out")
 		f, err := Open(ctx, dir, Options{StartWithFault: true})
 		require.NoError(t, err)
 		data := memory.New(memory.Options{Databases: 16, Clock: f.Clock()})

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"cellserver/internal/journal"
+	"cellserver/internal/store"
 )
 
 // load is one call of Folder.Load.
@@ -26,10 +27,10 @@ func (l *load) snapshot(s *snapshot) error {
 		return err
 	}
 	defer f.Close()
-	a := newAppliers(l.loader, runtime.GOMAXPROCS(0))
+	a := newAppliers(l.apply, runtime.GOMAXPROCS(0))
 	err = s.replay(f, l.visitor(a.apply))
 	if failed := a.wait(); err == nil {
-		err = inFile(s.name, failed)
+		err = inFile(s.name, s.header, failed)
 	}
 	return err
 }
@@ -44,16 +45,27 @@ func (s *snapshot) replay(f file, visit func(entries []byte) error) error {
 		fault.Pass = 0 // a snapshot is a segment with one pass; its number says nothing to an operator
 		return &Fault{File: s.name, Reason: fault.Error()}
 	}
-	return inFile(s.name, err)
+	return inFile(s.name, s.header, err)
 }
 
-// inFile adds the name of a file to an error.
-func inFile(name string, err error) error {
-	if err == nil {
+// inFile adds the name of a file to an error. Entries with the right checksum that cannot be applied were
+// written by another version of the program.
+func inFile(name string, h journal.Header, err error) error {
+	var unreadable *applyError
+	switch {
+	case err == nil:
 		return nil
+	case errors.As(err, &unreadable) && !errors.Is(err, store.ErrFull):
+		return &NewerError{File: name, Program: h.Program, Err: unreadable.err}
 	}
 	return fmt.Errorf("%s: %w", name, err)
 }
+
+// applyError is an error of Loader.Apply.
+type applyError struct{ err error }
+
+func (e *applyError) Error() string { return e.err.Error() }
+func (e *applyError) Unwrap() error { return e.err }
 
 // segment loads the complete passes of a segment.
 func (l *load) segment(s *segment) error {
@@ -62,13 +74,21 @@ func (l *load) segment(s *segment) error {
 		return err
 	}
 	defer f.Close()
-	visit := l.visitor(l.loader.Apply)
+	visit := l.visitor(l.apply)
 	err = journal.Replay(f, s.Summary, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
 	var fault *journal.Fault
 	if errors.As(err, &fault) { // the file has changed since the folder was opened
 		return &Fault{File: s.name, Reason: fault.Error()}
 	}
-	return inFile(s.name, err)
+	return inFile(s.name, s.Header, err)
+}
+
+// apply applies a chunk.
+func (l *load) apply(entries []byte) error {
+	if err := l.loader.Apply(entries); err != nil {
+		return &applyError{err}
+	}
+	return nil
 }
 
 // visitor returns a function that applies a chunk with apply, unless ctx is done, and reports the
@@ -95,13 +115,13 @@ type appliers struct {
 	failed error
 }
 
-func newAppliers(loader Loader, count int) *appliers {
+func newAppliers(apply func(entries []byte) error, count int) *appliers {
 	a := &appliers{chunks: make(chan *bytes.Buffer, count)}
 	a.free.New = func() any { return &bytes.Buffer{} }
 	for range count {
 		a.done.Go(func() {
 			for chunk := range a.chunks {
-				if err := loader.Apply(chunk.Bytes()); err != nil {
+				if err := apply(chunk.Bytes()); err != nil {
 					a.fail(err)
 				}
 				a.free.Put(chunk)

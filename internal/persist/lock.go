@@ -50,9 +50,12 @@ func (l *folderLock) lock() error {
 	if err != nil {
 		return err
 	}
-	err = tryLock(file)
-	if errors.Is(err, errHeld) {
-		err = &LockedError{Dir: string(l.dir), Holder: readHolder(file)}
+	err = tryLock(file, false)
+	switch holder := readHolder(file); {
+	case errors.Is(err, errHeld):
+		err = &LockedError{Dir: string(l.dir), Holder: holder}
+	case err == nil && holder != noHolder && !strings.HasPrefix(holder, holderBegins):
+		err = fmt.Errorf("%s was not written by cellserver: move it to another folder, or choose another folder", file.Name())
 	}
 	if err != nil {
 		file.Close()
@@ -100,15 +103,20 @@ func readHolder(lock *os.File) string {
 	if holder := strings.TrimSpace(string(text[:n])); holder != "" {
 		return holder
 	}
-	return "an unknown process"
+	return noHolder
 }
+
+const (
+	noHolder     = "an unknown process"
+	holderBegins = "process "
+)
 
 // writeHolder writes to a lock file which process holds it. The text is only for messages, so
 // errors are ignored, such as that of a full disk.
 func writeHolder(lock *os.File, now store.Reading) {
 	host, _ := os.Hostname()
 	started := time.Unix(0, now.Wall).UTC().Format(time.RFC3339)
-	text := fmt.Sprintf("process %d on host %s, started %s\n", os.Getpid(), host, started)
+	text := fmt.Sprintf(holderBegins+"%d on host %s, started %s\n", os.Getpid(), host, started)
 	if lock.Truncate(0) == nil {
 		lock.WriteAt([]byte(text), 0)
 	}

@@ -7,6 +7,10 @@ import (
 	"os"
 )
 
-const safely = 0
+const openFlags = 0
 
-func tryLock(*os.File) error { return errors.New("folders cannot be locked on this system") }
+func tryLock(*os.File, bool) error { return errors.New("folders cannot be locked on this system") }
+
+func isReadOnly(error) bool { return false }
+
+func isLink(error) bool { return false }

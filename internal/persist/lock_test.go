@@ -14,7 +14,7 @@ import (
 )
 
 func newLock(dir string) *folderLock {
-	return &folderLock{dir: directory(dir), machine: store.NewStillMachine(store.Reading{Wall: hour})}
+	return &folderLock{dir: directory(dir), machine: newStillMachine(store.Reading{Wall: hour})}
 }
 
 func TestLock(t *testing.T) {

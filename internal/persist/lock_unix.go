@@ -3,6 +3,7 @@
 package persist
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -12,10 +13,15 @@ import (
 // not block.
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
-// tryLock locks a file, or returns errHeld if another process has locked it.
-func tryLock(f *os.File) error {
+// tryLock locks a file, or returns errHeld if another process has locked it. A file that was opened for
+// reading only is locked in shared mode: some file systems refuse the other.
+func tryLock(f *os.File, shared bool) error {
+	how := unix.LOCK_EX
+	if shared {
+		how = unix.LOCK_SH
+	}
 	for {
-		switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err {
+		switch err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB); err {
 		case unix.EINTR:
 		case unix.EWOULDBLOCK:
 			return errHeld
@@ -24,3 +30,9 @@ func tryLock(f *os.File) error {
 		}
 	}
 }
+
+// isReadOnly reports whether an error says that a file system is read-only.
+func isReadOnly(err error) bool { return errors.Is(err, unix.EROFS) }
+
+// isLink reports whether openFlags have refused a symbolic link.
+func isLink(err error) bool { return errors.Is(err, unix.ELOOP) }

@@ -11,7 +11,7 @@ import "sync/atomic"
 func (f *Folder) Run(s Store, busy *atomic.Int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.stage != loaded {
+	if f.stage != loaded || f.options.ReadOnly {
 		return ErrNotRunning
 	}
 	if busy != nil {
@@ -35,7 +35,9 @@ func (f *Folder) newRecorder(s Store) *recorder {
 	r := &recorder{
 		environment: f.environment, store: s, clock: s.Clock(), status: f.status, log: f.log, noSync: &f.noSync,
 		unwritten: chunkBuffer{maxBytes: f.limits.unwritten}, obsolete: c.obsolete, results: make(chan result, 1),
-		number: c.lastSegment(), first: c.lastPass() + 1, synced: c.lastPass(), segments: len(c.segments),
+		number: c.lastSegment(), link: c.link(), synced: c.lastPass(), segmentCount: segmentCount{segments: len(c.segments)},
+		openSegment: openSegment{first: c.lastPass() + 1}, origin: origin{f.options.Version, f.identity},
+		unsyncedNames: unsyncedNames{unsyncedName: true}, // for all that the folder has
 	}
 	if c.snapshot != nil {
 		r.base = c.snapshot.size

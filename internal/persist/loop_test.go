@@ -68,7 +68,7 @@ func TestCloseDuringCompaction(t *testing.T) {
 	require.NoError(t, p.r.close())
 	require.Zero(t, chunks)
 	names, _ := p.disk.list()
-	require.Equal(t, []string{segmentName(1), segmentName(2)}, names)
+	require.Equal(t, []string{segmentName(1), segmentName(2), temporaryName}, names)
 	requireContent(t, p.disk, p.store.keys)
 }
 

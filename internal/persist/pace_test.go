@@ -13,7 +13,7 @@ import (
 // A goroutine rests three times as long as it has worked, at most 10 ms at once, until it is to hurry.
 func TestPace(t *testing.T) {
 	now := store.Reading{Uptime: 1}
-	machine := store.NewStillMachine(now)
+	machine := newStillMachine(now)
 	pass := func(d time.Duration) {
 		now.Uptime += int64(d)
 		machine.Set(now)

@@ -24,25 +24,52 @@ type recorder struct {
 	log    *slog.Logger
 	noSync *atomic.Bool
 
-	writer *journal.Writer // of the current segment; nil if the next pass must begin one
-	file   file            // of the current segment
-	number uint64          // of the current segment or, if there is none, of the last one
-	first  uint64          // number of the first pass of the current segment, or of the next one
-	synced uint64          // the last pass that a startup would load even after a power failure
-	gap    bool            // passes were lost, and no snapshot has been written since
-	retry  backoff         // of the attempts to begin a segment while there is a gap
+	openSegment              // the current segment
+	completed   openSegment  // the one before, if it has its last pass, until the current one has its name
+	unnamed     bool         // the current segment has its temporary name
+	number      uint64       // of the last segment that has its name
+	link        journal.Link // where that segment ended, unless it is the current one
+	synced      uint64       // the last pass that a startup would load even after a power failure
+	gap         bool         // passes were lost, and no snapshot has been written since
+	retry       backoff      // of the attempts to begin a segment while there is a gap
+	origin
+	unsyncedNames
 
 	unwritten    chunkBuffer  // chunks of failed passes, and of the current one
 	attempts     int          // number of failed passes in a row
 	previous     previousPass // the last pass that was written
 	obsolete     []string     // files to be removed before the next segment begins
 	unsyncedTail *segment     // the last segment of an earlier process, until it is truncated and synced
-	older        int64        // bytes of the segments since the snapshot, without the current one
-	segments     int          // number of segments since the snapshot
+	segmentCount              // of the segments since the snapshot
 	base         int64        // bytes of the snapshot
 
 	compaction compaction
 	results    chan result
+}
+
+// origin says which program writes into which folder, for the headers of segments.
+type origin struct {
+	program string // its version
+	folder  uint64
+}
+
+// unsyncedNames says which changes of the folder may not be on the disk.
+type unsyncedNames struct {
+	unsyncedName    bool // a file was renamed
+	unsyncedRemoval bool // files were removed
+}
+
+// segmentCount counts segments.
+type segmentCount struct {
+	segments int   // their number
+	older    int64 // the bytes of all but the current one
+}
+
+// openSegment is a segment that is written to.
+type openSegment struct {
+	writer *journal.Writer // nil if the next pass must begin a segment
+	file   file
+	first  uint64 // number of its first pass, or of that of the next segment
 }
 
 // limits are bounds that tests make small. Sizes are in bytes.
@@ -95,8 +122,8 @@ func (r *recorder) tick() {
 // entries are kept in memory, and the next pass writes them too.
 func (r *recorder) pass(sync bool) error {
 	began := r.machine.Read()
-	sync = sync || r.compaction.stage == written
 	err := r.beginPass()
+	sync = sync || r.compaction.stage == written || r.unnamed
 	count := counter{}
 	r.busy.Add(1)
 	failed := r.store.Pass(func(entries []byte) error {
@@ -120,15 +147,30 @@ func (r *recorder) pass(sync bool) error {
 		return nil
 	case err == nil:
 		sync = sync || !r.noSync.Load()
-		err = r.writer.End(sync)
+		err = r.endPass(sync)
 	}
 	if err != nil {
 		r.abandon(err)
 		return r.failed(err)
 	}
 	r.previous.set(&r.unwritten, sync)
+	if r.unsyncedName {
+		if err := r.syncFolder(); err != nil {
+			r.unwritten.clear() // the segment has them; only its name may not be on the disk
+			return r.failed(err)
+		}
+	}
 	r.passed(began, count, sync)
 	return nil
+}
+
+// endPass ends a pass. If it is the first of a segment, that becomes a part of the journal.
+func (r *recorder) endPass(sync bool) error {
+	err := r.writer.End(sync)
+	if err == nil && r.unnamed {
+		err = r.nameSegment()
+	}
+	return err
 }
 
 // passed reports a pass that succeeded.
@@ -154,6 +196,10 @@ func (r *recorder) beginPass() error {
 		if err := r.beginSegment(); err != nil {
 			return err
 		}
+	} else if r.unsyncedName {
+		if err := r.syncFolder(); err != nil {
+			return err
+		}
 	}
 	if err := r.writer.Begin(newStamp(r.clock, r.machine)); err != nil {
 		return err
@@ -166,20 +212,32 @@ func (r *recorder) beginPass() error {
 	return nil
 }
 
-// abandon ends a failed attempt to write a pass. The next attempt is made in the same segment,
-// unless a sync has failed, or the pass is too large to be kept in memory. After many attempts, the
-// pass is lost too, because a snapshot is written after that: it may fit on a disk that is full of
-// segments, which it replaces.
+// abandon ends a failed attempt to write a pass. The next attempt is made in the same segment. If a
+// sync has failed, it is made in another segment: the pass is lost only if earlier passes may not be on
+// the disk either, because they were not synced. It is lost too if it is too large to be kept in
+// memory. After many attempts, it is lost because a snapshot is written after that, which may fit on a
+// disk that is full of segments.
 func (r *recorder) abandon(err error) {
 	if !r.gap {
 		r.attempts++
 	}
+	unsynced := errors.Is(err, journal.ErrSync) && !r.unnamed
 	switch {
-	case errors.Is(err, journal.ErrSync) || r.unwritten.full || r.attempts >= r.limits.maxAttempts:
+	case r.unwritten.full || r.attempts >= r.limits.maxAttempts || r.gap && r.unnamed || unsynced && !r.canRepeat():
 		r.losePass()
+	case r.unnamed:
+		r.discardSegment()
+	case unsynced:
+		r.closeSegment(r.writer.Next())
 	case r.writer != nil:
 		r.writer.Abandon()
 	}
+}
+
+// canRepeat reports whether the next segment can begin with a pass whose sync has failed: all passes
+// before it are on the disk, and there are not too many segments.
+func (r *recorder) canRepeat() bool {
+	return !r.gap && r.writer.Synced()+1 == r.writer.Next() && !r.hasManySegments()
 }
 
 // failed reports a failure to write. errLater is not a new one.
@@ -204,6 +262,9 @@ func (r *recorder) close() error {
 		return errGap
 	case err != nil:
 		return err
+	}
+	if r.compaction.stage == named {
+		r.complete()
 	}
 	err := r.writer.Close(newStamp(r.clock, r.machine))
 	if r.gap {

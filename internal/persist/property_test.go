@@ -48,9 +48,11 @@ func (p *randomProcess) act() {
 	case n < 88:
 		p.disk.capacity = p.disk.used() + p.random.IntN(300)
 	case n < 94:
-		p.disk.capacity, p.disk.noSync = 1<<40, false
-	case n < 96:
+		p.disk.capacity, p.disk.noSync, p.disk.failEach, p.disk.noNames = 1<<40, false, 0, false
+	case n < 95:
 		p.disk.noSync = true
+	case n < 96:
+		p.disk.failEach, p.disk.noNames = p.random.IntN(6), p.random.IntN(2) == 0
 	case n < 98:
 		p.folder.SetNoSync(p.random.IntN(4) == 0)
 	default:

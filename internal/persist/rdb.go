@@ -21,13 +21,19 @@ import (
 // form). Instants are converted to Unix time. If the store changes meanwhile, the keys are of
 // different instants.
 func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
+	return writeRDB(ctx, to, data, 0)
+}
+
+// writeRDB is WriteRDB. The file names the folder that it is written into, or 0 if that is none.
+func writeRDB(ctx context.Context, to io.Writer, data store.Store, folder uint64) error {
 	view := data.View()
 	if v, ok := view.(store.Observer); ok {
 		v.Observe() // a backup is no use of a key: OBJECT IDLETIME stays as it is
 	}
 	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: view, offset: data.Clock().Offset()}
 	unix := (data.Clock().Now() + w.offset) / int64(time.Second)
-	err := errors.Join(w.Field("redis-bits", "64"), w.Field("ctime", strconv.FormatInt(unix, 10)))
+	err := errors.Join(w.Field("redis-bits", "64"), w.Field("ctime", strconv.FormatInt(unix, 10)),
+		w.Field(folderField, fmt.Sprintf("%016x", folder)))
 	for database := 0; database < data.Databases() && err == nil; database++ {
 		err = w.database(database)
 	}
@@ -149,6 +155,9 @@ func (f *Folder) BeginSaveRDB(name string) error {
 	if err := f.beginSave(name); err != nil {
 		return err
 	}
+	if err := f.CheckReplaceable(name); err != nil {
+		return f.endSave(name, f.status.read().RDB.Changes, err)
+	}
 	go f.save(name)
 	return nil
 }
@@ -173,11 +182,19 @@ func (f *Folder) beginSave(name string) error {
 }
 
 func (f *Folder) save(name string) error {
-	defer f.saves.Done()
 	changes := f.status.read().RDB.Changes
-	f.busy.Add(1)
-	err := f.writeRDBFile(name)
-	f.busy.Add(-1)
+	err := f.CheckReplaceable(name)
+	if err == nil {
+		f.busy.Add(1)
+		err = f.writeRDBFile(name)
+		f.busy.Add(-1)
+	}
+	return f.endSave(name, changes, err)
+}
+
+// endSave ends a save, and returns its error. changes are those before it began.
+func (f *Folder) endSave(name string, changes int64, err error) error {
+	defer f.saves.Done()
 	failedBefore := f.status.saved(changes, err)
 	f.mu.Lock()
 	f.saving = false
@@ -197,13 +214,16 @@ func (f *Folder) writeRDBFile(name string) error {
 	if err != nil {
 		return err
 	}
-	err = WriteRDB(f.ctx, io.NewOffsetWriter(to, 0), f.store)
+	err = writeRDB(f.ctx, io.NewOffsetWriter(to, 0), f.store, f.identity)
 	if err == nil {
 		err = to.Sync()
 	}
 	if err = errors.Join(err, to.Close()); err != nil {
 		f.files.remove(rdbName)
 		return err
+	}
+	if err := f.CheckReplaceable(name); err != nil { // it may have been put there meanwhile
+		return errors.Join(err, f.files.remove(rdbName))
 	}
 	if err := f.files.rename(rdbName, name); err != nil {
 		return err

@@ -3,7 +3,6 @@ package persist
 import (
 	"errors"
 	"io"
-	"math/rand/v2"
 	"slices"
 
 	"cellserver/internal/journal"
@@ -40,6 +39,12 @@ func repairFault(in files, c *contents) error {
 	switch c.fault.kind {
 	case damagedSegment:
 		return truncateAtFault(in, &c.segments[len(c.segments)-1])
+	case olderFiles:
+		for _, name := range c.replaced {
+			if err := quarantine(in, name); err != nil {
+				return err
+			}
+		}
 	case damagedSnapshot:
 		return quarantine(in, c.snapshot.name)
 	case snapshotTooEarly: // its name must not require passes that are lost
@@ -122,9 +127,7 @@ func repairSnapshot(in files, s *snapshot) error {
 
 // copyReadable copies the entries of a damaged snapshot, up to the damage, to a new one.
 func copyReadable(from, to file, s *snapshot) (size int64, err error) {
-	header := s.header
-	header.Mark = rand.Uint64()
-	w, err := journal.Create(to, header)
+	w, err := journal.Create(to, s.header) // with its mark, to which a segment may be linked
 	if err != nil {
 		return 0, err
 	}

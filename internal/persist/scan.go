@@ -25,6 +25,8 @@ const (
 	damagedSegment                    // the last of contents.segments is damaged in the middle
 	damagedSnapshot                   // the snapshot cannot be read
 	snapshotTooEarly                  // passes that the snapshot requires are lost
+	missingStates                     // a load ends without states that the last entries need
+	olderFiles                        // contents.replaced are of a backup, or of another folder
 )
 
 func (f *Fault) Error() string { return f.File + ": " + f.Reason }
@@ -53,6 +55,7 @@ type contents struct {
 	snapshot   *snapshot // nil if there is none
 	segments   []segment // those to be loaded after the snapshot, in order
 	obsolete   []string  // files to be removed: a snapshot has replaced them, or a crash has left them
+	replaced   []string  // those of them that the snapshot has replaced
 	afterGap   []segment // those of them that follow passes that were lost
 	fault      *Fault    // nil if the folder can be loaded
 	afterFault []segment // the segments that cannot be loaded because of the fault
@@ -73,7 +76,7 @@ func scan(in files) (*contents, error) {
 			segments = append(segments, segment{name: name, number: number})
 		} else if number, needs, ok := parseSnapshotName(name); ok {
 			snapshots = append(snapshots, snapshot{name: name, segment: number, requiredPass: needs})
-		} else if name == temporaryName || name == rdbName || name == repairName {
+		} else if isTemporary(name) {
 			c.obsolete = append(c.obsolete, name)
 		}
 	}
@@ -88,18 +91,26 @@ func scan(in files) (*contents, error) {
 		c.fault = &Fault{File: s.name, kind: snapshotTooEarly, Reason: fmt.Sprintf(
 			"it is valid only with pass %d, and the segments after it end with pass %d", s.requiredPass, c.lastPass())}
 	}
-	return c, nil
+	if c.fault == nil && len(c.replaced) > 0 {
+		err = c.checkReplaced(in)
+	}
+	return c, err
 }
 
-// chooseSnapshot chooses the newest snapshot. Any older one is obsolete: a snapshot is valid when
-// it has its name, and a crash prevented the removal of those before.
+// isTemporary reports whether a file was being written when a process ended.
+func isTemporary(name string) bool {
+	return name == temporaryName || name == segmentTemporary || name == rdbName || name == repairName
+}
+
+// chooseSnapshot chooses the newest snapshot. It has replaced any older one: a snapshot is valid when it
+// has its name.
 func (c *contents) chooseSnapshot(in files, all []snapshot) error {
 	slices.SortFunc(all, func(a, b snapshot) int {
 		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.requiredPass, b.requiredPass))
 	})
 	for i := range all {
 		if i < len(all)-1 {
-			c.obsolete = append(c.obsolete, all[i].name)
+			c.replaced = append(c.replaced, all[i].name)
 			continue
 		}
 		c.snapshot = &all[i]
@@ -127,20 +138,20 @@ func (c *contents) readSnapshotHeader(in files) error {
 		c.fault = &Fault{File: s.name, Reason: fault.Error(), kind: damagedSnapshot}
 		return nil
 	case err != nil:
-		return err
+		return newerIn(s.name, err)
 	case !began || s.header.Number != s.segment:
 		c.fault = &Fault{File: s.name, Reason: "it is truncated, or is not the snapshot that its name says", kind: damagedSnapshot}
 	}
 	return nil
 }
 
-// chainSegments finds the segments that continue the snapshot and each other. Those before the
-// snapshot are obsolete: a crash prevented their removal.
+// chainSegments finds the segments that continue the snapshot and each other. The snapshot has replaced
+// those before it.
 func (c *contents) chainSegments(in files, all []segment) error {
 	for i := range all {
 		s := &all[i]
 		if s.number < c.firstSegment() {
-			c.obsolete = append(c.obsolete, s.name)
+			c.replaced = append(c.replaced, s.name)
 			continue
 		}
 		if err := s.scan(in); err != nil {
@@ -182,7 +193,7 @@ func (s *segment) scan(in files) error {
 	if errors.As(err, &s.fault) {
 		return nil
 	}
-	return err
+	return newerIn(s.name, err)
 }
 
 // firstSegment returns the number of the first segment to be loaded. Without a snapshot it is 1.
@@ -195,21 +206,67 @@ func (c *contents) firstSegment() uint64 {
 
 // checkNext checks whether a segment continues those found so far; see journal.Summary.CheckNext.
 func (c *contents) checkNext(s *segment) error {
-	before := journal.Summary{}
+	before, next := journal.Summary{}, s.Header
 	if n := len(c.segments); n > 0 {
-		before = c.segments[n-1].Summary
+		last := &c.segments[n-1]
+		last.Summary = last.Before(next)
+		before = last.Summary
 	} else if c.snapshot != nil {
 		before.Number, before.Last = c.snapshot.segment-1, c.snapshot.header.First-1
+		next.Previous = journal.Link{} // that segment was replaced
 	}
 	switch {
 	case s.number != before.Number+1:
 		return fmt.Errorf("segment %d is missing, or the snapshot that replaced it", before.Number+1)
 	case s.End == 0:
 		return errors.New("the header of the segment is damaged")
-	case s.Header.Number != s.number:
-		return fmt.Errorf("it is segment %d", s.Header.Number)
+	case next.Number != s.number:
+		return fmt.Errorf("it is segment %d", next.Number)
+	case len(c.segments) == 0 && c.snapshot != nil && !c.snapshot.belongsTo(s):
+		return fmt.Errorf("%w than %s: %s", journal.ErrMixed, c.snapshot.name, mixed)
 	}
-	return before.CheckNext(s.Header)
+	err := before.CheckNext(next)
+	if errors.Is(err, journal.ErrMixed) {
+		err = fmt.Errorf("%w than this %s: %s", err, segmentName(before.Number), mixed)
+	}
+	return err
+}
+
+const mixed = "files of several copies of the folder are mixed; restore one copy, alone in the folder"
+
+// belongsTo reports whether a segment was begun for the snapshot or, after a repair has removed that
+// segment, continues the snapshot. Of snapshots of version 1 of the format, it is unknown.
+func (s *snapshot) belongsTo(first *segment) bool {
+	mark := s.header.Previous.Mark
+	return mark == 0 || mark == first.Mark || first.Previous.Mark == s.header.Mark
+}
+
+// checkReplaced decides about files that the snapshot has replaced. If a crash has prevented their
+// removal, no segment was begun after the snapshot got its name, and they end where the first segment
+// after it begins. Otherwise they were copied into the folder to be loaded: this is a fault.
+func (c *contents) checkReplaced(in files) error {
+	foreign := len(c.segments) > 0 && c.segments[len(c.segments)-1].First > c.snapshot.requiredPass
+	for _, name := range c.replaced {
+		number, isSegment := parseSegmentName(name)
+		if !isSegment {
+			continue
+		}
+		s := segment{name: name, number: number}
+		if err := s.scan(in); err != nil {
+			return err
+		}
+		if number+1 == c.firstSegment() && len(c.segments) > 0 && s.fault == nil {
+			err := s.Before(c.segments[0].Header).CheckNext(c.segments[0].Header)
+			foreign = foreign || err != nil && !errors.Is(err, journal.ErrGap)
+		}
+	}
+	if !foreign {
+		c.obsolete = append(c.obsolete, c.replaced...)
+		return nil
+	}
+	c.fault = &Fault{File: c.replaced[0], kind: olderFiles, Reason: fmt.Sprintf("it is older than %s, and would not be loaded; "+
+		"if it is of a backup that is to be loaded, put the files of the backup alone into the folder", c.snapshot.name)}
+	return nil
 }
 
 // dropAfterGap makes segments obsolete that follow passes that were lost. The last one is removed
@@ -235,6 +292,30 @@ func (c *contents) lastPass() uint64 {
 
 // lastSegment returns the number of the last segment.
 func (c *contents) lastSegment() uint64 { return c.firstSegment() + uint64(len(c.segments)) - 1 }
+
+// link returns the link with which the next segment begins.
+func (c *contents) link() journal.Link {
+	switch {
+	case len(c.segments) > 0:
+		return c.segments[len(c.segments)-1].Link()
+	case c.snapshot != nil:
+		return journal.Link{Mark: c.snapshot.header.Mark}
+	}
+	return journal.Link{}
+}
+
+// identity returns the identity of the folder; 0 if it has none yet.
+func (c *contents) identity() uint64 {
+	for _, s := range slices.Backward(c.segments) {
+		if s.Folder != 0 {
+			return s.Folder
+		}
+	}
+	if c.snapshot != nil {
+		return c.snapshot.header.Folder
+	}
+	return 0
+}
 
 // stamp returns the stamp of the last pass; ok is false if there is none.
 func (c *contents) stamp() (stamp journal.Stamp, ok bool) {

@@ -159,3 +159,6 @@ func (m *toyMachine) advance(d time.Duration) {
 	m.next.Uptime += int64(d)
 	m.next.Wall += int64(d)
 }
+
+// newToyVerifier returns a loader for Check.
+func newToyVerifier() Loader { return &toyLoader{s: newToyStore(nil)} }

@@ -30,7 +30,6 @@ func newStamp(clock store.Clock, machine store.Machine) (stamp journal.Stamp) {
 // downtime is the time between the last stamp of a folder and now.
 type downtime struct {
 	passed   time.Duration // not negative
-	sameBoot bool          // it was measured by the time since boot, which cannot be set
 	wentBack time.Duration // by how much the wall clock is behind the stamp, if it was used and is
 }
 
@@ -39,7 +38,7 @@ type downtime struct {
 // stamp, since assumes that no time has passed, so that no limit is lifted early.
 func since(last journal.Stamp, now store.Reading) downtime {
 	if last.Boot != [16]byte{} && last.Boot == now.Boot && now.Uptime >= last.Uptime {
-		return downtime{passed: time.Duration(now.Uptime - last.Uptime), sameBoot: true}
+		return downtime{passed: time.Duration(now.Uptime - last.Uptime)}
 	}
 	if now.Wall < last.Wall {
 		return downtime{wentBack: time.Duration(last.Wall - now.Wall)}
@@ -47,15 +46,11 @@ func since(last journal.Stamp, now store.Reading) downtime {
 	return downtime{passed: time.Duration(now.Wall - last.Wall)}
 }
 
-// log logs a warning if the downtime is not plausible.
-func (s downtime) log(log *slog.Logger, longest time.Duration) {
+// log logs a warning if the clock has gone back.
+func (s downtime) log(log *slog.Logger) {
 	if s.wentBack > 0 {
 		log.Warn("the wall clock is behind the time at which the folder was written: no time is assumed to have passed",
 			"behind", s.wentBack)
-	}
-	if longest > 0 && s.passed > longest {
-		log.Warn("the folder was written long ago: limits have recovered meanwhile", "ago", s.passed,
-			"longest_stop", longest, "same_boot", s.sameBoot)
 	}
 }
 

@@ -18,10 +18,18 @@ type Client struct {
 // Shared is the subject of all requests without a header of From, if the policy shares it among them.
 const Shared = "-"
 
+// Presence says whether a request has the headers that From names.
+type Presence uint8
+
+const (
+	HasHeaders    Presence = iota // each once
+	LacksHeader                   // one is missing or empty
+	RepeatsHeader                 // one stands twice or more, and the application may read any of them
+)
+
 // Subject appends the subject of a request, as From describes it. trusted are the networks of proxies,
-// whose X-Forwarded-For is believed. ok is false if a header that From names is missing or empty, or
-// stands twice: then Without says what to do.
-func (h *HTTP) Subject(dst []byte, c Client, trusted []netip.Prefix) (subject []byte, ok bool) {
+// whose X-Forwarded-For is believed. If it has not all headers, there is no subject, and Without says what to do.
+func (h *HTTP) Subject(dst []byte, c Client, trusted []netip.Prefix) (subject []byte, headers Presence) {
 	for _, part := range h.From {
 		switch part.Kind {
 		case Literal:
@@ -35,14 +43,46 @@ func (h *HTTP) Subject(dst []byte, c Client, trusted []netip.Prefix) (subject []
 				dst = append(dst, Shared...) // only processes on this machine reach a Unix socket
 			}
 		default:
-			values := c.Header(part.Text)
-			if len(values) != 1 || values[0] == "" {
-				return nil, false
+			switch values := c.Header(part.Text); {
+			case len(values) > 1:
+				return nil, RepeatsHeader
+			case len(values) == 0 || values[0] == "":
+				headers = LacksHeader // another one may stand twice
+			default:
+				dst = appendHeader(dst, part.Kind, values[0])
 			}
-			dst = appendHeader(dst, part.Kind, values[0])
 		}
 	}
-	return dst, true
+	return dst, headers
+}
+
+// Otherwise says what happens to a request without a subject: WithoutAllow means that the policy is not asked.
+func (p *Policy) Otherwise(headers Presence) Without {
+	switch without := p.HTTP.Without; {
+	case without == WithoutShare:
+		return WithoutShare
+	case p.Shadow, without == WithoutAllow && headers == LacksHeader:
+		return WithoutAllow
+	}
+	return WithoutRefuse
+}
+
+// Lacking returns the name of the header for which a request has no subject: one that it repeats, or else the first
+// that is missing or empty.
+func (h *HTTP) Lacking(c Client) (name string) {
+	for _, part := range h.From {
+		if part.Kind != Header && part.Kind != HashHeader {
+			continue
+		}
+		values := c.Header(part.Text)
+		if len(values) > 1 {
+			return part.Text
+		}
+		if name == "" && (len(values) == 0 || values[0] == "") {
+			name = part.Text
+		}
+	}
+	return name
 }
 
 func appendHeader(dst []byte, kind PartKind, value string) []byte {
@@ -53,12 +93,12 @@ func appendHeader(dst []byte, kind PartKind, value string) []byte {
 	return append(dst, value...)
 }
 
-// hostName returns a host without its port, in lower case.
+// hostName returns a host without its port and without a dot at its end, in lower case.
 func hostName(host string) string {
 	if end := strings.LastIndexByte(host, ':'); end > strings.LastIndexByte(host, ']') {
 		host = host[:end]
 	}
-	return strings.ToLower(host)
+	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
 // network returns the address that stands for all addresses of a client: a client with IPv6 has a network

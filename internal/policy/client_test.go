@@ -20,11 +20,37 @@ func subjectOf(t require.TestingT, from, peer, host string, header http.Header) 
 	if peer != "" {
 		c.Peer = netip.MustParseAddr(peer)
 	}
-	subject, ok := h.Subject(nil, c, proxies)
-	if !ok {
-		return "without"
+	subject, headers := h.Subject(nil, c, proxies)
+	return [...]string{string(subject), "without", "twice"}[headers]
+}
+
+// What happens to a request without its headers, and the header that is named then.
+func TestLackingHeaders(t *testing.T) {
+	without := map[string]Without{"without: refuse": WithoutRefuse, "without: allow": WithoutAllow,
+		"without: share": WithoutShare, "without: refuse, shadow: true": WithoutAllow,
+		"without: share, shadow: true": WithoutShare}
+	for fields, want := range without {
+		p := one(t, "{limits: [{fixed: {limit: 1, period: 1s}}], from: '{header.A}{hash header.B}{host}', "+fields+"}")
+		for _, test := range []struct {
+			header http.Header
+			name   string
+		}{
+			{http.Header{"A": {"1"}, "B": {"2"}}, ""}, {http.Header{"A": {"1"}}, "B"}, {http.Header{"B": {"1"}}, "A"},
+			{http.Header{}, "A"}, {http.Header{"A": {""}, "B": {"1"}}, "A"}, {http.Header{"B": {"1", "2"}}, "B"},
+		} {
+			c := Client{Header: test.header.Values}
+			require.Equal(t, test.name, p.HTTP.Lacking(c), test.header)
+			_, found := p.HTTP.Subject(nil, c, nil)
+			require.Equal(t, test.name == "", found == HasHeaders)
+			switch {
+			case found == HasHeaders:
+			case found == RepeatsHeader && fields == "without: allow":
+				require.Equal(t, WithoutRefuse, p.Otherwise(found), "a client could choose it")
+			default:
+				require.Equal(t, want, p.Otherwise(found), fields)
+			}
+		}
 	}
-	return string(subject)
 }
 
 func TestClientIP(t *testing.T) {
@@ -84,12 +110,15 @@ func TestSubjectsOfRequests(t *testing.T) {
 		"{client_ip} {header.X-USER}":     "5.6.7.8 alice",
 		"{hash header.X-Key}":             "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b",
 		"{header.X-None}":                 "without",
-		"{header.X-User}{header.X-Twice}": "without",
+		"{header.X-None}{header.X-Twice}": "twice",
+		"{hash header.X-Twice}":           "twice",
 		"{hash header.X-Empty}":           "without",
+		"{header.X-Empty}{header.X-User}": "without",
 	} {
 		require.Equal(t, want, subjectOf(t, from, "5.6.7.8", "Example.COM:8080", header), from)
 	}
-	for host, want := range map[string]string{"a": "a", "[::1]:80": "[::1]", "[::1]": "[::1]", "": ""} {
+	for host, want := range map[string]string{"a": "a", "[::1]:80": "[::1]", "[::1]": "[::1]", "": "", ":80": "",
+		"a.": "a", "A.:80": "a"} {
 		require.Equal(t, want, hostName(host))
 	}
 }
@@ -114,8 +143,8 @@ func TestIPv6Networks(t *testing.T) {
 		"64": "2001:db8:1:2::", "56": "2001:db8:1::", "128": "2001:db8:1:2:3::4", "1": "::",
 	} {
 		h := one(t, fixed+"from: '{client_ip}', ipv6_prefix: "+bits+"}").HTTP
-		got, ok := h.Subject(nil, Client{Peer: netip.MustParseAddr("2001:db8:1:2:3::4")}, nil)
-		require.True(t, ok)
+		got, headers := h.Subject(nil, Client{Peer: netip.MustParseAddr("2001:db8:1:2:3::4")}, nil)
+		require.Equal(t, HasHeaders, headers)
 		require.Equal(t, want, string(got))
 	}
 }
@@ -125,8 +154,8 @@ func FuzzClientIP(f *testing.F) {
 	h := HTTP{From: []Part{{Kind: ClientIP}}, IPv6Prefix: 64}
 	f.Fuzz(func(t *testing.T, line string) {
 		c := Client{Peer: netip.MustParseAddr("10.0.0.1"), Header: http.Header{"X-Forwarded-For": {line}}.Values}
-		subject, ok := h.Subject(nil, c, proxies)
-		require.True(t, ok)
+		subject, headers := h.Subject(nil, c, proxies)
+		require.Equal(t, HasHeaders, headers)
 		address, err := netip.ParseAddr(string(subject))
 		require.NoError(t, err)
 		require.True(t, string(subject) == "10.0.0.1" || !isTrusted(address, proxies))

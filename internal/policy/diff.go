@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+
+	"cellserver/internal/limit"
 )
 
 // maxDiff is the number of lines that Diff returns at most.
@@ -143,7 +145,7 @@ func count(limits []Limit, like func(Limit) bool) (n int) {
 // differ in, as in "quota day -> month".
 func replacement(before, after *Limit) string {
 	from, to := before.kindAndUnit(), after.kindAndUnit()
-	if before.Kind == Quota && after.Kind == Quota {
+	if before.Kind == limit.Quota && after.Kind == limit.Quota {
 		from, to = "quota "+from[len("quota-"):], to[len("quota-"):]
 	}
 	if before.Name != "" {

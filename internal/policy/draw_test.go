@@ -39,7 +39,7 @@ func drawLimits(t *rapid.T) string {
 	unit := rapid.SampledFrom([]string{"hour", "day", "week", "month@Europe/Berlin", "month@America/Havana", "24h", "90s"})
 	var all []string
 	for i := range rapid.IntRange(1, 4).Draw(t, "limits") {
-		kind := rapid.SampledFrom(kindNames[:]).Draw(t, "kind")
+		kind := rapid.SampledFrom(kindWords).Draw(t, "kind")
 		numbers := fmt.Sprintf("{limit: %d, period: %s}", limit.Draw(t, "limit"), period.Draw(t, "period"))
 		switch kind {
 		case "throttle":

@@ -3,6 +3,7 @@ package policy
 import (
 	"strconv"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 )
 
@@ -109,7 +110,7 @@ func (r *Report) appendMembers(policies, states []byte, now int64) (p, s []byte)
 		}
 		policies = appendName(policies, r.Policy, l, len(limits))
 		policies = appendParameter(policies, ";q=", l.Size())
-		if w := l.windowNanoseconds(now); w >= 1e9 {
+		if w := l.Period(now * 1e9); w >= 1e9 {
 			policies = appendParameter(policies, ";w=", wholeSeconds(w))
 		}
 		states = appendName(states, r.Policy, l, len(limits))
@@ -147,22 +148,6 @@ func wholeSeconds(ns int64) int64 {
 	return seconds
 }
 
-// windowNanoseconds returns the time in which a limit comes back: its period, of a throttle the time in
-// which an exhausted bucket recovers, and of a quota per unit of the calendar the length of the present
-// unit.
-func (l *Limit) windowNanoseconds(now int64) int64 {
-	switch l.Kind {
-	case Throttle:
-		return int64(l.Throttle.Tolerance())
-	case SlidingLog:
-		return int64(l.Log.Period())
-	case Quota:
-		return int64(l.Cycle.Length(now * 1e9))
-	default:
-		return int64(l.Window.Period())
-	}
-}
-
 // more returns the time until more remains of a limit; 0 or Never if there is none, or it is not known.
 func (l *Limit) more(d *quota.Decision, limited bool) int64 {
 	switch {
@@ -170,12 +155,12 @@ func (l *Limit) more(d *quota.Decision, limited bool) int64 {
 		return d.RetryAfter
 	case d.Remaining >= d.Limit:
 		return 0
-	case l.Kind == Throttle:
+	case l.Kind == limit.Throttle:
 		// The bucket's level is d.ResetAfter. It falls by a nanosecond in each, and there is one unit more
 		// when the units after it fit.
 		next := (d.Remaining+1)*int64(l.Throttle.EmissionInterval()) - int64(l.Throttle.Tolerance())
 		return d.ResetAfter + next
-	case l.Kind == Fixed || l.Kind == Quota:
+	case l.Kind == limit.Fixed || l.Kind == limit.Quota:
 		return d.ResetAfter
 	}
 	return 0

@@ -91,7 +91,7 @@ func TestFieldsWithoutLimits(t *testing.T) {
 	shadow := one(t, "{"+judged+", shadow: true}")
 	require.Empty(t, Fields(nil, nil, wall))
 	for _, subject := range []string{"vip", "evil"} {
-		treatment, _ := p.treat(p.Subject([]byte(subject)))
+		treatment := p.treat(p.Subject([]byte(subject)))
 		v, _ := p.JudgeStanding(now, nil, treatment, Request{Quantity: 1})
 		requireFields(t, nil, Report{Policy: p, Treatment: treatment, Verdict: v})
 		inBan := Report{Policy: p, Treatment: treatment, Verdict: p.judgeBan(899_000000001, treatment)}

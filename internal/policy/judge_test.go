@@ -64,8 +64,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		{"vip", &both, now + 7e9, unlimited, ByOverride},
 		{"evil", nil, now, blocked, ByOverride},
 	} {
-		treatment, err := enforced.treat(enforced.Subject([]byte(test.subject)))
-		require.NoError(t, err)
+		treatment := enforced.treat(enforced.Subject([]byte(test.subject)))
 		v, ok := enforced.JudgeStanding(test.at, test.standing, treatment, Request{Quantity: 3})
 		require.True(t, ok)
 		require.Equal(t, test.want, five(v.Decision))
@@ -81,7 +80,7 @@ func TestOrderOfJudgement(t *testing.T) {
 		require.Equal(t, test.want, five(v.Decision))
 	}
 	for _, s := range []*standing.State{nil, &none, &banned} {
-		treatment, _ := enforced.treat(enforced.Subject([]byte("alice")))
+		treatment := enforced.treat(enforced.Subject([]byte("alice")))
 		_, ok := enforced.JudgeStanding(now+7e9, s, treatment, Request{Quantity: 1})
 		require.False(t, ok, "the limits decide")
 	}
@@ -89,7 +88,7 @@ func TestOrderOfJudgement(t *testing.T) {
 
 func TestTakenWithoutLimits(t *testing.T) {
 	p := one(t, "{"+judged+"}")
-	treatment, _ := p.treat(p.Subject([]byte("vip")))
+	treatment := p.treat(p.Subject([]byte("vip")))
 	for quantity, taken := range map[int64]int64{3: 3, 0: 0, -3: 0} {
 		v, _ := p.JudgeStanding(now, nil, treatment, Request{quantity, quota.UpTo})
 		require.Equal(t, taken, v.Taken)
@@ -297,7 +296,7 @@ func TestCountsForBan(t *testing.T) {
 
 func TestRefuse(t *testing.T) {
 	p := one(t, "{"+judged+"}")
-	treatment, _ := p.treat(p.Subject([]byte("big")))
+	treatment := p.treat(p.Subject([]byte("big")))
 	s, _, banned := p.Refuse(now, standing.State{}, treatment)
 	require.False(t, banned)
 	s, v, banned := p.Refuse(now+1, s, treatment)

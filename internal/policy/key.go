@@ -31,13 +31,22 @@ func AppendKey(dst []byte, prefix string, p *Policy, s Subject, label string) []
 
 // AppendLimitKey is AppendKey for a limit.
 func AppendLimitKey(dst []byte, prefix string, p *Policy, s *Subject, l *Limit) []byte {
-	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), l.tail...)
+	if prefix != "" { // most servers have none, and an append of nothing costs a call
+		dst = append(dst, prefix...)
+	}
+	return append(appendTag(append(dst, p.head...), s.Text), l.tail...)
 }
 
-// AppendKeyHead appends what the names of all keys of a subject begin with. The rights of users are
-// checked against it.
+// AppendKeyHead appends what the names of all keys of a subject begin with.
 func AppendKeyHead(dst []byte, prefix string, p *Policy, s Subject) []byte {
 	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
+}
+
+// AppendRight appends the name against which the rights of users are checked. It is that of AppendKeyHead, but
+// with every subject written out, however long or short it is. Otherwise a user with the pattern api:{shop-* could
+// not use the long subjects among those that begin with shop-, and a client may choose them.
+func AppendRight(dst []byte, prefix string, p *Policy, s Subject) []byte {
+	return append(appendWritten(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
 }
 
 // appendTag appends a subject as it is written in keys.
@@ -46,6 +55,11 @@ func appendTag(dst, subject []byte) []byte {
 		sum := sha256.Sum256(subject)
 		return hex.AppendEncode(append(dst, "%#"...), sum[:])
 	}
+	return appendWritten(dst, subject)
+}
+
+// appendWritten appends a subject with its unsafe bytes as digits.
+func appendWritten(dst, subject []byte) []byte {
 	if len(subject) >= 8 && areSafe(subject) {
 		return append(dst, subject...)
 	}

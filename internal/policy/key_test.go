@@ -34,6 +34,10 @@ func TestKeys(t *testing.T) {
 		require.Equal(t, "p:{"+tag+"}:a.quota-day@Europe/Berlin", string(AppendKey(nil, "", p, s, p.Limits[1].Label())))
 		require.Equal(t, "p:{"+tag+"}:standing", string(AppendKey(nil, "", p, s, StandingLabel)))
 		require.Equal(t, "xp:{"+tag+"}:", string(AppendKeyHead([]byte("x"), "", p, s)))
+		if strings.HasPrefix(tag, "%#") {
+			tag = subject
+		}
+		require.Equal(t, "xp:{"+tag+"}:", string(AppendRight([]byte("x"), "", p, s)))
 	}
 }
 

@@ -1,7 +1,7 @@
 package policy
 
 import (
-	"errors"
+	"bytes"
 	"net/netip"
 
 	"cellserver/internal/match"
@@ -18,13 +18,21 @@ const maxAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
 // Subject returns the subject with a text. If the policy has networks, an address is written in canonical
 // form, so that all of its forms are one subject; an IPv4 address that is mapped to IPv6 is the IPv4
-// address. A text with anything else, such as a port or a zone, is not an address.
+// address, and a zone, which a client can make up, is cut. A text with anything else, such as a port, is not an
+// address.
 func (p *Policy) Subject(text []byte) Subject {
-	if !p.cidr || len(text) > maxAddress {
+	if !p.cidr {
 		return Subject{Text: text}
 	}
-	address, err := netip.ParseAddr(string(text))
-	if err != nil || address.Zone() != "" {
+	written := text
+	if zone := bytes.IndexByte(text[:min(len(text), maxAddress+1)], '%'); zone >= 0 {
+		written = text[:zone]
+	}
+	if len(written) > maxAddress {
+		return Subject{Text: text}
+	}
+	address, err := netip.ParseAddr(string(written))
+	if err != nil {
 		return Subject{Text: text}
 	}
 	address = address.Unmap()
@@ -35,7 +43,7 @@ func (p *Policy) Subject(text []byte) Subject {
 type Treatment struct {
 	Effect   Effect
 	Limits   []Limit // if the Effect is Limited
-	Override int     // the index of the override, or -1
+	Override int     // the index of the override; -1 for none, and for a subject that is too long
 }
 
 // limitsIn returns the limits of a treatment, or those of the policy if the treatment has none. A ban shows
@@ -50,10 +58,6 @@ func (p *Policy) limitsIn(t Treatment) []Limit {
 // matchSteps bounds the work for one subject, in steps of a few nanoseconds: half a millisecond. It is enough for
 // 100 patterns on subjects of 1,000 bytes.
 const matchSteps = 1 << 17
-
-// ErrCostly is the error for a long subject that would take too long to be compared with the patterns of
-// its policy. The server must not guess which override it has.
-var ErrCostly = errors.New("comparing the subject with the patterns of its policy takes too long")
 
 // TreatsAlike reports whether the policy has no overrides, so that its limits are those of all subjects, which
 // are written as they are.
@@ -76,20 +80,21 @@ func (o *Override) mostSteps() (fixed, perByte int) {
 }
 
 // TreatCounted returns how the policy treats a subject, as the first override that matches it says, and
-// how many steps it took to find that out. The error is ErrCostly.
-func (p *Policy) TreatCounted(s Subject) (t Treatment, steps int, err error) {
+// how many steps it took to find that out. A long subject that would take more than matchSteps is Blocked: its override
+// is not known, and if that were an error, a client that chooses its subject could choose to have no decision.
+func (p *Policy) TreatCounted(s Subject) (t Treatment, steps int) {
 	left := matchSteps
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
 		var matches bool
 		if matches, left = o.matches(s, left); left <= 0 {
-			return Treatment{}, matchSteps, ErrCostly
+			return Treatment{Effect: Blocked, Override: -1}, matchSteps
 		}
 		if matches {
-			return Treatment{o.Effect, o.Limits, i}, matchSteps - left, nil
+			return Treatment{o.Effect, o.Limits, i}, matchSteps - left
 		}
 	}
-	return Treatment{Limited, p.Limits, -1}, matchSteps - left, nil
+	return Treatment{Limited, p.Limits, -1}, matchSteps - left
 }
 
 // matches reports whether an override is for a subject, and how many steps are left.

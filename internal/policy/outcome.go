@@ -13,5 +13,26 @@ type Outcome struct {
 	Fields   []Field
 }
 
-// Reset empties an outcome, and keeps its memory.
-func (o *Outcome) Reset() { *o = Outcome{Violated: o.Violated[:0], Fields: o.Fields[:0]} }
+// Outcomes has an outcome for each policy that a call names, in their order. It keeps their memory for the
+// next call.
+type Outcomes struct {
+	all  []Outcome
+	used int
+}
+
+// All returns the outcomes. They are valid until Reset.
+func (o *Outcomes) All() []Outcome { return o.all[:o.used] }
+
+// Reset removes all outcomes.
+func (o *Outcomes) Reset() { o.used = 0 }
+
+// Add adds an outcome, which is empty.
+func (o *Outcomes) Add() *Outcome {
+	if o.used == len(o.all) {
+		o.all = append(o.all, Outcome{})
+	}
+	next := &o.all[o.used]
+	*next = Outcome{Violated: next.Violated[:0], Fields: next.Fields[:0]}
+	o.used++
+	return next
+}

@@ -12,10 +12,19 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
+
+// kindWords are the names of the kinds of limits.
+var kindWords = func() (words []string) {
+	for _, kind := range limit.OfPolicies {
+		words = append(words, kind.Word())
+	}
+	return words
+}()
 
 // limits reads the limits of a policy or an override.
 func (p *parser) limits(n node) ([]Limit, error) {
@@ -32,7 +41,7 @@ func (p *parser) limits(n node) ([]Limit, error) {
 		for _, other := range all {
 			switch {
 			case l.Kind == other.Kind && (l.Name == "" || other.Name == ""):
-				return nil, item.errorf("two limits of kind %s need names, as in {name: daily, %s: {...}}", l.Kind, l.Kind)
+				return nil, item.errorf("two limits of kind %[1]s need names, as in {name: daily, %[1]s: {...}}", l.Kind.Word())
 			case l.Name == other.Name && l.Name != "":
 				return nil, item.errorf("two limits are named %s", l.Name)
 			}
@@ -44,7 +53,7 @@ func (p *parser) limits(n node) ([]Limit, error) {
 
 // limit reads {throttle: {burst: 20, rate: 100/1m}}, or another kind, with or without a name.
 func (p *parser) limit(n node) (l Limit, err error) {
-	values, err := n.fields("a limit", append([]string{"name"}, kindNames[:]...)...)
+	values, err := n.fields("a limit", append([]string{"name"}, kindWords...)...)
 	if err != nil {
 		return l, err
 	}
@@ -58,15 +67,15 @@ func (p *parser) limit(n node) (l Limit, err error) {
 		delete(values, "name")
 	}
 	if len(values) != 1 {
-		return l, n.errorf("a limit must have one of %s", strings.Join(kindNames[:], ", "))
+		return l, n.errorf("a limit must have one of %s", strings.Join(kindWords, ", "))
 	}
 	for kind, numbers := range values {
-		l.Kind = Kind(slices.Index(kindNames[:], kind))
+		l.Kind = limit.OfPolicies[slices.Index(kindWords, kind)]
 		l.label = kind
 		switch l.Kind {
-		case Throttle:
+		case limit.Throttle:
 			err = l.readThrottle(numbers)
-		case Quota:
+		case limit.Quota:
 			err = l.readQuota(numbers)
 		default:
 			err = l.readWindow(numbers, p.options)
@@ -103,6 +112,7 @@ func (l *Limit) readThrottle(n node) error {
 	case err != nil:
 		return n.errorf("burst and rate span more than 146 years")
 	}
+	l.rate = rate{count, period}
 	l.text = fmt.Sprintf("burst %d, rate %d/%s", burst, count, formatPeriod(period))
 	return nil
 }
@@ -117,11 +127,11 @@ func parseRate(text string) (count int64, period quota.Period, ok bool) {
 
 // readWindow reads {limit: 50, period: 1s}.
 func (l *Limit) readWindow(n node, o Options) error {
-	values, err := n.required(l.Kind.String(), "limit", "period")
+	values, err := n.required(l.Kind.Word(), "limit", "period")
 	if err != nil {
 		return err
 	}
-	limit, err := values["limit"].integer("limit", 0, math.MaxInt64)
+	size, err := values["limit"].integer("limit", 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
@@ -129,15 +139,15 @@ func (l *Limit) readWindow(n node, o Options) error {
 	if err != nil {
 		return err
 	}
-	if l.Kind == SlidingLog {
-		l.Log, err = window.NewLogLimit(limit, period, o.MaxLogLimit)
+	if l.Kind == limit.SlidingLog {
+		l.Log, err = window.NewLogLimit(size, period, o.MaxLogLimit)
 	} else {
-		l.Window, err = window.NewLimit(limit, period)
+		l.Window, err = window.NewLimit(size, period)
 	}
 	if err != nil { // the limit of a log, because the period has been checked
 		return values["limit"].errorf("limit must be between 0 and %d (max-log-limit)", o.MaxLogLimit)
 	}
-	l.text = fmt.Sprintf("limit %d, period %s", limit, formatPeriod(period))
+	l.text = fmt.Sprintf("limit %d, period %s", size, formatPeriod(period))
 	return nil
 }
 
@@ -147,14 +157,14 @@ func (l *Limit) readQuota(n node) error {
 	if err != nil {
 		return err
 	}
-	limit, err := values["limit"].integer("limit", 0, math.MaxInt64)
+	size, err := values["limit"].integer("limit", 0, math.MaxInt64)
 	if err != nil {
 		return err
 	}
-	if l.Window, err = window.NewCalendarLimit(limit); err != nil {
+	if l.Window, err = window.NewCalendarLimit(size); err != nil {
 		return values["limit"].errorf("%v", err)
 	}
-	l.text = fmt.Sprintf("limit %d", limit)
+	l.text = fmt.Sprintf("limit %d", size)
 	return l.readCycle(values["per"])
 }
 

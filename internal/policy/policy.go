@@ -27,11 +27,9 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"cellserver/internal/calendar"
-	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/stats"
-	"cellserver/internal/window"
 )
 
 // The bounds of a Set. They keep the time to read it, to find a policy's override and to compare it with
@@ -126,50 +124,19 @@ func (e Effect) String() string { return effectNames[e] }
 
 var effectNames = [...]string{"limits", "unlimited", "blocked"}
 
-// Kind is the kind of a limit.
-type Kind uint8
-
-const (
-	Throttle   Kind = iota // the generic cell rate algorithm, as of CL.THROTTLE
-	Fixed                  // a fixed window, as of CL.FIXED
-	Sliding                // a sliding window counter, as of CL.SLIDING
-	SlidingLog             // a sliding window log, as of CL.SLIDINGLOG
-	Quota                  // a window of the calendar, as of CL.QUOTA
-)
-
-var kindNames = [...]string{"throttle", "fixed", "sliding", "slidinglog", "quota"}
-
-// String returns the name of the kind in files and keys.
-func (k Kind) String() string { return kindNames[k] }
-
-// Limit is one limit of a policy. The kind determines which of the other fields are used.
+// Limit is one limit of a policy.
 type Limit struct {
-	Name     string // empty if it has none
-	Kind     Kind
-	Throttle gcra.Limit
-	Window   window.Limit    // of Fixed, Sliding and Quota
-	Log      window.LogLimit // of SlidingLog
-	Cycle    calendar.Cycle  // of Quota
+	Name string // empty if it has none
+	limit.Rule
 
 	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
 	tail  string // what its keys have after the subject: "}:" and the label
 	text  string // its numbers, as in the file
+	rate  rate   // of a Throttle
 }
 
 // String returns the limit as files write it, with its label.
 func (l *Limit) String() string { return l.label + " " + l.text }
-
-// Size returns the largest quantity that the limit can ever allow.
-func (l *Limit) Size() int64 {
-	switch l.Kind {
-	case Throttle:
-		return l.Throttle.Size()
-	case SlidingLog:
-		return l.Log.Size()
-	default:
-		return l.Window.Size()
-	}
-}
 
 // Label returns the name by which keys and answers call the limit: [name.]kind. That of a quota has its
 // unit and zone too, as in quota-day@Europe/Berlin, so that another unit is another key.

@@ -89,6 +89,16 @@ func (p Period) Split() (seconds, nanoseconds int64) {
 	return int64(-p / 1e6), int64(-p % 1e6 * 1e3)
 }
 
+// In returns the length of a period in a unit that divides a second, rounded up; or math.MaxInt64 if that is less.
+func (p Period) In(unit time.Duration) int64 {
+	seconds, nanoseconds := p.Split()
+	perSecond := int64(time.Second / unit)
+	if seconds >= math.MaxInt64/perSecond {
+		return math.MaxInt64
+	}
+	return seconds*perSecond + (nanoseconds+int64(unit)-1)/int64(unit)
+}
+
 // Nanoseconds returns the length of a period that is not longer than most seconds. ok is false if it is
 // longer, or no period.
 func (p Period) Nanoseconds(most int64) (n int64, ok bool) {

@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -31,6 +32,21 @@ func TestPeriods(t *testing.T) {
 		_, ok := ParsePeriod([]byte(word))
 		require.False(t, ok, word)
 	}
+}
+
+func TestPeriodsInUnits(t *testing.T) {
+	for word, want := range map[string][2]int64{ // in seconds, in milliseconds
+		"1ms": {1, 1}, "1.001ms": {1, 2}, "999.5ms": {1, 1000}, "1s": {1, 1000}, "1000.001ms": {2, 1001},
+		"1h": {3600, 3_600_000}, "106751d": {9_223_286_400, 9_223_286_400_000},
+	} {
+		p, ok := ParsePeriod([]byte(word))
+		require.True(t, ok, word)
+		require.Equal(t, want, [2]int64{p.In(time.Second), p.In(time.Millisecond)}, word)
+	}
+	for _, seconds := range []Period{math.MaxInt64, math.MaxInt64 / 1000} {
+		require.Equal(t, int64(math.MaxInt64), seconds.In(time.Millisecond))
+	}
+	require.Equal(t, int64(0), Period(0).In(time.Second))
 }
 
 func TestLongPeriods(t *testing.T) {

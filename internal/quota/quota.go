@@ -18,6 +18,7 @@ const (
 	Peek              // nothing: the decision is the one that Take would get
 	UpTo              // as much of the quantity as is allowed
 	Force             // the whole quantity, even beyond the limit
+	Ask               // nothing: what Take would be refused with, or what remains; for several limiters only
 )
 
 // Decision is the answer of a limiter. All times are in nanoseconds.
@@ -36,6 +37,19 @@ const Never = -1
 // Blocked is the decision of a limiter whose limit is 0, for any positive quantity that is not
 // forced. It does not depend on the state of the key.
 func Blocked() Decision { return Decision{Limited: true, RetryAfter: Never} }
+
+// LongestRetry returns the time until all limited decisions would allow their quantity. If one of them never
+// does, the result is Never, and never is true.
+func LongestRetry(decisions []Decision) (retry int64, never bool) {
+	for i := range decisions {
+		if d := &decisions[i]; d.Limited && d.RetryAfter == Never {
+			return Never, true
+		} else if d.Limited {
+			retry = max(retry, d.RetryAfter)
+		}
+	}
+	return retry, false
+}
 
 // ArgumentError reports an argument that is out of range. Name is the argument's name in the
 // grammar of the command, and Lo and Hi are the smallest and the largest value allowed.

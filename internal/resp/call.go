@@ -1,19 +1,6 @@
 package resp
 
-import (
-	"strconv"
-	"strings"
-)
-
-// AppendCall appends a call as clients send it: an array of its words.
-func AppendCall(dst []byte, words []string) []byte {
-	dst = append(strconv.AppendInt(append(dst, '*'), int64(len(words)), 10), "\r\n"...)
-	for _, word := range words {
-		dst = append(strconv.AppendInt(append(dst, '$'), int64(len(word)), 10), "\r\n"...)
-		dst = append(append(dst, word...), "\r\n"...)
-	}
-	return dst
-}
+import "strings"
 
 // AppendQuoted appends a text in quotes, in ASCII and with escapes, as Redis shows strings. The
 // reader of inline calls reads it back, whatever bytes the text consists of.
@@ -31,4 +18,21 @@ func AppendQuoted(dst, text []byte) []byte {
 		}
 	}
 	return append(dst, '"')
+}
+
+// Check returns the error of a Reader for a call of these words, nil if it is within the limits.
+func (l *Limits) Check(words [][]byte) error {
+	if len(words) > l.Words {
+		return errWords
+	}
+	length := lineLength(len(words))
+	for _, word := range words {
+		if length += lineLength(len(word)); length <= l.Query && len(word) > l.Bulk {
+			return ErrWordTooLong
+		}
+		if length += len(word) + 2; length > l.Query {
+			return ErrQueryTooLong
+		}
+	}
+	return nil
 }

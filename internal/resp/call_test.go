@@ -15,17 +15,6 @@ func everyByte() (all []byte) {
 	return all
 }
 
-func TestAppendCall(t *testing.T) {
-	r := NewReader(DefaultLimits())
-	r.Feed(AppendCall([]byte("*1\r\n$4\r\nPING\r\n"), []string{"SET", "", string(everyByte())}))
-	words, err := r.Next()
-	require.NoError(t, err)
-	assert.Equal(t, [][]byte{[]byte("PING")}, words)
-	words, err = r.Next()
-	require.NoError(t, err)
-	assert.Equal(t, [][]byte{[]byte("SET"), {}, everyByte()}, words)
-}
-
 func TestAppendQuoted(t *testing.T) {
 	for text, quoted := range map[string]string{
 		"": `""`, "a b": `"a b"`, "\n\r\t\b\a\"\\": `"\n\r\t\b\a\"\\"`, "\x00\x0f\x7f\xff": `"\x00\x0f\x7f\xff"`,

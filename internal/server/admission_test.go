@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/commands"
+	"cellserver/internal/session"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 )
@@ -90,6 +91,24 @@ func TestMaxClients(t *testing.T) {
 	require.Empty(t, s.refusal(c))
 	s.maxClients.Store(0)
 	require.False(t, s.isFull(), "maxclients 0 is no limit")
+}
+
+// TestFullServerRecovers checks that a server that was full waits again as soon as a client has left, although its
+// place has been taken: others may be about to leave.
+func TestFullServerRecovers(t *testing.T) {
+	s, clock := newStillServer(t, func(_ *commands.Settings, settings *Settings) { settings.MaxClients = 1 })
+	open := func() *session.Session { return s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}}) }
+	inside := open()
+	require.Equal(t, errMaxClients, s.refusal(&fakeConn{from: loopback}))
+	require.EqualValues(t, 1+time.Second, s.fullUntil.Load())
+	clock.Advance(time.Millisecond)
+	inside.Close()
+	defer open().Close()
+	require.Equal(t, errMaxClients, s.refusal(&fakeConn{from: loopback}))
+	require.EqualValues(t, 1+time.Millisecond+time.Second, s.fullUntil.Load(), "it has waited")
+	clock.Advance(time.Millisecond)
+	require.Equal(t, errMaxClients, s.refusal(&fakeConn{from: loopback}))
+	require.EqualValues(t, 1+time.Millisecond+time.Second, s.fullUntil.Load(), "none has left since")
 }
 
 // TestWaitForPlace checks that a connection is accepted if a client leaves while it waits.

@@ -28,7 +28,7 @@ type TLSOptions struct {
 	Timeout time.Duration      // of a handshake
 	// User returns the user that the certificate of a peer names; empty for none. It may be nil.
 	User func(tls.ConnectionState) string
-	// Computing is the result of NewHandshakes if other ports with TLS share the bound; nil for one of the server's.
+	// Computing is the result of NewTurns if other ports with TLS share the bound; nil for one of the server's.
 	Computing chan struct{}
 }
 
@@ -42,10 +42,20 @@ func (s *Server) ServeTLS(listener net.Listener, h TLSOptions) error {
 	return s.accept(listener, func(conn net.Conn) { s.startHandshake(conn, h) })
 }
 
+// logFailure logs that a handshake has failed. That a client does not use TLS at all is a common mistake, and a
+// warning; other failures are details.
+func (s *Server) logFailure(conn net.Conn, err error) {
+	if errors.As(err, new(tls.RecordHeaderError)) {
+		s.log.Warn("disconnected a client that does not use TLS on the port for TLS", "peer", conn.RemoteAddr())
+		return
+	}
+	s.log.Debug("TLS handshake failed", "peer", conn.RemoteAddr(), "error", err)
+}
+
 // handshakeQueue holds the connections whose handshakes are not finished.
 type handshakeQueue struct {
 	slots chan struct{} // each handshake occupies one
-	cpu   chan struct{} // and one of these while it computes: see NewHandshakes
+	cpu   chan struct{} // and one of these while it computes: see NewTurns
 
 	mu      sync.Mutex
 	waiting list.List // of *handshake, the oldest first
@@ -53,13 +63,13 @@ type handshakeQueue struct {
 	running sync.WaitGroup
 }
 
-// NewHandshakes returns a channel with room for as many values as handshakes may compute at once: half of the
+// NewTurns returns a channel with room for as many values as handshakes may compute at once: half of the
 // processors, so that others are left to the clients.
-func NewHandshakes() chan struct{} { return make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)) }
+func NewTurns() chan struct{} { return make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)) }
 
 func (q *handshakeQueue) open() {
 	q.slots = make(chan struct{}, maxHandshakes)
-	q.cpu = NewHandshakes()
+	q.cpu = NewTurns()
 }
 
 // handshake is a connection in a handshakeQueue.
@@ -187,7 +197,7 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
 		secured, err := w.handshake(h.Config())
 		if err != nil {
-			s.log.Debug("TLS handshake failed", "peer", conn.RemoteAddr(), "error", err)
+			s.logFailure(conn, err)
 			conn.Close()
 			return
 		}

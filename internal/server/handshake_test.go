@@ -131,3 +131,24 @@ func TestCutAtTheEndOfTheHandshake(t *testing.T) {
 	s.startClient(conn)
 	require.Empty(t, logged.String())
 }
+
+// A client that does not use TLS on the port for TLS is named in the log; other failures are details.
+func TestClientWithoutTLSIsLogged(t *testing.T) {
+	for sent, level := range map[string]string{"PING\r\n": "WARN", "": "DEBUG"} {
+		var out bytes.Buffer
+		s := &Server{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		here, there := net.Pipe()
+		go func() {
+			_, _ = there.Write([]byte(sent))
+			_, _ = io.Copy(io.Discard, io.LimitReader(there, 1)) // the alert
+			there.Close()
+		}()
+		if sent == "" {
+			there.Close()
+		}
+		err := tls.Server(here, &tls.Config{}).Handshake()
+		require.Error(t, err)
+		s.logFailure(here, err)
+		assert.Contains(t, out.String(), "level="+level+" ", sent)
+	}
+}

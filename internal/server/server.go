@@ -167,7 +167,7 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 		switch {
 		case err == nil:
 			pause = shortest
-			s.waitWhileOverloaded()
+			s.instance.Unauthenticated().AwaitRoom()
 			admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return ErrClosed
@@ -176,15 +176,6 @@ func (s *Server) accept(listener net.Listener, admit func(net.Conn)) error {
 			time.Sleep(pause)
 			pause = min(2*pause, longest)
 		}
-	}
-}
-
-// waitWhileOverloaded waits up to 100 ms for unauthenticated connections that were cut to end: they
-// use memory until then.
-func (s *Server) waitWhileOverloaded() {
-	const pause, pauses = time.Millisecond, 100
-	for n := 0; n < pauses && s.instance.Unauthenticated().Overloaded(); n++ {
-		time.Sleep(pause)
 	}
 }
 
@@ -258,11 +249,17 @@ func (s *Server) isFull() bool {
 // waitForPlace waits up to 250 ms until there are less than maxclients clients, and reports whether
 // there are. A client that closes its connection and connects again at once may arrive before the
 // event loop has seen the end of its first connection. If the time passes without success, the
-// server counts as full for a second, so that many connections are refused without delay.
+// server counts as full for a second, so that many connections are refused without delay, or until
+// a client leaves: many may leave at once, and connections that were closed while they waited to be
+// accepted, for example for want of descriptors, take their places for a moment.
 func (s *Server) waitForPlace() bool {
 	const patience, penalty = 250 * time.Millisecond, time.Second
 	if s.instance.Now() < s.fullUntil.Load() {
-		return false
+		select {
+		case <-s.instance.Departed():
+		default:
+			return false
+		}
 	}
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()

@@ -12,22 +12,27 @@ import (
 type ahead struct {
 	words     [][]byte // of all calls, one call after another
 	calls     [Lookahead]pendingCall
-	keys      [][]byte // to prefetch: the first key of each call, or the keys that its row finds
-	count     int      // of calls
-	next      int      // index of the call that is answered next
-	usedWords int      // the maximum length of words in this batch
-	copied    bool     // the words of the remaining calls are copies, which stay valid after the batch
-	long      [][]byte // all bytes of the last call if it is a long one, of which words has only the first words
-	longWords int      // number of words of long
+	keys      [][]byte  // to prefetch: the first key of each call, or the keys that its row finds
+	count     int       // of calls
+	next      int       // index of the call that is answered next
+	usedWords int       // the maximum length of words in this batch
+	copied    bool      // the words of the remaining calls are copies, which stay valid after the batch
+	long      *longCall // the last call if it is a long one, of which words has only the first words
 }
 
 // pendingCall is a call that has been read and not answered.
 type pendingCall struct {
 	row        *command.Command // nil if there is none of that name
 	start, end int              // of its words in ahead.words
-	isRepeat   bool             // the call differs from the one before it only in its key
-	second     []byte           // the second word, which is that key, if isRepeat
+	repeats    bool             // the call differs from the one before it only in its key
+	second     []byte           // the second word, which is that key, if repeats
 	inReader   bool             // its words are in the reader's own memory
+}
+
+// longCall is a call of more words than an event loop finds: see resp.LongCall.
+type longCall struct {
+	count, bytes int                         // of its words
+	words        func(pause func()) [][]byte // finds them, and calls pause now and then
 }
 
 // Lookahead is the number of calls that are read before the first of them is answered. A modern
@@ -45,7 +50,7 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	w = &a.calls[a.next]
 	a.next++
 	words = a.words[w.start:w.end]
-	if w.isRepeat {
+	if w.repeats {
 		words[1] = w.second // the calls share their words; the one before has been answered
 	}
 	return w, words
@@ -54,8 +59,8 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 // putBack undoes take.
 func (a *ahead) putBack() { a.next-- }
 
-// nextIsRepeat reports whether the next call differs from the one before it only in its key.
-func (a *ahead) nextIsRepeat() bool { return a.calls[a.next].isRepeat }
+// nextRepeats reports whether the next call differs from the one before it only in its key.
+func (a *ahead) nextRepeats() bool { return a.calls[a.next].repeats }
 
 // latest returns the row of the call that was taken last; nil if it has none.
 func (a *ahead) latest() *command.Command {
@@ -63,8 +68,8 @@ func (a *ahead) latest() *command.Command {
 	return w.row.Subcommand(a.words[w.start:w.end])
 }
 
-// longCall returns all bytes of the call that was taken last if it is a long one, else nil.
-func (a *ahead) longCall() [][]byte {
+// longCall returns the call that was taken last if it is a long one, else nil.
+func (a *ahead) longCall() *longCall {
 	if a.empty() {
 		return a.long
 	}
@@ -118,12 +123,39 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
 		a.addKeys(row, words)
 		a.count++
-		if a.long = r.Long(); a.long != nil {
-			a.longWords = r.WordCount()
+		if long := r.Long(); long != nil {
+			a.long = &longCall{r.WordCount(), command.TotalLength(long), func(pause func()) [][]byte {
+				return resp.SplitCall(long, pause)
+			}}
 		}
-		if row != nil && row.Traits&command.ChangesRights != 0 {
-			break // the call may log the client out, after which only short calls are read
+		if row != nil && row.Flags&command.NoAuth != 0 {
+			break // the call may log the client in or out, and calls of one that is not logged in must be short
 		}
+	}
+	return nil
+}
+
+// fillFrom is fill for the calls of a client in this process. They are not compared: making them costs more.
+func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, known *command.LookupCache,
+	limit int) error {
+	a.keys, a.copied = a.keys[:0], true
+	for a.count < limit && a.long == nil && calls.made < len(calls.calls) {
+		start := len(a.words)
+		a.words = calls.next(a.words)
+		words := a.words[start:]
+		if err := limits.Check(words); err != nil {
+			a.words = a.words[:start]
+			return err
+		}
+		if calls.made++; len(words) > resp.LongCall {
+			all := slices.Clone(words)
+			a.long = &longCall{len(all), resp.EncodedLength(all), func(func()) [][]byte { return all }}
+			a.words = a.words[:start+resp.LongCall]
+		}
+		row := t.LookupCached(words[0], known)
+		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words)}
+		a.addKeys(row, words)
+		a.count++
 	}
 	return nil
 }
@@ -154,7 +186,7 @@ func (a *ahead) readRepeat(r *resp.Reader) bool {
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.isRepeat, w.second, w.inReader = true, second, false
+	w.repeats, w.second, w.inReader = true, second, false
 	a.keys = append(a.keys, second)
 	a.count++
 	return true
@@ -174,7 +206,7 @@ func (a *ahead) copyRest() {
 			copy(words, command.CopyWords(words))
 			copied = w.start
 		}
-		if w.isRepeat {
+		if w.repeats {
 			w.second = bytes.Clone(w.second)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // Calls are checked against the rights of the client's user. The calls of a user that may do
-// everything are not checked: see Session.checked.
+// everything are not checked: see Session.rights.
 
 // errChanged refuses a queued call whose user has lost the right to it since it was queued.
 func errChanged(why acl.Verdict) error {
@@ -31,7 +31,7 @@ const (
 // authorize returns an error if the client may not make a call. A long call that continues outside
 // the event loop is checked there, where all of its words are known: see Instance.authorize. The call is
 // made with the snapshot by which it is checked; endBatch forgets it.
-func (s *Session) authorize(row *command.Command, words [][]byte, long [][]byte) error {
+func (s *Session) authorize(row *command.Command, words [][]byte, long *longCall) error {
 	s.call.Snapshot = row.TakeSnapshot() // that of the call before is forgotten
 	if row.Flags&command.NoAuth != 0 {
 		return nil // no rule can deny it
@@ -118,30 +118,43 @@ func (s *Session) logInByCertificate(name string) {
 	}
 }
 
-// ReloadUser implements command.Session. It is also called at the start of each turn, so that a
+// rights says how the calls of a session are checked.
+type rights uint8
+
+const (
+	everything rights = iota // the user may do everything, so they are not
+	limited                  // against the rights of the user
+	toLogIn                  // the client has yet to log in: only short calls are read
+)
+
+// ReloadUser implements access.Session. It is also called at the start of each turn, so that a
 // change that another client makes takes effect there.
 func (s *Session) ReloadUser() {
-	u := s.Account.Load().User.Load()
-	s.checked = u == nil || !u.Unrestricted() || !s.authenticated
-	if s.checked || s.restricted {
-		s.restrict(u == nil || !s.authenticated && s.instance.Accounts.RequiresAuth())
+	u, r := s.Account.Load().User.Load(), everything
+	switch {
+	case u == nil || !s.authenticated && s.instance.Accounts.RequiresAuth():
+		r = toLogIn
+	case !u.Unrestricted() || !s.authenticated:
+		r = limited
+	}
+	if r != s.rights {
+		s.setRights(r)
 	}
 }
 
-// restrict turns on, or off, the limits for a client that has not logged in: only short calls are
+// setRights turns on, or off, the limits for a client that has not logged in: only short calls are
 // read, and one at a time, because the call after a login may be longer.
-func (s *Session) restrict(on bool) {
-	if s.restricted == on {
-		return
+func (s *Session) setRights(r rights) {
+	restricts := r == toLogIn
+	if restricts != (s.rights == toLogIn) {
+		if s.reader.Restrict(restricts); restricts {
+			s.MarkUnauthenticated()
+		} else {
+			s.MarkAuthenticated()
+		}
 	}
-	s.restricted = on
-	s.reader.Restrict(on)
-	if on {
-		s.MarkUnauthenticated()
-	} else {
-		s.MarkAuthenticated()
-	}
+	s.rights = r
 }
 
 // ChecksRights reports whether the calls of this turn are checked against the user's rights.
-func (s *Session) ChecksRights() bool { return s.checked }
+func (s *Session) ChecksRights() bool { return s.rights != everything }

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"iter"
-	"runtime/debug"
 	"sync"
 
 	"cellserver/internal/command"
@@ -18,53 +17,42 @@ type coroutine struct {
 	instance *Instance
 	call     command.Call // Session is nil, as outside the event loop
 	out      resp.Writer
-	row      *command.Command // nil if the call was refused
-	words    [][]byte         // copies, in bytes: the call may outlive the batch of its words
+	run      run // its words are copies, in bytes: the call may outlive the batch of its words
 	bytes    []byte
 	sized    bool     // the call reads a value of any length
 	keys     [][]byte // if the call may use the store several times; else empty
 
-	done     <-chan struct{} // closed when the call can run on
-	ended    bool
-	err      error
-	ns       int64 // duration of the call in nanoseconds, including the time until it was resumed
-	panicked any   // the value of a panic
-	stack    []byte
-	charged  int // bytes for which the session's client is charged
+	done    <-chan struct{} // closed when the call can run on
+	ended   bool
+	charged int // bytes for which the session's client is charged
 
-	next func() (struct{}, bool)
-	stop func()
+	answer func() error // makes the call, whose time includes that until it was resumed
+	next   func() (struct{}, bool)
+	stop   func()
 }
 
 // newCoroutine returns a suspended coroutine.
 func (in *Instance) newCoroutine() *coroutine {
 	c := &coroutine{instance: in}
 	c.call = command.Call{View: in.Store.View(), Out: &c.out, Server: &in.Server}
-	c.next, c.stop = iter.Pull(c.run)
+	c.answer = func() error {
+		in.make(&c.run)
+		return c.run.err
+	}
+	c.next, c.stop = iter.Pull(c.makeCalls)
 	return c
 }
 
-// run makes calls until the coroutine is stopped.
-func (c *coroutine) run(yield func(struct{}) bool) {
+// makeCalls makes calls until the coroutine is stopped.
+func (c *coroutine) makeCalls(yield func(struct{}) bool) {
 	c.call.View.(store.Suspender).SetWait(func(done <-chan struct{}) {
 		c.done = done
 		yield(struct{}{})
 	})
 	for more := yield(struct{}{}); more; more = yield(struct{}{}) {
-		c.answer()
+		c.run.err = c.instance.guard(&c.call, c.run.row, c.answer)
 		c.ended = true
 	}
-}
-
-// answer makes the call. It recovers from a panic, which the session reports when it is the call's
-// turn to be answered.
-func (c *coroutine) answer() {
-	defer func() {
-		if c.panicked = recover(); c.panicked != nil {
-			c.stack = debug.Stack()
-		}
-	}()
-	c.ns, c.err = c.instance.runAndTime(&c.call, c.row, c.words, false)
 }
 
 // resume runs the coroutine until its call waits or has ended.
@@ -72,32 +60,33 @@ func (c *coroutine) resume() { c.next() }
 
 // begin prepares a call of a session, which resume then begins.
 func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {
-	c.row, c.ended, c.call.Snapshot = row, false, s.call.Snapshot
-	c.copyWords(words)
+	c.ended, c.call.Snapshot = false, s.call.Snapshot
+	c.run = run{call: &c.call, row: row, words: c.copyWords(words)}
 	if c.call.OneStep = row.MakesOneStep(words); !c.call.OneStep {
-		c.keys = row.TouchedKeys(c.keys[:0], c.words, c.call.Snapshot)
+		c.keys = row.TouchedKeys(c.keys[:0], c.run.words, c.call.Snapshot)
 	}
 	c.out.SetProtocol(s.out.Protocol())
-	c.call.Context, c.call.Client = s.ctx, s.Client
+	c.call.Context, c.call.Client, c.call.Outcome = s.ctx, s.Client, s.call.Outcome
 	c.call.View.Select(s.database)
 	c.call.View.SetCaller(s.ID)
 	c.call.View.Begin()
 }
 
 // refuse makes an error the reply, in place of a call.
-func (c *coroutine) refuse(err error) { c.row, c.err, c.ended = nil, err, true }
+func (c *coroutine) refuse(err error) { c.run, c.ended = run{err: err}, true }
 
-// copyWords sets the words of the call to copies of words.
-func (c *coroutine) copyWords(words [][]byte) {
-	c.words, c.bytes = c.words[:0], c.bytes[:0]
+// copyWords returns copies of words, in memory that is used again.
+func (c *coroutine) copyWords(words [][]byte) (copies [][]byte) {
+	copies, c.bytes = c.run.words[:0], c.bytes[:0]
 	for _, word := range words {
 		c.bytes = append(c.bytes, word...)
 	}
 	rest := c.bytes
 	for _, word := range words {
-		c.words = append(c.words, rest[:len(word):len(word)])
+		copies = append(copies, rest[:len(word):len(word)])
 		rest = rest[len(word):]
 	}
+	return copies
 }
 
 // coroutineBytes estimates the memory of a coroutine, in bytes: its stack, its call and its view.
@@ -119,12 +108,12 @@ func (c *coroutine) reset() {
 	if cap(c.bytes) > maxIdleBytes {
 		c.bytes = nil
 	}
-	clear(c.words)
+	clear(c.run.words)
 	clear(c.keys)
 	c.keys = c.keys[:0]
-	c.call.Context, c.call.Client, c.call.Words, c.call.Snapshot = context.Background(), nil, nil, nil
-	c.call.Limited, c.call.Hits, c.call.Misses = 0, 0, 0
-	c.done, c.err, c.panicked, c.stack, c.sized = nil, nil, nil, nil, false
+	c.call.Context, c.call.Client, c.call.Words = context.Background(), nil, nil
+	c.call.Snapshot, c.call.Outcome = nil, nil
+	c.done, c.sized, c.run = nil, false, run{words: c.run.words[:0]}
 }
 
 // coroutines holds the coroutines of an instance that make no call.

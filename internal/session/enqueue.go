@@ -1,21 +1,17 @@
 package session
 
 import (
-	"strings"
-
-	"cellserver/internal/client"
 	"cellserver/internal/command"
-	"cellserver/internal/resp"
 )
 
 const errTooMuchQueued command.Refusal = "ERR too many words are queued for one transaction"
 
 // enqueue queues a call for EXEC. If long is not nil, it is a long call, whose words are found
 // outside the event loop.
-func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) error {
+func (s *Session) enqueue(row *command.Command, words [][]byte, long *longCall) error {
 	q, size := s.transaction.Queue, command.TotalLength(words)
 	if long != nil {
-		size = command.TotalLength(long)
+		size = long.bytes
 	}
 	limits := s.instance.Limits.Load()
 	if !q.Admit(s.words, size, limits.Query) {
@@ -39,10 +35,10 @@ func (s *Session) enqueue(row *command.Command, words [][]byte, long [][]byte) e
 
 // enqueueLong parks the session while a goroutine finds the words of a long call, and then queues
 // the call.
-func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
-	checked, q := s.checked, s.transaction.Queue
-	s.parkFor(row, client.TotalLength(long)*longCallBytes, func(call *command.Call) error {
-		words := resp.SplitCall(long, call.Yield)
+func (s *Session) enqueueLong(row *command.Command, long *longCall) {
+	checked, q := s.rights != everything, s.transaction.Queue
+	s.parkFor(s.ctx, row, long.bytes*longCallBytes, func(call *command.Call) error {
+		words := long.words(call.Yield)
 		if checked {
 			if err := s.instance.authorize(call, row, words, true); err != nil {
 				call.OnReply = func() { q.Aborted = true }
@@ -50,7 +46,7 @@ func (s *Session) enqueueLong(row *command.Command, long [][]byte) {
 			}
 		}
 		call.OnReply = func() {
-			q.Add(row, words, command.TotalLength(long), s.instance.Limits.Load().Bulk)
+			q.Add(row, words, long.bytes, s.instance.Limits.Load().Bulk)
 			s.transaction.Charge()
 		}
 		call.Out.Status("QUEUED")
@@ -73,16 +69,11 @@ func (s *Session) takeOver(words [][]byte) [][]byte {
 	return append([][]byte(nil), words...)
 }
 
-// execAbort begins the error of an EXEC that is refused as a whole.
-const execAbort = "EXECABORT Transaction discarded because of: "
-
-// refuse refuses a call before it is made. If the call was to be queued, the transaction is
-// aborted; if it was EXEC, the transaction is discarded.
+// refuse refuses a call before it is made. If the call was to be queued, the transaction is aborted.
 func (s *Session) refuse(row *command.Command, err error) error {
 	s.transaction.Abort()
-	if row.Traits&command.Executes != 0 {
-		s.transaction.Leave()
-		err = command.Refusal(execAbort + strings.TrimPrefix(err.Error(), "ERR "))
+	if row.Admit.Refused != nil {
+		err = row.Admit.Refused(&s.call, err)
 	}
 	return s.reject(row, err)
 }

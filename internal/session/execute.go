@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"slices"
 
 	"cellserver/internal/command"
@@ -29,20 +30,8 @@ type execution struct {
 	all      bool // the calls may touch any key
 	checked  bool // calls are checked against the user's rights
 	slowPath bool // there is work before or after each call
-	outcomes []outcome
+	runs     []run
 }
-
-// outcome is the result of a call, for the statistics.
-type outcome struct {
-	call    transaction.Queued
-	ran     bool  // the row has run: the call was not refused before
-	ns      int64 // duration in nanoseconds; untimed if it was not measured
-	slow    bool  // SLOWLOG keeps it, by the setting when the call was made
-	limited int64 // number of its decisions that limited
-	err     error
-}
-
-const untimed = -1
 
 // Execute implements transaction.Session. It executes the transaction in this turn if that costs no
 // more than a turn, else in the background.
@@ -50,7 +39,7 @@ func (s *Session) Execute() error {
 	q := s.transaction.Queue
 	x := &execution{
 		instance: s.instance, queue: q, watching: s.transaction.Watching(), database: s.database,
-		checked: s.checked, slowPath: s.slowPath,
+		checked: s.rights != everything, slowPath: s.slowPath,
 	}
 	most := s.instance.MaxTurnTransaction
 	if q.NeedsSession {
@@ -82,6 +71,10 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 		s.transaction.Leave()
 	case made:
 		s.transaction.Leave()
+		if !x.slowPath { // otherwise, EXEC is timed itself
+			s.since += c.Shared
+			c.Shared = 0
+		}
 		s.completeTransaction(confirmed)
 		s.instance.Monitors.ShowTransaction(c)
 		c.Work += cost * command.BytesPerUnit
@@ -99,7 +92,7 @@ func (s *Session) executeInBackground(x *execution) {
 	s.transaction.Detach()
 	s.call.Offloaded = true
 	row, words := s.row, command.CopyWords(s.call.Words)
-	s.parkFor(row, 0, func(c *command.Call) error { // the words of the queue are charged already
+	s.parkFor(s.ctx, row, 0, func(c *command.Call) error { // the words of the queue are charged already
 		c.OnReply = func() {
 			s.transaction.Finish(x.queue)
 			if n := c.View.Selected(); n != s.database {
@@ -114,11 +107,8 @@ func (s *Session) executeInBackground(x *execution) {
 		case !made:
 			return errTooExpensive
 		}
-		s.instance.notify(c, row, words, c.Misses, false)
 		s.instance.Monitors.ShowTransaction(c)
-		if c.Server.Hooks.Has(command.Monitored) {
-			s.instance.Monitors.Show(c, row, words)
-		}
+		s.instance.announce(&run{call: c, row: row, words: words, misses: c.Misses})
 		if l := c.Deferred; len(l.Calls) > 0 {
 			return l.Complete(c, slices.Concat(c.Out.Pieces()...))
 		}
@@ -130,12 +120,12 @@ func (s *Session) executeInBackground(x *execution) {
 // has disconnected, it makes none, because the client's watches have ended.
 func (x *execution) run(c *command.Call, most int) (made bool, cost int, err error) {
 	places, all := x.keyRefs(c.Server.Databases)
-	mark, counted := c.Out.Mark(), c.Counts()
+	mark, counted, began := c.Out.Mark(), c.Counts(), c.Server.Clock.Now()
 	err = c.View.Atomically(c.Context, places, all, func() error {
 		c.Out.Rewind(mark)
 		c.ResetCounts(counted)
 		c.Rollback() // in case the store has run this before
-		x.outcomes = x.outcomes[:0]
+		x.runs = x.runs[:0]
 		if cost = x.queue.Cost; x.queue.ValueSized && cost <= most {
 			cost += x.queue.CostOfValues(c, x.database, most-cost)
 		}
@@ -151,37 +141,43 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 	if err != nil {
 		c.Rollback()
 	} else {
-		x.countCalls(c)
+		x.count(c, c.Server.Clock.Now()-began)
 	}
 	return made, cost, err
 }
 
-// countCalls adds the outcomes to the statistics. It is called after the commit, because a store
-// may run the step more than once.
-func (x *execution) countCalls(c *command.Call) {
-	server := c.Server
+// count counts the runs, which took ns nanoseconds together. It is called after the commit, because a store may
+// run the step more than once. A run that was not timed has an equal share of what is left; so has EXEC.
+func (x *execution) count(c *command.Call, ns int64) {
 	c.Committed() // first, because some effects count what is counted before Calls
-	for _, o := range x.outcomes {
-		row := o.call.Row
-		calls := server.Stats.Of(row.Number)
-		if !o.ran {
-			server.CountError(nil, o.err)
+	untimed := int64(1)
+	for i := range x.runs {
+		if r := &x.runs[i]; r.isTimed {
+			ns -= r.ns
+		} else if r.call != nil {
+			untimed++
+		}
+	}
+	share := max(ns, 0) / untimed
+	for i := range x.runs {
+		r := &x.runs[i]
+		calls := c.Server.Stats.Of(r.row.Number)
+		if r.call == nil {
+			c.Server.CountError(nil, r.err)
 			calls.Rejected.Add(1)
 			continue
 		}
-		calls.Limited.Add(o.limited) // before Calls: see stats.Calls
-		if o.err != nil {
-			server.CountError(row, o.err)
+		if r.err != nil {
+			c.Server.CountError(r.row, r.err)
 		}
+		if !r.isTimed {
+			r.ns = share
+		}
+		x.instance.count(r)
 		calls.Calls.Add(1)
-		if o.ns != untimed {
-			server.Observe(row, o.ns)
-		}
-		if o.slow {
-			server.Stats.SlowLog.Add(c.SlowCall(row, o.call.Words), o.ns/1000)
-		}
+		c.Shared += r.ns
 	}
-	x.outcomes = nil
+	x.runs = nil
 }
 
 // keyRefs returns the keys that the calls touch and those that are watched; all is true if the
@@ -215,41 +211,38 @@ func (x *execution) runCalls(c *command.Call) {
 	c.Snapshot = x.queue.Snapshot
 	defer func() { c.InTransaction, c.Snapshot = false, nil }()
 	c.Out.Array(len(x.queue.Calls))
-	x.outcomes = slices.Grow(x.outcomes, len(x.queue.Calls))
+	x.runs = slices.Grow(x.runs, len(x.queue.Calls))
 	for i, call := range x.queue.Calls {
-		x.outcomes = append(x.outcomes, outcome{call: call, ns: untimed, err: errNotMade})
-		mark, o := c.Out.Mark(), &x.outcomes[i]
+		x.runs = append(x.runs, run{row: call.Row, words: call.Words, err: errNotMade})
+		mark, r := c.Out.Mark(), &x.runs[i]
 		if mark <= command.MaxReply {
-			x.runOne(c, o)
+			x.runOne(c, r)
 		}
-		if o.err != nil {
+		if r.err != nil {
 			c.Out.Rewind(mark)
-			c.Out.Error(command.ErrorText(o.err))
+			c.Out.Error(command.ErrorText(r.err))
 		}
 		c.Out.Break()
 	}
 	c.Work = 0 // it is included in the transaction's cost
 }
 
-// runOne makes a call of a transaction.
-func (x *execution) runOne(c *command.Call, o *outcome) {
-	row, words := o.call.Row, o.call.Words
+// runOne makes a call of a transaction. Its reads are counted with those of EXEC.
+func (x *execution) runOne(c *command.Call, r *run) {
 	s := sessionOf(c) // its checked and slowPath may have been changed by an earlier call
-	if x.checked || s != nil && s.checked || s == nil && mustCheck(c.Client) {
-		if o.err = x.instance.authorizeQueued(c, row, words); o.err != nil {
+	if x.checked || s != nil && s.rights != everything || s == nil && mustCheck(c.Client) {
+		if r.err = x.instance.authorizeQueued(c, r.row, r.words); r.err != nil {
 			return
 		}
 	}
-	o.ran = true
-	if row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !c.Server.Stats.IsNew(row.Number) {
-		o.err = c.Run(row, words, false)
-	} else {
-		misses := c.Misses
-		o.ns, o.err = x.instance.runAndTime(c, row, words, false)
-		o.slow = c.Server.IsSlow(row, o.ns)
-		x.instance.runHooks(c, row, words, misses, o.err != nil)
+	r.call = c
+	if r.row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !c.Server.Stats.IsNew(r.row.Number) {
+		r.err = c.Run(r.row, r.words, false)
+		r.limited, c.Limited = c.Limited, 0
+		return
 	}
-	o.limited, c.Limited = c.Limited, 0
+	x.instance.make(r)
+	x.instance.announce(r)
 }
 
 // completeTransaction does what the calls have deferred until the keys are unlocked, and completes
@@ -272,7 +265,7 @@ func (s *Session) completeTransaction(confirmed int) {
 		cost += l.Calls[i].Work()
 	}
 	if cost > command.MaxLoopWork {
-		s.parkToEnd(s.row, func(c *command.Call) error { return l.Complete(c, reply) })
+		s.parkFor(context.Background(), s.row, 0, func(c *command.Call) error { return l.Complete(c, reply) })
 		return
 	}
 	s.call.Work += cost

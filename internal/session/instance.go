@@ -16,7 +16,6 @@ import (
 	"cellserver/internal/commands/transaction"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/metric"
-	"cellserver/internal/policy"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
@@ -40,7 +39,6 @@ type Instance struct {
 	Persistence *persistence.Family
 	Accounts    *access.Accounts
 	Memory      *maxmemory.Bound
-	Policies    func() *policy.Set // those in force
 
 	Background *background.Slots
 	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction
@@ -118,7 +116,7 @@ func (in *Instance) WakeAll() {
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
 	for _, c := range in.Clients.AllUnsorted() {
-		if time.Duration(now-c.LastSeen.Load()) > timeout && !c.Parked.Load() && !c.Profile.ReceivesMessages() {
+		if time.Duration(now-c.LastSeen.Load()) > timeout && c.State() == client.Running && !c.Profile.ReceivesMessages() {
 			c.Peer.Cut()
 		}
 	}
@@ -134,13 +132,25 @@ func (in *Instance) Sample() {
 	in.Stats.Rates.Add(now, in.Stats.Made(), in.Stats.Traffic.Sum())
 	in.Clients.SampleBuffers(now)
 	in.Clients.RetryEviction()
-	in.Hooks.Set(command.Full, in.Memory.Check(in.Now))
-	if !in.Memory.Exceeded() { // CONFIG SET may have raised the bound during the check
-		in.Hooks.Set(command.Full, false)
-	}
+	in.SampleMemory()
 	in.Persistence.Tick()
 	in.coroutines.trim()
 }
+
+// CheckEvery is the interval at which SampleMemory is to be called, in addition to Sample, while memory
+// is full.
+const CheckEvery = 10 * time.Millisecond
+
+// SampleMemory applies maxmemory. The goroutine that calls Sample calls it.
+func (in *Instance) SampleMemory() {
+	in.Hooks.Set(command.Full, in.Memory.Check())
+	if !in.Memory.Exceeded() { // CONFIG SET may have raised the bound during the check
+		in.Hooks.Set(command.Full, false)
+	}
+}
+
+// IsFull reports whether maxmemory was exceeded when it was applied last.
+func (in *Instance) IsFull() bool { return in.Hooks.Has(command.Full) }
 
 // CountTraffic returns new traffic counters, for one goroutine that reads from or writes to
 // clients.

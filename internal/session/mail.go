@@ -10,32 +10,28 @@ import (
 // This file takes messages and replies from the mailbox, and provides the output: first the writer,
 // then the pieces of a long reply.
 
-// WritePushes implements command.Session. In a transaction, the messages are written before the
+// WritePushes implements pubsub.Session. In a transaction, the messages are written before the
 // reply to EXEC.
 func (s *Session) WritePushes() {
 	if s.call.Deferred != nil {
 		s.call.Deferred.PushBytes = s.PushedBytes()
 		return
 	}
-	s.takePushes(command.MaxInt)
-}
-
-// takePushes writes at most so many bytes of messages, and leaves the other messages in the
-// mailbox.
-func (s *Session) takePushes(bytes int) {
-	s.TakeMessages(&s.out, bytes)
+	s.TakeMessages(&s.out, command.MaxInt)
 }
 
 // takeMail takes messages and replies from the mailbox. The reply to the call for which the session
 // is parked ends the parking. After a CLIENT PAUSE this reply is empty, because the call is made
 // only then.
 func (s *Session) takeMail() {
-	taken := s.TakeMail(&s.out, s.parked && s.call.Middleware != nil, s.dropReply)
+	taken := s.TakeMail(&s.out, s.State() != client.Running && s.call.Middleware != nil, s.dropReply)
 	if taken.Replied {
-		s.parked, s.postponed, s.dropReply, s.waiter = false, false, false, nil
-		s.Parked.Store(false)
+		s.SetState(client.Running)
+		s.dropReply, s.waiter = false, nil
 	}
-	s.closing = s.closing || taken.Closes
+	if taken.Closes {
+		s.CloseAfterReply()
+	}
 }
 
 // Output returns the bytes that are to be sent. They stay valid until Sent is called.
@@ -44,16 +40,13 @@ func (s *Session) Output() []byte { return s.Client.Output(&s.out) }
 // Sent notes that the transport has sent what Output returned. If there are further pieces, Output
 // returns the next one from now on.
 func (s *Session) Sent() {
+	resized := false
 	if s.HasPieces() {
-		s.sentPiece()
-	} else if s.out.Reset() {
-		s.updateBufferSizes()
+		resized = s.NextPiece(&s.out)
+	} else {
+		resized = s.out.Reset()
 	}
-}
-
-// sentPiece is Sent for a piece of a long reply.
-func (s *Session) sentPiece() {
-	if s.NextPiece(&s.out) {
+	if resized {
 		s.updateBufferSizes()
 	}
 }
@@ -92,12 +85,13 @@ func (s *Session) pushBeforeReply() {
 	s.insertPushes(s.mark, command.MaxInt)
 }
 
-// insertPushes is takePushes with the messages at a mark of the writer. If the reply to the current
+// insertPushes writes at most so many bytes of messages at a mark of the writer, and leaves the others in the
+// mailbox. If the reply to the current
 // call follows the mark, it begins after the messages.
 func (s *Session) insertPushes(mark, bytes int) {
 	after := slices.Clone(s.out.Bytes()[mark:])
 	s.out.Rewind(mark)
-	s.takePushes(bytes)
+	s.TakeMessages(&s.out, bytes)
 	if !s.isMuted() {
 		s.mark = s.out.Mark()
 	}

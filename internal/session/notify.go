@@ -1,23 +1,28 @@
 package session
 
-import "cellserver/internal/command"
+import (
+	"context"
 
-// notify publishes the keyspace notifications of a call before its reply is sent. In the call of
-// EXEC, c.Row is the row of the last queued call.
-func (in *Instance) notify(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
-	n := in.Notifier
-	if c.Misses > misses && n.PublishesMisses() {
-		n.NoteMisses(c, row, words)
+	"cellserver/internal/client"
+	"cellserver/internal/command"
+)
+
+// notify publishes the keyspace notifications of a run before its reply is sent. In the run of
+// EXEC, call.Row is the row of the last queued call.
+func (in *Instance) notify(r *run) {
+	c, n := r.call, in.Notifier
+	if c.Misses > r.misses && n.PublishesMisses() {
+		n.NoteMisses(c, r.row, r.words)
 	}
 	s := sessionOf(c)
 	switch {
 	case c.InTransaction || !n.Waiting():
 	case s == nil:
 		n.Send()
-	case s.parked:
+	case s.State() != client.Running:
 		n.SendInBackground()
 	default:
-		s.sendNotices(failed)
+		s.sendNotices(r.err != nil)
 	}
 }
 
@@ -32,7 +37,7 @@ func (s *Session) sendNotices(failed bool) {
 	s.call.Work += cost
 	switch {
 	case n.Waiting() && cost > command.MaxLoopWork:
-		s.parkToEnd(s.row, func(*command.Call) error {
+		s.parkFor(context.Background(), s.row, 0, func(*command.Call) error {
 			n.Send()
 			return nil
 		})

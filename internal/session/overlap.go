@@ -31,14 +31,15 @@ const maxOverlapValues = 4
 // overlap holds the calls of a session that are under way. The session's goroutine waits for them, so
 // its transport must not be an event loop.
 type overlap struct {
-	begun  [maxOverlap]*coroutine // a ring, in the order of the calls
-	first  int                    // index of the first call
-	count  int                    // of calls
-	keyed  int                    // number of these calls that have keys: see coroutine.keys
-	values int                    // number of these calls that read a value of any length
-	keys   [][]byte               // memory for the keys of the next call
-	unused []*coroutine           // whose calls have ended; they are kept until the end of the turn
-	units  int                    // cost of the calls of this turn, in the units of command.TurnUnits
+	session *Session
+	begun   [maxOverlap]*coroutine // a ring, in the order of the calls
+	first   int                    // index of the first call
+	count   int                    // of calls
+	keyed   int                    // number of these calls that have keys: see coroutine.keys
+	values  int                    // number of these calls that read a value of any length
+	keys    [][]byte               // memory for the keys of the next call
+	unused  []*coroutine           // whose calls have ended; they are kept until the end of the turn
+	work    int                    // of the calls of this turn
 }
 
 // beginOverlapping is called when the instance begins.
@@ -48,13 +49,13 @@ func (in *Instance) beginOverlapping() {
 	in.Hooks.Set(command.StoreBlocks, in.Store.MayBlock() && suspends)
 }
 
-// beginOverlapping is called when the session begins. It returns the client's Peer, of which Cut also
-// ends calls that wait for the store.
+// beginOverlapping is called when the session begins. It returns p with a Cut that also cancels calls waiting for
+// the store.
 func (s *Session) beginOverlapping(p client.Peer) client.Peer {
 	if !s.instance.Hooks.Has(command.StoreBlocks) {
 		return p
 	}
-	s.overlap = new(overlap)
+	s.overlap = &overlap{session: s}
 	s.instance.coroutines.addUser()
 	cut := p.Cut
 	p.Cut = func() {
@@ -68,9 +69,9 @@ func (s *Session) beginOverlapping(p client.Peer) client.Peer {
 // long.
 func (s *Session) endOverlapping() {
 	if s.overlap != nil {
-		s.closing = true
-		s.completeAll()
-		s.releaseCoroutines()
+		s.CloseAfterReply()
+		s.overlap.completeAll()
+		s.overlap.releaseCoroutines()
 		s.instance.hideTurnCall(s)
 		s.instance.coroutines.removeUser()
 	}
@@ -83,44 +84,47 @@ func (s *Session) answerOverlapping(left int) (answered int64) {
 	if o == nil {
 		return 0
 	}
-	for o.units = 0; !s.closing && o.units < left && s.out.Len() < command.TurnOutput; answered++ {
+	s.since = store.Never // each of these calls has a time of its own
+	for o.work = 0; s.ending == stays && o.work < left && s.out.Len() < command.TurnOutput; answered++ {
 		if s.ahead.empty() {
 			bytes, some := s.readAhead()
-			if o.units += bytes / command.BytesPerUnit; !some {
+			if o.work += bytes; !some {
 				break
 			}
 		}
-		if answered > 0 && s.instance.Hooks.Has(command.Paused) || !s.beginNext() {
+		if answered > 0 && s.instance.Hooks.Has(command.Paused) || !o.beginNext() {
 			break
 		}
-		o.units += s.turnCost()
+		o.work += s.turnCost()
 	}
-	s.completeAll()
-	s.releaseCoroutines()
+	o.completeAll()
+	o.releaseCoroutines()
+	s.since = s.instance.Clock.Now()
 	if answered > 0 {
-		s.words, s.call.Work = 0, o.units*command.BytesPerUnit
+		s.words, s.call.Work = 0, o.work
 	}
 	return answered
 }
 
 // beginNext begins the next call if it overlaps, otherwise it does nothing and returns false. If the
 // call is refused, the refusal takes its place in the order of the replies.
-func (s *Session) beginNext() bool {
+func (o *overlap) beginNext() bool {
+	s := o.session
 	call, words := s.ahead.take()
 	row := call.row.Subcommand(words)
-	if s.ahead.longCall() != nil || row == nil || !row.Grammar.Fits(len(words)) || !s.overlaps(row, words) {
+	if s.ahead.longCall() != nil || row == nil || !row.Grammar.Fits(len(words)) || !o.overlaps(row, words) {
 		s.ahead.putBack()
 		return false
 	}
-	s.waitForKeys(row, words)
+	o.waitForKeys(row, words)
 	sized := row.IsValueSized(words)
-	for sized && s.overlap.values == maxOverlapValues {
-		s.completeFirst()
+	for sized && o.values == maxOverlapValues {
+		o.completeFirst()
 	}
 	s.words, s.call.Work = len(words), 0
 	err := s.admit(row, words, nil)
-	c := s.takeCoroutine()
-	s.overlap.append(c)
+	c := o.takeCoroutine()
+	o.append(c)
 	if err != nil {
 		s.rejected = false
 		c.refuse(err)
@@ -128,18 +132,19 @@ func (s *Session) beginNext() bool {
 	}
 	s.count(row)
 	if c.begin(s, row, words); len(c.keys) > 0 {
-		s.overlap.keyed++
+		o.keyed++
 	}
 	if c.sized = sized; sized {
-		s.overlap.values++
+		o.values++
 	}
-	s.chargeFor(c)
-	s.resume(c)
+	o.chargeFor(c)
+	o.resume(c)
 	return true
 }
 
 // overlaps reports whether a call may be made while others are under way.
-func (s *Session) overlaps(row *command.Command, words [][]byte) bool {
+func (o *overlap) overlaps(row *command.Command, words [][]byte) bool {
+	s := o.session
 	return row.Overlaps() && s.transaction.Queue == nil && s.call.Middleware == nil &&
 		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
 		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
@@ -148,14 +153,13 @@ func (s *Session) overlaps(row *command.Command, words [][]byte) bool {
 
 // waitForKeys completes calls until none that is under way has a key of the next call, and may use the
 // store for it again.
-func (s *Session) waitForKeys(row *command.Command, words [][]byte) {
-	o := s.overlap
+func (o *overlap) waitForKeys(row *command.Command, words [][]byte) {
 	if o.keyed == 0 {
 		return
 	}
 	o.keys = row.TouchedKeys(o.keys[:0], words, nil)
 	for o.sharesKey() {
-		s.completeFirst()
+		o.completeFirst()
 	}
 	clear(o.keys)
 }
@@ -178,13 +182,13 @@ func (o *overlap) append(c *coroutine) {
 
 // takeCoroutine returns a coroutine for another call. If maxOverlap calls are under way, it first
 // completes the first of them.
-func (s *Session) takeCoroutine() *coroutine {
-	o := s.overlap
+func (o *overlap) takeCoroutine() *coroutine {
+	s := o.session
 	if o.count == 0 {
 		s.instance.hideTurnCall(s)
 	}
 	if o.count == maxOverlap {
-		s.completeFirst()
+		o.completeFirst()
 	}
 	if last := len(o.unused) - 1; last >= 0 {
 		c := o.unused[last]
@@ -195,8 +199,8 @@ func (s *Session) takeCoroutine() *coroutine {
 }
 
 // releaseCoroutines returns the coroutines whose calls have ended to the instance.
-func (s *Session) releaseCoroutines() {
-	o := s.overlap
+func (o *overlap) releaseCoroutines() {
+	s := o.session
 	if len(o.unused) == 0 {
 		return
 	}
@@ -211,21 +215,20 @@ func (s *Session) releaseCoroutines() {
 }
 
 // completeAll waits for all calls that are under way, and writes their replies.
-func (s *Session) completeAll() {
-	for o := s.overlap; o != nil && o.count > 0; {
-		s.completeFirst()
+func (o *overlap) completeAll() {
+	for o != nil && o.count > 0 {
+		o.completeFirst()
 	}
 }
 
 // completeFirst waits for the first of the calls that are under way, and writes its reply. Calls after
 // it that do not use the store again run on when it is their turn.
-func (s *Session) completeFirst() {
-	o := s.overlap
+func (o *overlap) completeFirst() {
 	c := o.begun[o.first]
 	for !c.ended {
 		<-c.done
-		s.resume(c)
-		s.resumeKeyed()
+		o.resume(c)
+		o.resumeKeyed()
 	}
 	o.begun[o.first] = nil
 	if o.first, o.count = (o.first+1)%maxOverlap, o.count-1; len(c.keys) > 0 {
@@ -234,15 +237,14 @@ func (s *Session) completeFirst() {
 	if c.sized {
 		o.values--
 	}
-	s.complete(c)
+	o.complete(c)
 	c.reset()
 	o.unused = append(o.unused, c)
 }
 
 // resumeKeyed resumes the calls that may use the store again and need not wait any longer, so that
 // their next steps wait together.
-func (s *Session) resumeKeyed() {
-	o := s.overlap
+func (o *overlap) resumeKeyed() {
 	for i := 0; i < o.count && o.keyed > 0; i++ {
 		c := o.begun[(o.first+i)%maxOverlap]
 		if len(c.keys) == 0 || c.ended {
@@ -250,7 +252,7 @@ func (s *Session) resumeKeyed() {
 		}
 		select {
 		case <-c.done:
-			s.resume(c)
+			o.resume(c)
 		default:
 		}
 	}
@@ -258,18 +260,20 @@ func (s *Session) resumeKeyed() {
 
 // resume runs a call until it waits or ends. All calls of a session share the state of the sampling
 // for CL.TOP.
-func (s *Session) resume(c *coroutine) {
+func (o *overlap) resume(c *coroutine) {
+	s := o.session
 	c.call.Sampling = s.call.Sampling
 	c.resume()
 	s.call.Sampling = c.call.Sampling
 	if c.ended {
-		s.chargeFor(c)
+		o.chargeFor(c)
 	}
 }
 
 // chargeFor charges the client for the memory of a call, which must not be waiting: while it waits,
 // the store may run its functions on another goroutine.
-func (s *Session) chargeFor(c *coroutine) {
+func (o *overlap) chargeFor(c *coroutine) {
+	s := o.session
 	size := c.size()
 	s.Charge(size - c.charged)
 	c.charged = size
@@ -277,38 +281,31 @@ func (s *Session) chargeFor(c *coroutine) {
 
 // complete writes the reply of a call that has ended, and counts it. After a call that has panicked,
 // nothing is sent: see recoverPanic.
-func (s *Session) complete(c *coroutine) {
-	in, row, call := s.instance, c.row, &c.call
+func (o *overlap) complete(c *coroutine) {
+	s := o.session
+	in, r := s.instance, &c.run
 	switch s.mark = s.call.Out.Mark(); {
-	case c.panicked != nil:
-		in.logPanic(s.Client, row.Name, c.panicked, c.stack)
-		s.closing = true
+	case r.err == command.ErrStopped:
+		s.CloseAfterReply()
 		return
-	case c.err != nil:
-		text := in.CountError(row, c.err)
-		s.writeOverlapped(func() { s.out.Error(text) })
+	case r.err != nil:
+		text := in.CountError(r.row, r.err)
+		o.writeOverlapped(func() { s.out.Error(text) })
 	default:
-		s.writeOverlapped(func() { s.out.Raw(c.out.Bytes()) })
+		o.writeOverlapped(func() { s.out.Raw(c.out.Bytes()) })
 	}
-	if row == nil {
-		return // the call was refused
+	if r.call != nil {
+		in.count(r)
+		in.announce(r)
+		c.call.CountReads()
+		o.work += c.call.Work
 	}
-	if in.Observe(row, c.ns) {
-		in.Stats.SlowLog.Add(call.SlowCall(row, c.words), c.ns/1000)
-	}
-	if in.Hooks.Has(command.Monitored) {
-		in.Monitors.Show(call, row, c.words)
-	}
-	if call.Limited > 0 {
-		in.Stats.Of(row.Number).Limited.Add(call.Limited)
-	}
-	s.call.Hits, s.call.Misses = s.call.Hits+call.Hits, s.call.Misses+call.Misses
-	s.overlap.units += call.Work / command.BytesPerUnit
 }
 
 // writeOverlapped writes a reply unless the client does not want it, or the connection is closing.
-func (s *Session) writeOverlapped(write func()) {
-	if !s.closing && s.replyMode == connection.RepliesOn {
+func (o *overlap) writeOverlapped(write func()) {
+	s := o.session
+	if s.ending == stays && s.replyMode == connection.RepliesOn {
 		write()
 	}
 }

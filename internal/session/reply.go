@@ -36,7 +36,7 @@ func (s *Session) chooseOutput() {
 	s.mark = s.call.Out.Mark()
 }
 
-// Messages implements command.Session.
+// Messages implements pubsub.Session.
 func (s *Session) Messages() *resp.Writer { return &s.out }
 
 // afterReply ends a call: it discards an unwanted reply, and makes CLIENT REPLY SKIP apply to the

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"runtime/debug"
 	"strings"
 
 	"cellserver/internal/client"
@@ -17,7 +16,7 @@ type rerun struct {
 	instance *Instance
 	call     command.Call
 	out      resp.Writer
-	words    [][]byte
+	run      run
 }
 
 func newRerun(in *Instance) *rerun {
@@ -34,10 +33,11 @@ func newRerun(in *Instance) *rerun {
 type rerunState struct {
 	waiterState
 	deadline int64
+	line     string // see command.Waiting
 }
 
-// run runs the row of a call, and delivers the reply unless the call waits on.
-func (r *rerun) run(w *waiter, state rerunState, due waiting.Due) {
+// again runs the row of a call again, and delivers the reply unless the call waits on.
+func (r *rerun) again(w *waiter, state rerunState, due waiting.Due) {
 	in, c := r.instance, &r.call
 	if due == waiting.Over && state.refusal != "" {
 		in.refuseWaiting(in.waiting.end(w), w, state.refusal)
@@ -45,10 +45,10 @@ func (r *rerun) run(w *waiter, state rerunState, due waiting.Due) {
 	}
 	r.begin(w, state, due)
 	began := in.Now()
-	c.Left = state.deadline - began
+	c.Left, c.Line = state.deadline-began, state.line
 	in.backgroundCalls.Store(c.Client.ID, c)
-	misses := c.Misses
-	ns, err := r.try(w)
+	err := in.guard(c, w.row, func() error { return r.try(w) })
+	c.Snapshot = nil
 	if err == nil && c.Delay.Key != nil {
 		in.backgroundCalls.Delete(c.Client.ID)
 		stays, full := in.waiting.stay(w, c.Delay, began)
@@ -57,20 +57,19 @@ func (r *rerun) run(w *waiter, state rerunState, due waiting.Due) {
 		}
 		err = full
 	}
-	if in.Hooks.Has(command.Notifying) {
-		in.notify(c, w.row, r.words, misses, err != nil)
-	}
+	r.run.err = err
+	in.announce(&r.run)
 	in.Tracking.SendPending(true)
 	in.backgroundCalls.Delete(c.Client.ID)
-	r.finish(w, ns, err)
+	r.finish(w)
 }
 
 // begin prepares a run of a row.
 func (r *rerun) begin(w *waiter, state rerunState, due waiting.Due) {
 	c := &r.call
-	r.words = w.unpack(r.words[:0])
-	c.Client, c.Middleware, c.Caching = state.client, state.middleware, state.caching
-	c.Delay, c.Limited, c.Hits, c.Misses, c.Closes = command.Delay{}, 0, 0, 0, false
+	r.run = run{call: c, row: w.row, words: w.unpack(r.run.words[:0])}
+	c.Client, c.Middleware, c.Caching = state.session.Client, state.middleware, state.caching
+	c.Delay, c.Limited, c.Hits, c.Misses, c.Closes, c.Outcome = command.Delay{}, 0, 0, 0, false, nil
 	if c.Attempt = command.NextAttempt; due == waiting.Over {
 		c.Attempt = command.LastAttempt
 	}
@@ -81,52 +80,40 @@ func (r *rerun) begin(w *waiter, state rerunState, due waiting.Due) {
 	c.Sampling.Begin(c.View.Now())
 }
 
-// try runs a row, unless the client has lost the right to the call while it waited. If the row panics, the
-// client is disconnected: see recoverPanic.
-func (r *rerun) try(w *waiter) (ns int64, err error) {
-	defer func() {
-		r.call.Snapshot = nil
-		if reason := recover(); reason != nil {
-			r.instance.logPanic(r.call.Client, w.row.Name, reason, debug.Stack())
-			r.call.Client.Peer.Cut()
-			err = command.ErrStopped
-		}
-	}()
+// try runs a row, unless the client has lost the right to the call while it waited.
+func (r *rerun) try(w *waiter) error {
 	if mustCheck(r.call.Client) {
-		if err := r.instance.authorize(&r.call, w.row, r.words, false); err != nil {
-			return 0, err
+		if err := r.instance.authorize(&r.call, w.row, r.run.words, false); err != nil {
+			return err
 		}
 	}
-	return r.instance.runAndTime(&r.call, w.row, r.words, false)
+	r.instance.make(&r.run)
+	return r.run.err
 }
 
 // finish counts a call that has ended, and delivers its reply. The time for which it has waited is not
 // part of its duration, as in Redis.
-func (r *rerun) finish(w *waiter, ns int64, err error) {
+func (r *rerun) finish(w *waiter) {
 	in, c := r.instance, &r.call
-	reply := c.Out.Pieces()
-	if err != nil {
-		c.Out.Error(in.CountError(w.row, err))
-		reply = c.Out.Pieces()
-	}
-	if in.Observe(w.row, ns) {
-		in.Stats.SlowLog.Add(c.SlowCall(w.row, r.words), ns/1000)
-	}
-	c.CountReads()
-	in.answerWaiting(in.waiting.end(w), w, reply, c.Limited)
+	reply := in.replyOf(c, w.row, r.run.err)
+	in.count(&r.run)
+	s, outcome := in.waiting.end(w), c.Outcome
+	in.answerWaiting(s, w, client.Delivery{Reply: reply, Before: func() {
+		if outcome != nil && s.call.Outcome != nil {
+			s.call.Outcome = outcome
+		}
+	}})
 }
 
 // answerWaiting ends the wait of a client with a reply.
-func (in *Instance) answerWaiting(c *client.Client, w *waiter, reply [][]byte, limited int64) {
-	calls := in.Stats.Of(w.row.Number)
-	calls.Limited.Add(limited)
-	calls.Calls.Add(1)
-	c.ChargeAsync(-w.bytes())
-	in.Blocked.Answer(c, client.Delivery{Reply: reply})
+func (in *Instance) answerWaiting(s *Session, w *waiter, reply client.Delivery) {
+	in.Stats.Of(w.row.Number).Calls.Add(1)
+	s.ChargeAsync(-w.bytes())
+	in.Blocked.Answer(s.Client, reply)
 }
 
 // refuseWaiting ends the wait of a client with an error reply, in RESP.
-func (in *Instance) refuseWaiting(c *client.Client, w *waiter, refusal string) {
+func (in *Instance) refuseWaiting(s *Session, w *waiter, refusal string) {
 	in.CountError(w.row, command.Refusal(strings.TrimSpace(strings.TrimPrefix(refusal, "-"))))
-	in.answerWaiting(c, w, [][]byte{[]byte(refusal)}, 0)
+	in.answerWaiting(s, w, client.Delivery{Reply: [][]byte{[]byte(refusal)}})
 }

@@ -3,13 +3,11 @@ package session
 import (
 	"context"
 	"errors"
-	"runtime/debug"
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/connection"
 	"cellserver/internal/commands/transaction"
-	"cellserver/internal/policy"
 	"cellserver/internal/resp"
 )
 
@@ -29,34 +27,41 @@ type Session struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	reader    *resp.Reader
-	ahead     ahead        // calls that have been read and not answered
-	call      command.Call // reused for every call that is made in a turn
-	closing   bool         // the connection ends once Output is sent
-	refused   bool         // closing, because of a value that is too long and still arriving
-	parked    bool         // no call is made until the reply to the latest one is in the mailbox
-	more      bool         // the turn ended before all calls were answered
-	slowPath  bool         // there is work before or after each call: see command.Hooks
-	checked   bool         // calls are checked against the user's rights: see ReloadUser
-	postponed bool         // the session is parked by CLIENT PAUSE, before the call is made
+	input
+	call     command.Call // reused for every call that is made in a turn
+	ending   ending
+	more     bool   // the turn ended before all calls were answered
+	slowPath bool   // there is work before or after each call: see command.Hooks
+	rights   rights // how calls are checked: see ReloadUser
 
 	rest func() (last bool) // runs a piece of a call that takes several turns; nil if there is none
 
 	authenticated bool // the client has logged in, or need not
-	restricted    bool // the client has yet to log in: only short calls are read
-
-	// repeatable is set if the next call may skip the checks that the latest one has passed,
-	// provided that it differs from it only in its key: see runRepeat.
-	repeatable  bool
-	recent      command.LookupCache
-	database    int
-	transaction transaction.State
+	recent        command.LookupCache
+	database      int
+	transaction   transaction.State
 
 	output
 	callCounts
 
 	overlap *overlap // calls that overlap; nil unless calls of the store may block
 	waiter  *waiter  // the call that waits for a limiter, while the session is parked for it
+}
+
+// ending says whether the connection is to be closed once Output is sent.
+type ending uint8
+
+const (
+	stays   ending = iota
+	closes         // it is closed
+	refuses        // so is it, because of a value that is too long and still arriving
+)
+
+// input holds the calls that have arrived.
+type input struct {
+	reader *resp.Reader
+	given  *Calls // of a client in this process, in place of the reader's; nil if there are none
+	ahead  ahead  // calls that have been read and not answered
 }
 
 // output holds the replies that have not been sent. Long replies are pieces in the client's
@@ -67,7 +72,6 @@ type output struct {
 	replyMode connection.ReplyMode // set by CLIENT REPLY
 	unwanted  *resp.Writer         // receives the replies that replyMode suppresses; nil until there is one
 	dropReply bool                 // the reply of the call for which the session is parked is suppressed
-	outcome   *policy.Outcome      // see TellOutcome
 }
 
 // callCounts describes the latest call, and holds the counts that have not been added to the
@@ -79,12 +83,13 @@ type callCounts struct {
 	tallies     [tallies]tally
 	tally       int    // index of the tally that counts row
 	severalRows bool   // this turn has called several rows, or another than the turn before
-	turns       uint32 // number of turns so far
+	turns       uint32 // number of turns so far, plus the client's ID, so that short sessions are sampled too
+	since       int64  // the instant from which on the time of this turn is not counted yet; 0 before the first call
 }
 
 // Open begins a session with a client that has connected.
 func (in *Instance) Open(p client.Peer) *Session {
-	s := &Session{instance: in, reader: resp.NewReader(*in.Limits.Load())}
+	s := &Session{instance: in, input: input{reader: resp.NewReader(*in.Limits.Load())}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.Client = in.Clients.New(s.beginOverlapping(p))
 	s.call = command.Call{Context: s.ctx, Session: s, View: in.Store.View(), Out: &s.out, Server: &in.Server,
@@ -98,6 +103,7 @@ func (in *Instance) Open(p client.Peer) *Session {
 		s.logInByCertificate(p.CertificateUser)
 	}
 	in.Clients.Add(s.Client)
+	s.turns = uint32(s.ID)
 	s.call.View.SetCaller(s.ID)
 	in.turnCalls.Store(s.ID, &s.call)
 	in.Stats.Connections.Add(1)
@@ -111,7 +117,7 @@ func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
 	s.instance.turnCalls.Delete(s.ID)
 	if s.waiter != nil {
-		s.instance.waiting.leave(s.waiter, s.Client)
+		s.instance.waiting.leave(s.waiter, s)
 	}
 	s.cancel()
 	for _, cleanup := range s.instance.Cleanups {
@@ -163,33 +169,10 @@ func (s *Session) Resume() {
 	if answered > 0 {
 		s.flushTallies()
 		s.setLatestCommand(s.row)
+	} else {
+		s.since = s.instance.Clock.Now()
 	}
-	if answered == 0 || s.overlap != nil {
-		s.call.View.Begin() // no call has read the clock in this turn, or one has, on that of its key
-	}
-	s.LastSeen.Store(s.call.View.Now())
-}
-
-// recoverPanic closes the connection of a client whose command has panicked, so that a defect in a
-// command does not end the server. No lock is held by then: locks are released by deferred calls.
-func (s *Session) recoverPanic() {
-	if reason := recover(); reason != nil {
-		s.instance.logPanic(s.Client, s.rowName(), reason, debug.Stack())
-		s.call.Out.Rewind(s.mark)
-		s.closing = true
-	}
-}
-
-// logPanic logs that a command has panicked.
-func (in *Instance) logPanic(c *client.Client, command string, reason any, stack []byte) {
-	in.ClientLog.Error("a command panicked", "client", c.ID, "command", command, "reason", reason, "stack", string(stack))
-}
-
-func (s *Session) rowName() string {
-	if s.row == nil {
-		return ""
-	}
-	return s.row.Name
+	s.LastSeen.Store(s.since)
 }
 
 // endBatch copies the input that is not answered yet, because the transport reuses its buffer, and
@@ -208,9 +191,9 @@ func (s *Session) endBatch() {
 	switch {
 	case unread > s.instance.Limits.Load().Query:
 		s.cutInput()
-	case s.checked: // only then is there a snapshot, and may the session be restricted
+	case s.rights != everything: // only then is there a snapshot
 		s.call.Snapshot = nil
-		if s.restricted && unread > MaxUnauthenticatedInput {
+		if s.rights == toLogIn && unread > MaxUnauthenticatedInput {
 			s.cutInput()
 		}
 	}
@@ -219,7 +202,7 @@ func (s *Session) endBatch() {
 // cutInput closes the connection of a client whose input exceeds its bound.
 func (s *Session) cutInput() {
 	s.instance.Stats.QueryCut.Add(1)
-	s.closing = true
+	s.CloseAfterReply()
 }
 
 // MaxUnauthenticatedInput bounds the unanswered input, in bytes, of a client that has to log in.
@@ -237,18 +220,19 @@ func (s *Session) answerTurn() (answered int64) {
 	}
 	if !s.ahead.empty() {
 		s.call.View.Begin() // the window was read in an earlier turn, whose instant is too old
+		s.since = s.call.View.Now()
 	}
-	left := command.TurnUnits
-	if s.restricted {
-		left = command.UnauthenticatedTurnUnits
+	left := command.TurnWork
+	if s.rights == toLogIn {
+		left = command.UnauthenticatedTurnWork
 	}
-	for ; !s.closing && !s.parked; left -= s.turnCost() {
+	for ; s.ending == stays && s.State() == client.Running; left -= s.turnCost() {
 		if s.more = left <= 0 || s.out.Len() >= command.TurnOutput || s.HasPieces(); s.more {
 			break
 		}
 		if s.ahead.empty() {
 			bytes, some := s.readAhead()
-			if left -= bytes / command.BytesPerUnit; !some {
+			if left -= bytes; !some {
 				break
 			}
 		}
@@ -268,27 +252,27 @@ func (s *Session) answerTurn() (answered int64) {
 	return answered
 }
 
-// turnCost returns the cost of the latest call in the units of command.TurnUnits.
+// turnCost returns the work of the latest call, with that of its words.
 func (s *Session) turnCost() int {
-	units := command.BoundedUnits
+	work := command.BoundedWork
 	if s.row == nil || s.row.Cost == command.Constant {
-		units = 1 + s.words/command.WordsPerUnit
+		work = (1 + s.words/command.WordsPerUnit) * command.CallWork
 	}
-	return units + s.call.Work/command.BytesPerUnit
+	return work + s.call.Work
 }
 
 // readAhead reads the calls of the next window. It returns false if no whole call has arrived, and
 // closes the connection if the input is invalid. bytes is the input that counts towards the turn's
 // cost: 0 if it is uncountedInput or less.
 func (s *Session) readAhead() (bytes int, some bool) {
-	if s.ahead.reset(); s.reader.Drained() {
+	if s.ahead.reset(); s.reader.Drained() && s.given == nil {
 		return 0, false
 	}
 	limit, buffered := Lookahead, s.reader.Buffered()
-	if s.restricted || buffered > maxReadAheadInput {
+	if s.rights == toLogIn || buffered > maxReadAheadInput {
 		limit = 1 // if this call logs the client in, the next may be longer; see also maxReadAheadInput
 	}
-	err := s.ahead.fill(s.reader, s.instance.Table, &s.recent, limit)
+	err := s.fillAhead(limit)
 	if s.ahead.empty() {
 		if err != nil {
 			s.failInput(err)
@@ -296,7 +280,11 @@ func (s *Session) readAhead() (bytes int, some bool) {
 		return 0, false
 	}
 	s.call.View.Begin()
-	s.call.Sampling.Begin(s.call.View.Now())
+	now := s.call.View.Now()
+	s.call.Sampling.Begin(now)
+	if s.since == 0 {
+		s.since = now
+	}
 	if s.ahead.count > 1 { // prefetching the key of a single call costs more than it saves
 		s.call.View.Prefetch(s.ahead.keys)
 	}
@@ -304,6 +292,18 @@ func (s *Session) readAhead() (bytes int, some bool) {
 		return 0, true
 	}
 	return buffered - s.reader.Buffered(), true
+}
+
+// fillAhead reads calls into the window, which is empty.
+func (s *Session) fillAhead(limit int) (err error) {
+	if s.given == nil {
+		return s.ahead.fill(s.reader, s.instance.Table, &s.recent, limit)
+	}
+	err = s.ahead.fillFrom(s.given, s.instance.Limits.Load(), s.instance.Table, &s.recent, limit)
+	if s.ahead.empty() {
+		s.given = nil
+	}
+	return err
 }
 
 // uncountedInput is the input, in bytes, that a turn may parse in addition to its calls. An event
@@ -319,15 +319,17 @@ const maxReadAheadInput = 64 << 10
 // bound of its length gets no reply, as in Redis.
 func (s *Session) failInput(err error) {
 	var broken resp.ProtocolError
-	s.completeAll() // the calls before it
+	s.overlap.completeAll() // the calls before it
 	switch {
 	case errors.As(err, &broken):
 		s.call.Out.Error("ERR " + broken.Error())
-		s.refused = errors.Is(err, resp.ErrWordTooLong)
+		if errors.Is(err, resp.ErrWordTooLong) {
+			s.ending = refuses
+		}
 	case errors.Is(err, resp.ErrQueryTooLong):
 		s.instance.Stats.QueryCut.Add(1)
 	}
-	s.closing = true
+	s.CloseAfterReply()
 }
 
 // MarkActive resets the idle time of a client that reads its replies without sending calls.
@@ -337,25 +339,27 @@ func (s *Session) MarkActive() {
 }
 
 // Closing reports whether the connection is to be closed once Output is sent.
-func (s *Session) Closing() bool { return s.closing }
+func (s *Session) Closing() bool { return s.ending != stays }
 
 // Refused reports whether the session is closing because a value is too long, of which more may
 // still arrive. If the transport closed the connection at once, the client might never see the
 // error.
-func (s *Session) Refused() bool { return s.refused }
+func (s *Session) Refused() bool { return s.ending == refuses }
 
 // More reports whether calls that have arrived wait for another turn.
-func (s *Session) More() bool { return s.more && !s.closing }
+func (s *Session) More() bool { return s.more && s.ending == stays }
 
 // HasUnanswered reports whether calls that have arrived have not been answered.
-func (s *Session) HasUnanswered() bool { return s.parked || s.More() }
+func (s *Session) HasUnanswered() bool { return s.State() != client.Running || s.More() }
 
 // setLatestCommand sets the command that CLIENT LIST shows; nil for none.
 func (s *Session) setLatestCommand(row *command.Command) {
-	if row == nil {
-		s.LatestCommand.Store(nil)
-	} else {
-		s.LatestCommand.Store(&row.Name)
+	var name *string
+	if row != nil {
+		name = &row.Name
+	}
+	if s.LatestCommand.Load() != name { // a store is more expensive, also for the garbage collector
+		s.LatestCommand.Store(name)
 	}
 }
 
@@ -380,20 +384,13 @@ func (s *Session) SwitchProtocol(protocol int) {
 	s.SetProtocol(protocol)
 }
 
-// TellOutcome sets where calls of CL.TAKE with VERBOSE write their outcomes, instead of a reply; nil for a
-// reply. A call that ends in another turn than it began in has a reply anyway.
-func (s *Session) TellOutcome(to *policy.Outcome) { s.outcome = to }
-
-// Outcome returns what TellOutcome has set.
-func (s *Session) Outcome() *policy.Outcome { return s.outcome }
-
 // IsBlocked reports whether the client waits for an event that may never happen, as in WAIT. Once
 // such a client has closed its side of the connection, its session can be closed. That is not so
 // during a CLIENT PAUSE: it ends, and the client may only have finished sending.
-func (s *Session) IsBlocked() bool { return s.parked && !s.postponed && s.Blocked.Load() }
+func (s *Session) IsBlocked() bool { return s.State() == client.Blocked }
 
 // Block implements command.Session.
 func (s *Session) Block(w client.Block) {
-	s.parked, s.dropReply = true, s.isMuted()
+	s.dropReply = s.isMuted()
 	s.instance.Blocked.Add(s.Client, w)
 }

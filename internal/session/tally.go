@@ -6,7 +6,7 @@ import (
 )
 
 // A session counts its calls itself, and adds them to the server's statistics once a turn. So the
-// calls of a pipeline to one command cost one atomic operation together.
+// calls of a pipeline to one command cost one atomic operation together. Their time is that of the turn.
 
 // tally holds the counts of a row that have not been added to the statistics.
 type tally struct {
@@ -43,22 +43,36 @@ func (s *Session) selectTally(row *command.Command) {
 	s.tally, s.tallies[0].row = 0, row
 }
 
-// flushTallies adds the counts to the server's statistics.
+// flushTallies adds the counts to the server's statistics, and the time since the last flush, of which each
+// call gets the same share.
 func (s *Session) flushTallies() {
 	t := &s.tallies[s.tally]
 	t.limited += s.call.Limited
 	s.call.Limited = 0
-	s.instance.addTally(t)
+	now := s.instance.Clock.Now()
 	if s.severalRows {
-		for i := range s.tallies {
-			s.instance.addTally(&s.tallies[i])
-		}
-		s.severalRows = false
+		s.addTallies(now - s.since)
+	} else {
+		s.instance.addTally(t, now-s.since)
 	}
+	s.since = now
 	s.call.CountReads()
 }
 
-func (in *Instance) addTally(t *tally) {
+// addTallies adds the counts of several rows, whose calls share ns nanoseconds.
+func (s *Session) addTallies(ns int64) {
+	s.severalRows = false
+	calls := int64(0)
+	for i := range s.tallies {
+		calls += s.tallies[i].calls
+	}
+	share := max(ns, 0) / max(calls, 1)
+	for i := range s.tallies {
+		s.instance.addTally(&s.tallies[i], share*s.tallies[i].calls)
+	}
+}
+
+func (in *Instance) addTally(t *tally, ns int64) {
 	if t.calls == 0 {
 		return
 	}
@@ -66,11 +80,12 @@ func (in *Instance) addTally(t *tally) {
 	if t.limited > 0 {
 		calls.Limited.Add(t.limited) // first: see stats.Calls
 	}
+	calls.Ns.Add(ns)
 	calls.Calls.Add(t.calls)
 	t.calls, t.limited = 0, 0
 }
 
-// CountCalls implements command.Session.
+// CountCalls implements admin.Session.
 func (s *Session) CountCalls() {
 	s.tallies[s.tally].calls--
 	s.flushTallies()
@@ -84,14 +99,14 @@ func (s *Session) reject(row *command.Command, err error) error {
 	return err
 }
 
-// The first call of one turn in sampleEvery is timed, so that INFO can show how long quick commands
-// take. It is a power of two.
+// The first call of one turn in sampleEvery is timed by itself, for the histogram of how long calls take. It is a
+// power of two.
 const sampleEvery = 128
 
 // beginTurn sets the conditions that hold for a whole turn: see slowPath and checked.
 func (s *Session) beginTurn() {
 	s.turns++
-	s.repeatable = false
+	s.since, s.call.Repeatable = 0, command.Nothing
 	s.slowPath = s.replyMode != connection.RepliesOn || s.instance.Hooks.Any() || s.turns%sampleEvery == 0
 	s.ReloadUser()
 }
@@ -101,39 +116,3 @@ func (s *Session) TakeSlowPath() { s.slowPath = true }
 
 // OnSlowPath implements command.Session.
 func (s *Session) OnSlowPath() bool { return s.slowPath }
-
-// runTimed makes a call, adds its time to the statistics, and runs the hooks.
-func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]byte, repeats bool) error {
-	misses := c.Misses
-	ns, err := in.runAndTime(c, row, words, repeats)
-	if c.Offloaded {
-		return err
-	}
-	if !c.Blocks && in.Observe(row, ns) {
-		in.Stats.SlowLog.Add(c.SlowCall(row, words), ns/1000)
-	}
-	in.runHooks(c, row, words, misses, err != nil)
-	return err
-}
-
-// runAndTime makes a call, and returns how long it took, in nanoseconds.
-func (in *Instance) runAndTime(c *command.Call, row *command.Command, words [][]byte,
-	repeats bool) (ns int64, err error) {
-	began := in.Clock.Now()
-	if isMemoryShort(c, row) {
-		err = runWithoutGrowth(c, row, words, repeats)
-	} else {
-		err = c.Run(row, words, repeats)
-	}
-	return in.Clock.Now() - began, err
-}
-
-// runHooks runs the hooks after a call; misses is the value of c.Misses before the call.
-func (in *Instance) runHooks(c *command.Call, row *command.Command, words [][]byte, misses int64, failed bool) {
-	if in.Hooks.Has(command.Monitored) {
-		in.Monitors.Show(c, row, words)
-	}
-	if in.Hooks.Has(command.Notifying) {
-		in.notify(c, row, words, misses, failed)
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"cellserver/internal/client"
 	"cellserver/internal/command"
 )
 
@@ -37,14 +38,15 @@ func (s *Session) fail(err error) {
 // only the first words, and long has all bytes: a goroutine finds the other words, outside the
 // event loop.
 func (s *Session) dispatch() error {
-	if s.repeatable && s.call.IsBound && s.ahead.nextIsRepeat() {
+	if s.call.Repeatable == command.Checks && s.ahead.nextRepeats() {
 		return s.runRepeat()
 	}
-	s.repeatable = false
 	call, words := s.ahead.take()
+	repeats := call.repeats && s.call.Repeatable != command.Nothing
+	s.call.Repeatable = command.Nothing // so that a call does not repeat what was before a refused one
 	row, long := call.row.Subcommand(words), s.ahead.longCall()
 	if s.words, s.call.Work = len(words), 0; long != nil {
-		s.words = s.ahead.longWords
+		s.words = long.count
 	}
 	if row == nil {
 		return s.refuseUnknown(call.row, words)
@@ -52,7 +54,7 @@ func (s *Session) dispatch() error {
 	if !row.Grammar.Fits(len(words)) {
 		return s.refuse(row, command.ErrArity(row))
 	}
-	if s.checked || s.slowPath {
+	if s.rights != everything || s.slowPath {
 		if err := s.admit(row, words, long); err != nil {
 			return err
 		}
@@ -75,12 +77,11 @@ func (s *Session) dispatch() error {
 	case long != nil && !row.AnyMore:
 		return command.ErrSyntax // no row without AnyMore has so many options
 	case row.Cost == command.Constant && !s.slowPath:
-		s.repeatable = !s.checked && s.call.Middleware == nil
-		return s.call.Run(row, words, call.isRepeat)
+		return s.runChecked(row, words, repeats)
 	case row.Cost == command.Unbounded:
 		s.park(row, command.CopyWords(words))
 	default:
-		return s.instance.runTimed(&s.call, row, words, call.isRepeat)
+		return s.runTimed(row, words, repeats)
 	}
 	return nil
 }
@@ -96,12 +97,22 @@ func (s *Session) refuseCounted(row *command.Command, err error) error {
 func (s *Session) refuseUnknown(container *command.Command, words [][]byte) error {
 	if isHTTP(words[0]) {
 		s.instance.ClientLog.Warn("disconnected a client that speaks HTTP", "peer", s.Peer.Remote)
-		s.closing = true
+		s.CloseAfterReply()
 		return nil
 	}
 	s.transaction.Abort()
 	s.rejected = true
 	return container.UnknownError(words)
+}
+
+// runChecked makes a call on the hot path. If it has passed no check that depends on the key, one that
+// repeats it need not be checked.
+func (s *Session) runChecked(row *command.Command, words [][]byte, repeats bool) error {
+	err := s.call.Run(row, words, repeats)
+	if s.rights == everything && s.call.Middleware == nil && s.call.Repeatable == command.Binding {
+		s.call.Repeatable = command.Checks
+	}
+	return err
 }
 
 // runRepeat makes a call that differs from the one before it only in its key. The call has passed
@@ -126,7 +137,7 @@ func sessionOf(c *command.Call) *Session {
 }
 
 // CloseAfterReply implements command.Session.
-func (s *Session) CloseAfterReply() { s.closing = true }
+func (s *Session) CloseAfterReply() { s.ending = max(s.ending, closes) }
 
 // Offload implements command.Session.
 func (s *Session) Offload() {
@@ -134,7 +145,7 @@ func (s *Session) Offload() {
 	s.park(s.call.Row, command.CopyWords(s.call.Words))
 }
 
-// Continue implements command.Session. It sets the cost of the call to that of a turn, so that the
+// Continue implements pubsub.Session. It sets the cost of the call to that of a turn, so that the
 // turn ends.
 func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 	switch words = s.call.Words; {
@@ -154,7 +165,7 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 		}
 		return last
 	}
-	s.call.Work = command.TurnUnits * command.BytesPerUnit
+	s.call.Work = command.TurnWork
 	return words
 }
 
@@ -162,12 +173,14 @@ func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 // while the client has not read the pieces of the reply that were made before.
 func (s *Session) runRest() {
 	s.more = true
-	if s.closing || s.out.Len() >= command.TurnOutput || s.HasPieces() {
+	if s.ending != stays || s.out.Len() >= command.TurnOutput || s.HasPieces() {
 		return
 	}
+	began := s.instance.Clock.Now()
 	if s.rest() {
 		s.rest = nil
 	}
+	s.instance.Stats.Of(s.row.Number).Ns.Add(s.instance.Clock.Now() - began)
 }
 
 // maxInlineBytes bounds the words, in bytes, of a call that is made in a turn although its row
@@ -195,7 +208,7 @@ func (s *Session) afterMiddleware() {
 		s.call.Caching = false
 	}
 	s.instance.Tracking.SendPending(false)
-	if !s.parked && s.HasMail() {
+	if s.State() == client.Running && s.HasMail() {
 		s.WritePushes()
 	}
 }

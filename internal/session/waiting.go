@@ -57,23 +57,24 @@ type waiter struct {
 	packed   []byte // the words: each after its length
 	database int
 	id       *waitingID // nil if the call has none
+	memory   int        // bytes that the queue may need to keep keys for the call
 	waiterState
 }
 
 // waiterState is the part of a waiter that may change while it is its turn. The lock of waitingCalls guards
 // it.
 type waiterState struct {
-	client     *client.Client
+	session    *Session // whose client gets the reply
 	middleware func(c *command.Call) error
 	caching    bool
 	refusal    string // the error reply, in RESP, of a call that CLIENT UNBLOCK has ended
 }
 
 // waiterBytes estimates the memory of a waiter, in bytes, in addition to its words and its key.
-const waiterBytes = 512
+const waiterBytes = 768
 
 // bytes returns the memory for which the client is charged.
-func (w *waiter) bytes() int { return waiterBytes + 2*cap(w.packed) }
+func (w *waiter) bytes() int { return waiterBytes + 2*cap(w.packed) + w.memory }
 
 // begin is called when the instance begins.
 func (ws *waitingCalls) begin(in *Instance) {
@@ -134,23 +135,23 @@ func (s *Session) Wait(d command.Delay) error {
 	w := &waiter{
 		instance: s.instance, row: s.call.Row, database: s.database, waiterState: s.waiterState(),
 	}
-	w.Of, w.packed, w.id = w, pack(s.call.Words), newWaitingID(s.database, d.ID)
+	w.Of, w.packed, w.id, w.memory = w, pack(s.call.Words), newWaitingID(s.database, d.ID), d.Memory
 	return s.parkWith(w, func() error { return s.instance.waiting.add(w, d) })
 }
 
 func (s *Session) waiterState() waiterState {
-	return waiterState{client: s.Client, middleware: s.call.Middleware, caching: s.call.Caching}
+	return waiterState{session: s, middleware: s.call.Middleware, caching: s.call.Caching}
 }
 
 // parkWith parks the session until a call that waits is answered. If enter returns an error, the session
 // does not wait for it.
 func (s *Session) parkWith(w *waiter, enter func() error) error {
-	s.parked, s.dropReply = true, s.isMuted()
+	s.dropReply = s.isMuted()
 	s.instance.Blocked.AddWaiting(s.Client, w)
 	if err := enter(); err != nil {
 		s.instance.Blocked.Forget(s.Client)
-		s.parked, s.dropReply = false, false
-		s.Parked.Store(false)
+		s.dropReply = false
+		s.SetState(client.Running)
 		return err
 	}
 	s.tallies[s.tally].calls--
@@ -200,15 +201,16 @@ func (ws *waitingCalls) add(w *waiter, d command.Delay) error {
 	if ws.queue.Add(&w.Call, w.database, d.Key, now+d.Left, now) != nil {
 		return command.ErrManyWait
 	}
+	ws.queue.SetKeys(&w.Call, w.database, func(i int) []byte { return d.Needs[i].Key }, len(d.Needs))
 	ws.addID(w)
 	return nil
 }
 
 // leave removes a call whose client has disconnected, unless another client has taken its place. If its
 // row is running at this moment, what that takes is taken.
-func (ws *waitingCalls) leave(w *waiter, c *client.Client) {
+func (ws *waitingCalls) leave(w *waiter, s *Session) {
 	ws.change(func(q *waiting.Queue[*waiter]) {
-		if w.client == c {
+		if w.session == s {
 			ws.remove(w)
 		}
 	})
@@ -220,19 +222,19 @@ func (ws *waitingCalls) remove(w *waiter) {
 	ws.forgetID(w)
 }
 
-// end removes a call that has ended, and returns the client that gets the reply.
-func (ws *waitingCalls) end(w *waiter) (c *client.Client) {
+// end removes a call that has ended, and returns the session that gets the reply.
+func (ws *waitingCalls) end(w *waiter) (s *Session) {
 	ws.change(func(*waiting.Queue[*waiter]) {
 		ws.remove(w)
-		c = w.client
+		s = w.session
 	})
-	return c
+	return s
 }
 
 // Interrupt implements client.Interrupter.
 func (w *waiter) Interrupt(c *client.Client, refusal string) {
 	w.instance.waiting.change(func(q *waiting.Queue[*waiter]) {
-		if w.client == c {
+		if w.session.Client == c {
 			w.refusal = refusal
 			q.End(&w.Call)
 		}
@@ -317,7 +319,7 @@ func (ws *waitingCalls) work() {
 		if due == waiting.Nothing {
 			return
 		}
-		r.run(w, state, due)
+		r.again(w, state, due)
 		runtime.Gosched()
 		slots.Yield()
 	}
@@ -335,7 +337,7 @@ func (ws *waitingCalls) next() (*waiter, rerunState, waiting.Due) {
 		ws.idle.Broadcast()
 		return nil, rerunState{}, due
 	}
-	return c.Of, rerunState{c.Of.waiterState, c.Deadline()}, due
+	return c.Of, rerunState{c.Of.waiterState, c.Deadline(), c.Key()}, due
 }
 
 // stay lets a call wait on, and reports whether it does. An error is its reply.
@@ -343,11 +345,18 @@ func (ws *waitingCalls) stay(w *waiter, d command.Delay, began int64) (stays boo
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	defer ws.schedule()
-	at := began + d.RetryAfter
+	latest, now := int64(math.MaxInt64), ws.instance.Now()
 	if ws.notifier == nil {
-		at = min(at, began+pollEvery)
+		latest = began + pollEvery
 	}
-	if ws.queue.Stay(&w.Call, w.database, d.Key, at, ws.instance.Now()) == waiting.ErrMany {
+	needs := make([]waiting.Need, 0, 8)
+	for i := range d.Needs {
+		needs = append(needs, waiting.Need(d.Needs[i]))
+	}
+	if len(needs) == 0 {
+		needs = append(needs, waiting.Need{Key: d.Key, RetryAfter: d.RetryAfter})
+	}
+	if ws.queue.StayAmong(&w.Call, w.database, needs, began, latest, now) == waiting.ErrMany {
 		return false, command.ErrManyWait
 	}
 	return true, nil

@@ -3,7 +3,6 @@ package session
 import (
 	"errors"
 
-	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/store"
 )
@@ -67,7 +66,7 @@ func (s *Session) TakeOver(id command.CallID, left int64) (taken bool, err error
 	if w == nil {
 		return false, err
 	}
-	var before *client.Client
+	var before *Session
 	if left == 0 {
 		before, err = ws.replace(w, nil, 0)
 	} else {
@@ -97,15 +96,15 @@ func (ws *waitingCalls) withID(place idPlace, words [16]byte) (*waiter, error) {
 }
 
 // replace gives the place of a call to another client, whose call may wait for the time left, or removes
-// the call if state is nil. It returns the client that had the place.
-func (ws *waitingCalls) replace(w *waiter, state *waiterState, left int64) (before *client.Client, err error) {
+// the call if state is nil. It returns the session that had the place.
+func (ws *waitingCalls) replace(w *waiter, state *waiterState, left int64) (before *Session, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	defer ws.schedule()
 	if !w.IsWaiting() {
 		return nil, errNotWaiting
 	}
-	if before = w.client; state == nil {
+	if before = w.session; state == nil {
 		ws.remove(w)
 		return before, nil
 	}

@@ -8,12 +8,17 @@ import (
 	"cellserver/internal/window"
 )
 
-// version is the first byte of an encoded state. It must change when the encoding does.
-const version = 1
+// The first byte of an encoded state is its version. It must change when the encoding does. A state without
+// instants of refusals has version 1, as the programs wrote it that counted all refusals by estimate, and can
+// still read it.
+const (
+	version       = 1
+	versionRecent = 2
+)
 
 // MaxBytes is the length of the longest encoded state: the version, five instants, two reasons with
-// their lengths, and four counts.
-const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9
+// their lengths, and four counts; and the instants of refusals with two counts.
+const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes + 9
 
 // The errors of Read.
 var (
@@ -25,7 +30,7 @@ var (
 
 // Append appends an encoded state, which must be one that Check accepts:
 //
-//	byte       the version, 1
+//	byte       the version, 1 or 2
 //	instant    the end of the exemption
 //	text       its reason
 //	instant    the end of the ban
@@ -34,11 +39,19 @@ var (
 //	instant    when the level returns to 0
 //	refusals   instant start, count previous, count current, duration from start to end, instant until
 //
+// and in version 2
+//
+//	recent     count of instants, at least 1; the instants; duration from the last of them to the end
+//
 // An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
 // lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there
 // is 0. Each state has exactly one encoding, so equal states have equal bytes.
 func Append(dst []byte, s *State) []byte {
-	dst = append(dst, version)
+	number := byte(version)
+	if s.Recent != (Recent{}) {
+		number = versionRecent
+	}
+	dst = append(dst, number)
 	dst = appendTerm(dst, s.Exemption)
 	dst = appendTerm(dst, s.Ban)
 	dst = binary.AppendUvarint(dst, uint64(s.Level))
@@ -47,7 +60,17 @@ func Append(dst []byte, s *State) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.Refusals.Previous))
 	dst = binary.AppendUvarint(dst, uint64(s.Refusals.Current))
 	dst = binary.AppendUvarint(dst, uint64(s.Refusals.End-s.Refusals.Start))
-	return appendInstant(dst, s.Refusals.Until)
+	dst = appendInstant(dst, s.Refusals.Until)
+	if number == versionRecent {
+		dst = appendRecent(dst, s.Recent)
+	}
+	return dst
+}
+
+func appendRecent(dst []byte, r Recent) []byte {
+	dst = binary.AppendUvarint(dst, uint64(r.Len()))
+	dst = append(dst, r.Instants...)
+	return binary.AppendUvarint(dst, uint64(r.End-r.newest()))
 }
 
 func appendTerm(dst []byte, t Term) []byte {
@@ -66,7 +89,7 @@ func Read(value []byte) (State, error) {
 	switch {
 	case len(value) == 0 || len(value) > MaxBytes:
 		return State{}, ErrInvalid
-	case value[0] != version:
+	case value[0] != version && value[0] != versionRecent:
 		return State{}, ErrVersion
 	}
 	r := reader{rest: value[1:]}
@@ -74,6 +97,9 @@ func Read(value []byte) (State, error) {
 	s.Refusals = window.Sliding{Start: r.instant(), Previous: r.count(), Current: r.count()}
 	duration := r.count()
 	s.Refusals.Until = r.instant()
+	if value[0] == versionRecent {
+		s.Recent = r.recent()
+	}
 	if r.failed || len(r.rest) > 0 || duration > math.MaxInt64-s.Refusals.Start {
 		return State{}, ErrInvalid
 	}
@@ -88,7 +114,8 @@ func Read(value []byte) (State, error) {
 // instant.
 func (s *State) Check() bool {
 	levels := s.Level > 0 && s.Level <= maxLevel && s.LevelEnd > 0 || s.Level == 0 && s.LevelEnd == 0
-	return s.Expires() > 0 && levels && s.Exemption.check() && s.Ban.check() && checkRefusals(s.Refusals)
+	terms := s.Exemption.check() && s.Ban.check()
+	return s.Expires() > 0 && levels && terms && checkRefusals(s.Refusals) && s.Recent.check()
 }
 
 func (t Term) check() bool {
@@ -125,6 +152,7 @@ func (s *State) Shift(by int64) bool {
 	if next.Refusals.End != 0 {
 		next.Refusals.Start += by
 	}
+	next.Recent = next.Recent.shifted(by)
 	if !next.Check() {
 		return false
 	}
@@ -171,4 +199,20 @@ func (r *reader) count() int64 {
 func (r *reader) term() Term {
 	until := r.instant()
 	return Term{Until: until, Reason: string(r.bytes(r.count()))}
+}
+
+// recent reads instants of refusals, of which there must be one.
+func (r *reader) recent() Recent {
+	n := r.count()
+	if n < 1 || n >= MaxExact {
+		r.failed = true
+	}
+	recent := Recent{Instants: string(r.bytes(n * instantBytes))}
+	duration := r.count()
+	if r.failed || duration > math.MaxInt64-recent.newest() {
+		r.failed = true
+		return Recent{}
+	}
+	recent.End = recent.newest() + duration
+	return recent
 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -24,13 +25,24 @@ var golden = []struct {
 		"01 17979cfe362a0000 02 6f6b " + zero + " 00 c801 0000000000000100 " + zero + " 00 00 00 " + zero},
 	{State{Refusals: window.Sliding{Start: epoch, Previous: 3, Current: 1, End: epoch + 20, Until: epoch + 10}},
 		"01 " + zero + " 00 " + zero + " 00 00 " + zero + " 17979cfe362a0000 03 01 14 17979cfe362a000a"},
+	{State{Recent: recent(200, epoch, epoch, epoch+1)}, "02 " + zero + " 00 " + zero + " 00 00 " + zero + " " + zero +
+		" 00 00 00 " + zero + " 03 17979cfe362a0000 17979cfe362a0000 17979cfe362a0001 c801"},
+}
+
+// recent returns refusals that count for a time in nanoseconds.
+func recent(period int64, instants ...int64) (r Recent) {
+	for _, at := range instants {
+		r = r.and(at, period)
+	}
+	return r
 }
 
 // largest has the longest encoding.
 func largest() State {
 	reason := strings.Repeat("r", MaxReason)
 	return State{Exemption: Term{math.MaxInt64, reason}, Ban: Term{math.MaxInt64, reason}, Level: maxLevel, LevelEnd: 1,
-		Refusals: window.Sliding{Previous: math.MaxInt64, Current: math.MaxInt64, End: math.MaxInt64 - 1, Until: 1}}
+		Refusals: window.Sliding{Previous: math.MaxInt64, Current: math.MaxInt64, End: math.MaxInt64 - 1, Until: 1},
+		Recent:   recent(math.MaxInt64, make([]int64, MaxExact-1)...)}
 }
 
 func TestGoldenForms(t *testing.T) {
@@ -45,6 +57,7 @@ func TestGoldenForms(t *testing.T) {
 	s := largest()
 	value := Append(nil, &s)
 	require.LessOrEqual(t, len(value), MaxBytes)
+	require.Greater(t, len(value), MaxBytes-60, "several counts and instants are shorter")
 	read, err := Read(value)
 	require.NoError(t, err)
 	require.Equal(t, s, read)
@@ -66,7 +79,7 @@ func TestChangedForms(t *testing.T) {
 				value[i] ^= byte(change)
 				if s, err := Read(value); err == nil {
 					require.Equal(t, value, Append(nil, &s))
-				} else if i == 0 {
+				} else if i == 0 && value[0] > versionRecent {
 					require.ErrorIs(t, err, ErrVersion)
 				}
 				value[i] ^= byte(change)
@@ -84,16 +97,25 @@ func TestInvalidStates(t *testing.T) {
 		"a level too high":        {Level: maxLevel + 1, LevelEnd: 1},
 		"no refusals":             {Refusals: window.Sliding{Start: 1, End: 2}},
 		"one and a half periods":  {Refusals: window.Sliding{Current: 1, End: 3}},
+		"no end":                  {Recent: Recent{Instants: recent(1, 5).Instants, End: 5}},
+		"no instants":             {Ban: Term{1, ""}, Recent: Recent{End: 5}},
+		"too many instants":       {Recent: recent(1, make([]int64, MaxExact)...)},
+		"instants out of order":   {Recent: Recent{Instants: recent(1, 2).Instants + recent(1, 1).Instants, End: 9}},
+		"half an instant":         {Recent: Recent{Instants: recent(1, 2).Instants + "half", End: 9}},
+		"a negative instant":      {Recent: Recent{Instants: recent(1, -1).Instants, End: 9}},
 		"a long reason":           {Exemption: Term{1, strings.Repeat("a", MaxReason+1)}},
 	} {
 		require.False(t, s.Check(), name)
+		if s.Recent.End > 0 && s.Recent.Len() == 0 {
+			continue // there are no such bytes
+		}
 		_, err := Read(Append(nil, &s))
 		require.ErrorIs(t, err, ErrInvalid, name)
 	}
 }
 
 func drawState(t *rapid.T) State {
-	r := login(t)
+	r := rapid.SampledFrom([]Rule{login(t), rule(t, MaxExact+1, 600, time.Minute, 1, time.Minute)}).Draw(t, "rule")
 	s, now := State{}, epoch
 	for range rapid.IntRange(1, 30).Draw(t, "steps") {
 		now += rapid.Int64Range(0, 300e9).Draw(t, "ns")

@@ -4,12 +4,15 @@
 // the state.
 //
 // A subject is banned by hand, or because the limits have refused it too often: After times within
-// Within, as a sliding window counter counts. The first ban lasts for For, and each further one
-// Factor times as long as the one before, but at most Max. The level is the number of such bans
-// so far. It returns to 0 when a time of Max has passed after the end of the last one.
+// Within. If After is at most MaxExact, the instants of the refusals are kept, and the count is exact,
+// as that of a sliding window log. A larger After is counted by a sliding window counter, which
+// estimates. The first ban lasts for For, and each further one Factor times as long as the one before,
+// but at most Max. The level is the number of such bans so far. It returns to 0 when a time of Max has
+// passed after the end of the last one.
 //
-// Each ban needs After refusals of its own: the counter begins at 0 after a ban, and refusals during
-// a ban do not count.
+// Each ban needs After refusals of its own: the count begins at 0 after a ban, and refusals during
+// a ban do not count. If After or Within changes, what was kept by the old rule still counts: instants
+// and counter are added up. So do refusals that older versions, which had only the counter, have counted.
 package standing
 
 import (
@@ -32,7 +35,8 @@ type State struct {
 	Ban       Term
 	Level     int64          // bans because of refusals since the level was 0
 	LevelEnd  int64          // when the level returns to 0
-	Refusals  window.Sliding // since the last ban
+	Refusals  window.Sliding // since the last ban, those that are counted by estimate
+	Recent    Recent         // since the last ban, those that are counted exactly
 }
 
 // Term is the time until an exemption or a ban ends.
@@ -63,7 +67,14 @@ func (s State) At(now int64) State {
 	if now >= s.Refusals.End {
 		s.Refusals = window.Sliding{}
 	}
+	s.Recent = s.Recent.at(now)
 	return s
+}
+
+// Counted returns how many refusals are kept that count for a ban at an instant, all of those that are counted by
+// estimate included.
+func (s *State) Counted(now int64) int64 {
+	return s.Refusals.Previous + s.Refusals.Current + int64(s.Recent.at(now).Len())
 }
 
 // Exempt reports whether the subject is exempt at an instant.
@@ -80,7 +91,7 @@ func (s *State) Banned(now int64) (rest int64, banned bool) {
 
 // Expires returns the instant from which the state has no effect any more; 0 if it has none.
 func (s *State) Expires() int64 {
-	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End)
+	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End, s.Recent.End)
 }
 
 // Refused returns the state after a limit has refused the subject at an instant, and whether this
@@ -91,16 +102,29 @@ func (s State) Refused(now int64, r Rule) (next State, banned bool) {
 	if _, already := next.Banned(now); already {
 		return next, false
 	}
-	d, refusals, _ := r.Refusals.StepSliding(now, next.Refusals, 1, quota.Take) // only Force returns an error
-	if !d.Limited {
-		next.Refusals = refusals
-		return next, false
+	period := int64(r.Refusals.Period())
+	exact := next.Recent.within(now, period)
+	// Only Force returns an error.
+	d, _, _ := r.Refusals.StepSliding(now, next.Refusals, int64(exact.Len())+1, quota.Peek)
+	switch {
+	case d.Limited:
+		return next.lead(now, r), true
+	case r.Refusals.Size() < MaxExact:
+		next.Recent = exact.and(now, period)
+	default:
+		_, next.Refusals, _ = r.Refusals.StepSliding(now, next.Refusals, 1, quota.Take)
 	}
-	next.Refusals = window.Sliding{}
+	return next, false
+}
+
+// lead returns the state after a refusal that leads to a ban.
+func (s State) lead(now int64, r Rule) (next State) {
+	next = s
+	next.Refusals, next.Recent = window.Sliding{}, Recent{}
 	next.Ban = Term{Until: later(now, r.duration(next.Level))}
 	next.Level = min(next.Level+1, maxLevel)
 	next.LevelEnd = later(next.Ban.Until, r.Max)
-	return next, true
+	return next
 }
 
 // duration returns how long a ban of a level lasts: For * Factor^level, at most Max.
@@ -126,7 +150,7 @@ func (s State) ExemptFor(now, duration int64, reason string) State {
 }
 
 // BanFor returns the state with a ban for a time in nanoseconds; 0 ends the ban, whatever led to it.
-// The level and the counter of refusals stay as they are.
+// The level and the refusals stay as they are.
 func (s State) BanFor(now, duration int64, reason string) State {
 	next := s.At(now)
 	next.Ban = term(now, duration, reason)

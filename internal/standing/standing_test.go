@@ -118,9 +118,9 @@ func TestByHand(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), State{}.BanFor(epoch, math.MaxInt64, "").Ban.Until)
 }
 
-// model is a history of bans, with a level that is counted in it each time.
+// model is a history of refusals and of bans, in which everything is counted each time.
 type model struct {
-	refusals window.Sliding
+	refusals []int64 // since the last ban
 	bans     []ban
 }
 
@@ -130,11 +130,17 @@ func (m *model) refused(now int64, r Rule) (banned bool) {
 	if n := len(m.bans); n > 0 && now < m.bans[n-1].to {
 		return false
 	}
-	d, refusals, _ := r.Refusals.StepSliding(now, m.refusals, 1, quota.Take)
-	if m.refusals = refusals; !d.Limited {
+	m.refusals = append(m.refusals, now)
+	var counted int64
+	for _, at := range m.refusals {
+		if at > now-int64(r.Refusals.Period()) {
+			counted++
+		}
+	}
+	if counted <= r.Refusals.Size() {
 		return false
 	}
-	m.refusals = window.Sliding{}
+	m.refusals = nil
 	duration := new(big.Int).Exp(big.NewInt(r.Factor), big.NewInt(m.level(now, r)), nil)
 	duration.Mul(duration, big.NewInt(r.For))
 	if longest := big.NewInt(r.Max); duration.Cmp(longest) > 0 {
@@ -160,14 +166,16 @@ func agrees(t *rapid.T, refused refusedFunc) (difference string) {
 	duration := rapid.Int64Range(1e6, 3600e9).Draw(t, "for")
 	r := Rule{For: duration, Factor: rapid.Int64Range(1, 5).Draw(t, "factor"),
 		Max: duration * rapid.Int64Range(1, 40).Draw(t, "max")}
-	after, within := rapid.Int64Range(1, 5).Draw(t, "after"), rapid.Int64Range(1, 600).Draw(t, "within")
+	after := rapid.SampledFrom([]int64{1, 2, 3, 4, 5, 20, MaxExact - 1, MaxExact}).Draw(t, "after")
+	within := rapid.Int64Range(1, 600).Draw(t, "within")
 	r.Refusals, _ = window.NewLimit(after-1, quota.Seconds(within))
-	steps := []int64{0, 1, int64(r.Refusals.Period()) / 3, int64(r.Refusals.Period()), r.For, r.Max - 1, r.Max}
+	period := int64(r.Refusals.Period())
+	steps := []int64{0, 1, period / after, period / 3, period - 1, period, r.For, r.Max - 1, r.Max}
 	var s State
 	var m model
 	now := epoch
-	for range rapid.IntRange(1, 60).Draw(t, "refusals") {
-		now += rapid.SampledFrom(steps).Draw(t, "step")
+	for range rapid.IntRange(1, 60+2*int(after)).Draw(t, "refusals") {
+		now += rapid.SampledFrom(steps[:rapid.IntRange(1, len(steps)).Draw(t, "steps")]).Draw(t, "step")
 		if len(m.bans) > 0 && rapid.Bool().Draw(t, "at the end of the ban") {
 			now = max(now, m.bans[len(m.bans)-1].to)
 		}
@@ -180,8 +188,11 @@ func agrees(t *rapid.T, refused refusedFunc) (difference string) {
 		if n := len(m.bans); n > 0 && max(m.bans[n-1].to-now, 0) != rest || n == 0 && banned {
 			return "a ban of another length"
 		}
-		if !s.Check() {
+		if kept, err := Read(Append(nil, &s)); err != nil || kept != s {
 			return "not a valid state"
+		}
+		if s.Counted(now) >= after {
+			return "more refusals than lead to a ban"
 		}
 		if now >= s.Expires() {
 			return "it has expired already"
@@ -190,6 +201,8 @@ func agrees(t *rapid.T, refused refusedFunc) (difference string) {
 	return ""
 }
 
+// Up to MaxExact, the count is exact: a refusal leads to a ban if and only if there were After within less than
+// Within.
 func TestRefusedIsTheModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if difference := agrees(t, State.Refused); difference != "" {
@@ -215,12 +228,36 @@ var faults = map[string]refusedFunc{
 		r.Refusals, _ = window.NewLimit(r.Refusals.Size()+1, quota.Seconds(int64(r.Refusals.Period()/time.Second)))
 		return s.Refused(now, r)
 	},
-	"the counter outlasts a ban": func(s State, now int64, r Rule) (State, bool) {
+	"refusals outlast a ban": func(s State, now int64, r Rule) (State, bool) {
 		next, banned := s.Refused(now, r)
-		if banned && s.Refusals.End > next.Ban.Until {
-			next.Refusals = s.Refusals
+		if banned && s.Recent.End > next.Ban.Until {
+			next.Recent = s.Recent
 		}
 		return next, banned
+	},
+	"refusals are estimated": func(s State, now int64, r Rule) (State, bool) {
+		if _, already := s.Banned(now); already {
+			return s.At(now), false
+		}
+		s = s.At(now)
+		d, refusals, _ := r.Refusals.StepSliding(now, s.Refusals, 1, quota.Take)
+		if d.Limited {
+			return s.lead(now, r), true
+		}
+		s.Refusals = refusals
+		return s, false
+	},
+	"a refusal counts for 1 ns more": func(s State, now int64, r Rule) (State, bool) {
+		if s.Recent.End > 0 && s.Recent.End == now {
+			now--
+		}
+		return s.Refused(now, r)
+	},
+	"the oldest is forgotten": func(s State, now int64, r Rule) (State, bool) {
+		if n := s.Recent.Len(); n > 2 {
+			s.Recent.Instants = s.Recent.Instants[instantBytes:]
+		}
+		return s.Refused(now, r)
 	},
 	"refusals count during a ban": func(s State, now int64, r Rule) (State, bool) {
 		ban := s.At(now).Ban

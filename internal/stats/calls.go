@@ -3,6 +3,7 @@
 package stats
 
 import (
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -16,11 +17,9 @@ type Calls struct {
 	Calls, Rejected, Failed atomic.Int64
 	Limited                 atomic.Int64 // calls that a limiter refused, with a first integer of 1
 	Shadowed                atomic.Int64 // calls that a policy would have refused if it were not in shadow mode
-	Timed, totalNs          atomic.Int64 // calls that were timed, and the sum of their durations in nanoseconds
-	Tracked                 atomic.Int64 // timed calls that are counted in buckets
+	Ns                      atomic.Int64 // time of all calls, in nanoseconds
+	Timed, timedNs          atomic.Int64 // calls that are counted in buckets, and the sum of their durations
 	buckets                 [timeBuckets]atomic.Int64
-	Untracked               atomic.Int64 // calls made while latency-tracking was off
-	untrackedNs             atomic.Int64 // sum of the durations of timed calls that are not counted in buckets
 }
 
 // timeBuckets is the number of buckets of the histogram of durations. Bucket i holds durations
@@ -28,61 +27,47 @@ type Calls struct {
 // hour.
 const timeBuckets = 31
 
-// Observe records the duration of one call, in nanoseconds. With track, it also counts it in the
-// histogram.
-func (r *Calls) Observe(ns int64, track bool) {
-	r.Timed.Add(1)
-	r.totalNs.Add(ns)
-	if !track {
-		r.untrackedNs.Add(ns)
-		return
-	}
-	r.Tracked.Add(1)
+// Observe counts a call in the histogram by its duration in nanoseconds.
+func (r *Calls) Observe(ns int64) {
+	r.timedNs.Add(ns)
 	r.buckets[min(bits.Len64(uint64(max(ns, 0)/1000)), timeBuckets-1)].Add(1)
+	r.Timed.Add(1)
 }
 
-// Usec returns an estimate of the total duration of all calls, and the mean per call, in
-// microseconds. Of fast commands only a sample of the calls is timed; the others are assumed to
-// take as long on average.
+// Usec returns the time of all calls, and the mean per call, in microseconds.
 func (r *Calls) Usec() (total int64, perCall float64) {
-	timed := r.Timed.Load()
-	if timed == 0 {
-		return 0, 0
-	}
-	perCall = float64(r.totalNs.Load()) / float64(timed) / 1000
-	return int64(perCall * float64(r.Calls.Load())), perCall
+	ns := r.Ns.Load()
+	return ns / 1000, float64(ns) / 1000 / float64(max(r.Calls.Load(), 1))
 }
 
-// Percentile returns the duration that a share (between 0 and 1) of the tracked calls did not
-// exceed, in microseconds, rounded up to a power of two.
-func (r *Calls) Percentile(share float64) int64 {
-	wanted, seen := share*float64(r.Tracked.Load()), int64(0)
+// leastTimed is the number of timed calls from which on percentiles are known.
+const leastTimed = 100
+
+// Percentile returns the duration that a share (between 0 and 1) of the timed calls did not exceed, in
+// microseconds, rounded up to a power of two. known is false if fewer than leastTimed calls were timed, or if
+// none of them is beyond the percentile: of 100 calls, the 99.9th percentile would be the longest.
+func (r *Calls) Percentile(share float64) (usec int64, known bool) {
+	timed := float64(r.Timed.Load())
+	if timed < leastTimed || share < 1 && timed-math.Ceil(share*timed) < 1 {
+		return 0, false
+	}
+	seen := int64(0)
 	for i := range r.buckets {
-		if seen += r.buckets[i].Load(); seen > 0 && float64(seen) >= wanted {
-			return 1 << i
+		if seen += r.buckets[i].Load(); seen > 0 && float64(seen) >= share*timed {
+			return 1 << i, true
 		}
 	}
-	return 0
+	return 0, false // it was reset meanwhile
 }
 
 func (r *Calls) Reset() {
-	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Shadowed, &r.Timed, &r.totalNs,
-		&r.Tracked, &r.Untracked, &r.untrackedNs} {
+	for _, n := range []*atomic.Int64{&r.Calls, &r.Rejected, &r.Failed, &r.Limited, &r.Shadowed, &r.Ns, &r.Timed,
+		&r.timedNs} {
 		n.Store(0)
 	}
 	for i := range r.buckets {
 		r.buckets[i].Store(0)
 	}
-}
-
-// trackedCalls returns how many calls were made while latency-tracking was on; on is true if it is
-// on now.
-func (r *Calls) trackedCalls(on bool) int64 {
-	calls := -r.Untracked.Load()
-	if on {
-		calls += r.Calls.Load()
-	}
-	return max(calls, r.Tracked.Load())
 }
 
 // Codes counts errors by their code, the first word of the message.
@@ -126,23 +111,19 @@ func (c *Codes) Each(show func(code string, count int64)) {
 	}
 }
 
-// Histogram returns how many calls were made while latency-tracking was on, and pairs for the
-// cumulative histogram: the upper end of each bucket that is not empty, in microseconds, and the
-// number of calls that were no longer than that. Timed calls stand for all, so the counts are
-// scaled up.
-func (r *Calls) Histogram(on bool) (calls int64, pairs []int64) {
-	calls = r.trackedCalls(on)
-	seen, tracked := int64(0), r.Tracked.Load()
+// Histogram returns how many calls were timed, and pairs for the cumulative histogram: the upper end of each
+// bucket that is not empty, in microseconds, and the number of timed calls that were no longer than that.
+func (r *Calls) Histogram() (timed int64, pairs []int64) {
 	for i := range r.buckets {
 		if n := r.buckets[i].Load(); n > 0 {
-			seen = min(seen+n, tracked)
-			pairs = append(pairs, 1<<i, int64(float64(calls)*float64(seen)/float64(tracked)))
+			timed += n
+			pairs = append(pairs, 1<<i, timed)
 		}
 	}
-	return calls, pairs
+	return timed, pairs
 }
 
-// Durations returns how many of the tracked calls took less than each of the bounds, in seconds, how many
+// Durations returns how many of the timed calls took less than each of the bounds, in seconds, how many
 // there were, and the sum of their durations in seconds. The bounds are powers of four from 4 us to about a
 // second: half of the buckets, because a monitoring system keeps each of them for every command.
 func (r *Calls) Durations() (below map[float64]uint64, count uint64, sum float64) {
@@ -154,5 +135,5 @@ func (r *Calls) Durations() (below map[float64]uint64, count uint64, sum float64
 			below[float64(uint64(1)<<i)/1e6] = count
 		}
 	}
-	return below, count, float64(r.totalNs.Load()-r.untrackedNs.Load()) / 1e9
+	return below, count, float64(r.timedNs.Load()) / 1e9
 }

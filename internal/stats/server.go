@@ -63,32 +63,17 @@ func (s *Server) Reset(expired int64) {
 
 // Latency tracking is a histogram, by command, of how long calls take. Redis times every call. Here
 // a quick call takes no longer than reading the clock does, so only the first call of a command and
-// then the first of every so many turns is timed: the numbers of calls are exact, the times are a
-// sample. Calls that are not quick are all timed.
+// then the first of every so many turns is timed: the histogram is of a sample, and says how large it
+// is. Calls that are not quick are all timed. Calls.Ns needs no sample: see session.flushTallies.
 
 // TracksLatency reports whether latency-tracking is on.
 func (s *Server) TracksLatency() bool { return s.tracking.Load() }
 
 // TrackLatency switches latency-tracking on or off. What was counted stays.
-func (s *Server) TrackLatency(on bool) {
-	if s.tracking.Swap(on) == on {
-		return
-	}
-	for i := range s.calls {
-		c := &s.calls[i]
-		if on {
-			c.Untracked.Add(c.Calls.Load()) // now the number of calls that were made while tracking was off
-		} else {
-			c.Untracked.Add(-c.Calls.Load())
-		}
-	}
-}
+func (s *Server) TrackLatency(on bool) { s.tracking.Store(on) }
 
-// IsNew reports whether no call of a command has been timed yet.
-func (s *Server) IsNew(number int) bool {
-	c := s.Of(number)
-	return c.Timed.Load() == 0 || c.Tracked.Load() == 0 && s.TracksLatency()
-}
+// IsNew reports whether the next call of a command must be timed, because none was.
+func (s *Server) IsNew(number int) bool { return s.Of(number).Timed.Load() == 0 && s.TracksLatency() }
 
 // ShowPercentiles sets the percentiles that INFO latencystats shows, each from 0 to 100.
 func (s *Server) ShowPercentiles(list []float64) { s.percentiles.Store(&list) }

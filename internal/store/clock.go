@@ -106,22 +106,6 @@ func (m machine) Read() Reading {
 	return Reading{Boot: m.boot, Uptime: bootNow(), Wall: time.Now().UnixNano()}
 }
 
-// StillMachine is a Machine for tests, whose reading changes only when a test changes it.
-type StillMachine struct{ reading atomic.Pointer[Reading] }
-
-// NewStillMachine returns a machine with a first reading.
-func NewStillMachine(r Reading) *StillMachine {
-	m := &StillMachine{}
-	m.Set(r)
-	return m
-}
-
-// Read returns the reading that was set last.
-func (m *StillMachine) Read() Reading { return *m.reading.Load() }
-
-// Set changes the reading.
-func (m *StillMachine) Set(r Reading) { m.reading.Store(&r) }
-
 // StillClock is a clock for tests that changes only when a test changes it. It is safe for concurrent
 // use.
 type StillClock struct{ now, offset atomic.Int64 }

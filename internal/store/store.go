@@ -8,11 +8,9 @@ import (
 	"math"
 
 	"cellserver/internal/calendar"
-	"cellserver/internal/form"
-	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
-	"cellserver/internal/window"
 )
 
 // Store holds a fixed number of databases of keys. It is safe for concurrent use.
@@ -33,53 +31,23 @@ type Store interface {
 	Close() error
 }
 
-// Kind is the kind of data that a key holds.
-type Kind uint8
+// Kind is the kind of what a key holds.
+type Kind = limit.Kind
 
+// The kinds, and their number with None.
 const (
-	None       Kind = iota // no key
-	Throttle               // state of CL.THROTTLE: its TAT
-	Fixed                  // state of a fixed window counter
-	Sliding                // state of a sliding window counter
-	SlidingLog             // entries of a sliding window log
-	Quota                  // count of a calendar quota
-	Lease                  // leases of permits
-	Standing               // exemption, ban and refusals of a policy's subject
-	Integer                // a value that is an integer
-	Bytes                  // any other value
-
-	Kinds = iota // the number of kinds, with None
+	None       = limit.None
+	Throttle   = limit.Throttle
+	Fixed      = limit.Fixed
+	Sliding    = limit.Sliding
+	SlidingLog = limit.SlidingLog
+	Quota      = limit.Quota
+	Lease      = limit.Lease
+	Standing   = limit.Standing
+	Integer    = limit.Integer
+	Bytes      = limit.Bytes
+	Kinds      = limit.Kinds
 )
-
-var kindNames = [...]string{"none", "cl.throttle", "cl.fixed", "cl.sliding", "cl.slidinglog", "cl.quota", "cl.lease",
-	"cl.standing", "integer", "bytes"}
-
-// String returns the name of the kind as CL.INSPECT shows it.
-func (k Kind) String() string { return kindNames[k] }
-
-// IsValue reports whether the kind is a value, as SET writes it.
-func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
-
-// KindOf returns the kind of a key that holds a state.
-func KindOf(k form.Kind) Kind {
-	switch k {
-	case form.Throttle:
-		return Throttle
-	case form.Fixed:
-		return Fixed
-	case form.Sliding:
-		return Sliding
-	case form.SlidingLog:
-		return SlidingLog
-	case form.Quota:
-		return Quota
-	case form.Lease:
-		return Lease
-	case form.Standing:
-		return Standing
-	}
-	return None
-}
 
 // Value is a value to be written: an integer, or any other bytes. A value that is the decimal form
 // of an integer must be passed as an integer.
@@ -124,35 +92,8 @@ type Transfer struct {
 	Replace bool // a key at the destination is replaced
 }
 
-// Rule is the rule of a limiter: its kind, and the limit for that kind.
-type Rule struct {
-	Kind     Kind            // Throttle, Fixed, Sliding, SlidingLog or Quota; in a LimitRequest also Lease
-	Throttle gcra.Limit      // for Throttle
-	Window   window.Limit    // for Fixed, Sliding and Quota
-	Log      window.LogLimit // for SlidingLog
-	Cycle    calendar.Cycle  // for Quota: its windows
-	// Leave is what Take leaves of the limit to other calls: see quota.Leave. It is not negative, and 0
-	// in TakeAll.
-	Leave int64
-}
-
-// Size returns the largest quantity that the limit can ever allow.
-func (r *Rule) Size() int64 {
-	switch r.Kind {
-	case Throttle:
-		return r.Throttle.Size()
-	case SlidingLog:
-		return r.Log.Size()
-	default:
-		return r.Window.Size()
-	}
-}
-
-// Blocks reports whether a call is limited whatever its key holds. Such a call does not access the
-// key.
-func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
-	return r.Size() == 0 && quantity > 0 && mode != quota.Force
-}
+// Rule is the rule of a limiter.
+type Rule = limit.Rule
 
 // LimitRequest is one element of a TakeAll: a quantity of a limiter, or a lease.
 type LimitRequest struct {
@@ -161,8 +102,24 @@ type LimitRequest struct {
 	Quantity int64
 	// Mode is Take, or Force for a quantity that is taken even beyond the limit: it is taken if all
 	// others allow theirs, and never limits the request.
-	Mode  quota.Mode
-	Lease *LeaseRequest // if the kind of the rule is Lease; then Quantity and Mode do not matter
+	Mode quota.Mode
+	// Leave is what the quantity leaves of the limit to other calls: see quota.Leave. It is not negative,
+	// and 0 for a lease.
+	Leave int64
+	// Shadow is 0 for a request that may refuse the call: a binding one. Requests with the same number
+	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests,
+	// and none of them is forced or for a lease.
+	Shadow int
+	Lease  *LeaseRequest // if the kind of the rule is Lease; then Quantity, Mode and Leave do not matter
+}
+
+// AverageTime returns the time in nanoseconds in which the limit admits the quantity of a request on average. For a
+// lease, it is the part of the lease's time that the quantity is of the limit.
+func (t *LimitRequest) AverageTime() int64 {
+	if t.Lease != nil {
+		return limit.Share(int64(t.Lease.TTL()), t.Lease.Quantity(), t.Lease.Limit())
+	}
+	return limit.Share(t.Rule.Period(0), t.Quantity, t.Rule.Size()) // a month and a year as long as those in 1970
 }
 
 // LeaseRequest is a request for a lease of a key that has at most MaxHolders holders.

@@ -24,6 +24,7 @@ type sample struct {
 // topKeys is a reply to CL.TOP. A user without the right to call it sees the error instead.
 type topKeys struct {
 	keys []topKey
+	more int // keys for which the terminal has no room
 	err  error
 }
 

@@ -33,10 +33,12 @@ const unknown = "-"
 
 // lines returns the view. If height is not 0, the lists of keys are as long as fits into it.
 func (v *view) lines(height int) []line {
-	all := v.summary()
-	all = append(all, v.warnings()...)
-	all = append(all, v.decisions()...)
-	all = append(all, v.commands()...)
+	all := append(v.summary(), v.warnings()...)
+	decisions, commands := v.decisions(), v.commands()
+	if height > 0 {
+		decisions, commands = share(decisions, commands, height-len(all)-v.now.leastForKeys())
+	}
+	all = append(append(all, decisions...), commands...)
 	all = append(all, v.now.policies.lines(roomForPolicies(height, len(all)))...)
 	limited, seen := v.now.limited, v.now.seen
 	if height > 0 {
@@ -47,6 +49,34 @@ func (v *view) lines(height int) []line {
 	}
 	all = append(all, limited.lines("LIMITED MOST, in the last minute")...)
 	return append(all, seen.lines("ASKED ABOUT MOST, in the last minute")...)
+}
+
+// leastKeys is how many keys of each list a small terminal shows before it shows tables.
+const leastKeys = 3
+
+// leastForKeys returns how many lines the lists of keys need at least.
+func (s *sample) leastForKeys() int {
+	return 2*around + min(leastKeys, s.limited.height()) + min(leastKeys, s.seen.height())
+}
+
+// share cuts two tables so that they fit into so many lines together. What one leaves is the other's.
+func share(a, b []line, room int) (shortA, shortB []line) {
+	forB := min(len(b), max(room/2, room-len(a)))
+	shortA = fit(a, room-forB)
+	return shortA, fit(b, room-len(shortA))
+}
+
+// fit cuts a table to so many lines, and says how much is left out. Of a table that has no room there is
+// nothing.
+func fit(table []line, room int) []line {
+	switch more := len(table) - (room - 1); {
+	case len(table) <= room:
+		return table
+	case room <= around:
+		return nil
+	default:
+		return append(table[:room-1:room-1], line{text: fmt.Sprintf("and %d more", more)})
+	}
 }
 
 // summary is the lines about the server as a whole.
@@ -247,7 +277,10 @@ func (t topKeys) height() int {
 }
 
 // first returns the first n entries of the list.
-func (t topKeys) first(n int) topKeys { return topKeys{t.keys[:min(len(t.keys), max(n, 0))], t.err} }
+func (t topKeys) first(n int) topKeys {
+	n = min(len(t.keys), max(n, 0))
+	return topKeys{keys: t.keys[:n], more: len(t.keys) - n, err: t.err}
+}
 
 // lines returns the list under its heading. Keys are in quotes and in ASCII, as redis-cli prints them,
 // whatever bytes they consist of.
@@ -256,6 +289,8 @@ func (t topKeys) lines(heading string) []line {
 	switch {
 	case t.err != nil:
 		return append(all, line{text: t.err.Error()})
+	case len(t.keys) == 0 && t.more > 0:
+		return append(all, line{text: fmt.Sprintf("%d keys, and no room for them", t.more)})
 	case len(t.keys) == 0:
 		return append(all, line{text: "none"})
 	}

@@ -138,6 +138,54 @@ func TestFrameFits(t *testing.T) {
 	assert.Equal(t, 40-17-2, shown, "space that one list leaves is the other's")
 }
 
+// On a small terminal, tables are cut so that the keys that are limited can be seen. A list without room is not
+// an empty list.
+func TestSmallTerminal(t *testing.T) {
+	info := infoNow
+	for _, name := range []string{"sliding", "slidinglog", "quota", "acquire", "all", "take"} {
+		info += "cell_decisions_cl_" + name + ":allowed=1,limited=1\n" + "cmdstat_cl." + name + ":calls=2,usec=2\n"
+	}
+	v := view{address: "127.0.0.1:6379", now: sampleAt(0, info)}
+	for i := range 10 {
+		v.now.limited.keys = append(v.now.limited.keys, topKey{"more", int64(i)})
+		v.now.seen.keys = append(v.now.seen.keys, topKey{"seen", int64(i)})
+	}
+	assert.Equal(t, `cellserver 1.2.3 at 127.0.0.1:6379, up 1h2m5s
+
+calls/s   -                  clients   12 of 10000        memory    12.4 MiB of 512.0 MiB
+errors/s  -                  waiting   2                  resident  42.9 MiB
+keys      125                refused   0                  CPU       -
+
+DECISIONS               allowed/s    limited/s    limited
+CL.THROTTLE                     -            -          -
+CL.FIXED                        -            -          -
+and 6 more
+
+COMMANDS                  calls/s  us per call    p99, us
+cl.throttle                     -         2.00          4
+and 5 more
+
+LIMITED MOST, in the last minute
+          90  "user:7"
+          10  "<img src=x>\n\x1b[2J\xff"
+           0  "more"
+
+ASKED ABOUT MOST, in the last minute
+           0  "seen"
+           1  "seen"
+           2  "seen"
+`, texts(v.lines(24)))
+	for height := 1; height < 60; height++ {
+		text := texts(v.lines(height))
+		assert.NotContains(t, text, "none", height)
+		if height >= 14 {
+			assert.Contains(t, text, `"user:7"`, height)
+			assert.LessOrEqual(t, strings.Count(text, "\n"), height)
+		}
+	}
+	assert.Contains(t, texts(v.lines(10)), "12 keys, and no room for them\n")
+}
+
 func TestPolicies(t *testing.T) {
 	api := []any{"limits", []any{"throttle burst 3, rate 1/1s", "fixed limit 5, period 1m"},
 		"overrides", []any{"a", "b"}, "shadow", []any{"true"}}

@@ -55,6 +55,9 @@ func (d dialer) Advance(by time.Duration) error {
 	return nil
 }
 
+// Late implements Stage: on a busy machine, the calls of a transcript may take a minute.
+func (d dialer) Late() time.Duration { return time.Minute }
+
 // socket is a Peer on a connection. Another goroutine reads from it, so that Receive can have a
 // timeout without losing a part of a reply.
 type socket struct {

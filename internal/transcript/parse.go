@@ -151,5 +151,6 @@ func parseExpected(i int, line string) (expected, error) {
 	case !replyLine.MatchString(line):
 		return expected{}, fmt.Errorf("neither a step nor a reply: %s", line)
 	}
-	return expected{line: i, text: line}, nil
+	text, times := parseTimes(line)
+	return expected{line: i, text: text, times: times}, nil
 }

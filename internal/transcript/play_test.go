@@ -75,6 +75,48 @@ func TestRealClock(t *testing.T) {
 	assert.Error(t, stage.Advance(-time.Second))
 }
 
+// A time in a reply may be less on a real clock, by what may have passed; nothing else may.
+func TestTimes(t *testing.T) {
+	for _, c := range []struct {
+		text, got string
+		late      time.Duration
+		matches   bool
+	}{
+		{"60s", "60", 0, true},
+		{"60s", "59", 0, false},
+		{"60s", "58", 2 * time.Second, true},
+		{"60s", "58", 1100 * time.Millisecond, true}, // replies are rounded
+		{"60s", "57", 2 * time.Second, false},
+		{"60s", "61", time.Minute, false},
+		{"60s", "-1", time.Hour, false},
+		{"60", "59", time.Minute, false},
+		{"[0, 10, 9, -1, 60s]", "[0, 10, 9, -1, 59]", time.Second, true},
+		{"[0, 10, 9, -1, 60s]", "[0, 10, 8, -1, 60]", time.Second, false},
+		{"[1, 60s, [1, 1, 0, 60s, 60000ms]]", "[1, 59, [1, 1, 0, 60, 59001]]", time.Second, true},
+		{"[1, 60s, [1, 1, 0, 60s, 60000ms]]", "[1, 59, [1, 1, 0, 60, 58001]]", time.Second, false},
+		{`["60s \" 5s", 5s]`, `["60s \" 5s", 4]`, time.Second, true},
+		{`["60s \" 5s", 5s]`, `["59s \" 5s", 5]`, time.Second, false},
+		{"-ERR 60s", "-ERR 60s", 0, true},
+		{"+60s", "+60", time.Second, false},
+	} {
+		want, err := parseExpected(0, c.text)
+		require.NoError(t, err)
+		assert.Equal(t, c.matches, want.matches(c.got, c.late), "%s: %s after %s", c.text, c.got, c.late)
+	}
+}
+
+// A transcript with times passes on a clock that cannot be stopped, or on which time passes before each call.
+func TestSpaced(t *testing.T) {
+	pause := func() time.Duration { return 1500 * time.Millisecond }
+	f := parse(t, "> CLOCK\n1500\n> CLOCK\n3000\n@advance 1s\n> CLOCK\n5500\n")
+	assert.Empty(t, f.Play(Spaced(&toy{}, pause)))
+	left := parse(t, "> LEFT\n60s\n> LEFT\n60s\n")
+	assert.Empty(t, left.Play(&toy{}))
+	assert.Empty(t, left.Play(Spaced(&toy{}, pause)))
+	assert.Len(t, parse(t, "> LEFT\n60s\n> LEFT\n60\n").Play(Spaced(&toy{}, pause)), 1)
+	assert.Equal(t, "> LEFT\n60s\n", rewrite(t, "> LEFT\n60s\n", &toy{}))
+}
+
 // TestDifferences checks that every kind of difference is found at its line, in process and on a
 // socket.
 func TestDifferences(t *testing.T) {

@@ -41,7 +41,7 @@ func (f *File) rewriteStep(p *player, s *step, changed edits) error {
 		switch {
 		case i >= len(got):
 			changed[r.ours.line] = nil
-		case !r.ours.matches(got[i]):
+		case !r.ours.matches(got[i], p.stage.Late()):
 			changed[r.ours.line] = []string{got[i]}
 		}
 		if r.redis == nil {

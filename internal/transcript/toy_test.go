@@ -37,6 +37,8 @@ func (t *toy) Advance(d time.Duration) error {
 	return nil
 }
 
+func (t *toy) Late() time.Duration { return 0 }
+
 func (t *toy) connect(conn net.Conn) *toyClient {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,6 +98,8 @@ func (c *toyClient) execute(words []string) {
 	case "MUTE":
 	case "CLOCK":
 		c.reply(":%d\r\n", c.server.clock.Milliseconds())
+	case "LEFT":
+		c.reply(":%d\r\n", (time.Minute-c.server.clock).Milliseconds()/1000)
 	case "SUBSCRIBE":
 		c.subscribed = true
 		c.reply("+OK\r\n")

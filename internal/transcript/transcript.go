@@ -29,6 +29,9 @@
 //	["subscribe", "news", 1]
 //	> PUBLISH news hello
 //	1
+//	> TTL session
+//	100s                                the integer 100, of seconds (100ms: of milliseconds): with a clock
+//	                                    that cannot be stopped, it may be less
 //	B>                                  B sends nothing, and receives
 //	["message", "news", "hello"]
 //	raw "*1\r\n$4\r\nPI"                client A sends these bytes, quoted as in Go (B: B raw "...")
@@ -83,13 +86,15 @@ type expected struct {
 	line    int // index in File.lines
 	text    string
 	pattern *regexp.Regexp // nil if text is the reply
+	times   *times         // in text; nil if there is none
 }
 
-func (e expected) matches(got string) bool {
+// matches reports whether a reply is the expected one, if up to late more time has passed than the transcript says.
+func (e expected) matches(got string, late time.Duration) bool {
 	if e.pattern != nil {
 		return e.pattern.MatchString(got)
 	}
-	return e.text == got
+	return e.text == got || e.times != nil && e.times.match(got, late)
 }
 
 // closed is the line that stands for the end of a connection, among the replies.

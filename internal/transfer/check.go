@@ -26,6 +26,7 @@ func CheckRDB(out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
+	r.libraries = from.libraries()
 	fmt.Fprintf(out, "%s is intact\n", name)
 	r.print(out, "import can copy")
 	return nil

@@ -21,6 +21,7 @@ type fileSource struct {
 	name string
 	size int64
 	at   atomic.Int64
+	read int // the number of libraries of functions that were read
 }
 
 // openFile opens an RDB file and reads all of it, so that an import of a damaged file writes
@@ -67,6 +68,7 @@ func (s *fileSource) each(visit func(rec *rdb.Record) error) error {
 		rec, err := r.Next()
 		switch {
 		case err == io.EOF, errors.Is(err, rdb.ErrNoChecksum):
+			s.read = r.Libraries
 			return nil
 		case err != nil:
 			return fmt.Errorf("%s: %w", s.name, err)
@@ -79,6 +81,8 @@ func (s *fileSource) each(visit func(rec *rdb.Record) error) error {
 }
 
 func (s *fileSource) progress() float64 { return float64(s.at.Load()) / float64(max(s.size, 1)) }
+
+func (s *fileSource) libraries() int { return s.read }
 
 func (s *fileSource) close() { s.file.Close() }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 
 	"cellserver/internal/form"
 	"cellserver/internal/persist"
@@ -21,21 +20,22 @@ type NewStore func(databases int, clock store.Clock) (persist.Store, persist.Loa
 const maxDatabases = 1024
 
 // loadFolder loads a folder of --dir. The error is a *persist.LockedError if a server is using it.
-func loadFolder(dir string, databases int, create NewStore, log *slog.Logger) (*persist.Folder, persist.Store, error) {
-	f, err := persist.Open(context.Background(), dir, persist.Options{Log: log})
+func loadFolder(dir string, databases int, e *Environment, readOnly bool) (*persist.Folder, persist.Store, error) {
+	o := persist.Options{Log: e.logger(), Version: e.Version, ReadOnly: readOnly}
+	f, err := persist.Open(context.Background(), dir, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	data, loader := create(databases, f.Clock())
+	data, loader := e.NewStore(databases, f.Clock())
 	if err := f.Load(context.Background(), loader); err != nil {
 		return nil, nil, errors.Join(err, f.Close(), data.Close())
 	}
 	return f, data, nil
 }
 
-// exportFolder writes the content of a folder to an RDB file.
-func exportFolder(dir string, create NewStore, log *slog.Logger, to *outputFile) (err error) {
-	f, data, err := loadFolder(dir, maxDatabases, create, log)
+// exportFolder writes the content of a folder to an RDB file. It changes nothing in the folder.
+func exportFolder(dir string, e *Environment, to *outputFile) (err error) {
+	f, data, err := loadFolder(dir, maxDatabases, e, true)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ type folderDestination struct {
 
 // openFolder opens the folder of the option dir. now is the current time, in Unix milliseconds.
 func (o *options) openFolder(e *Environment, r *report) (d *folderDestination, now int64, err error) {
-	f, data, err := loadFolder(o.dir, o.databases, e.NewStore, e.logger())
+	f, data, err := loadFolder(o.dir, o.databases, e, false)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -18,6 +18,7 @@ type report struct {
 	expired   int64
 	unchanged int64 // keys that the destination has already, with the same content
 	refusals  []*refusal
+	libraries int            // of functions, which cellserver does not have
 	progress  func() float64 // the part of the source that has been read; nil if it is not known
 }
 
@@ -83,6 +84,9 @@ func (r *report) print(out io.Writer, verb string) {
 			more = ", ..."
 		}
 		fmt.Fprintf(out, "left out: %d keys, %s: %s%s\n", o.keys, o.reason, strings.Join(o.names, ", "), more)
+	}
+	if r.libraries > 0 {
+		fmt.Fprintf(out, "left out: %d libraries of functions\n", r.libraries)
 	}
 }
 

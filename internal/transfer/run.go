@@ -19,6 +19,7 @@ import (
 type Environment struct {
 	Server         cli.ServerEnvironment
 	NewStore       NewStore
+	Version        string // of the program
 	Stdout, Stderr io.Writer
 }
 
@@ -128,7 +129,7 @@ func (o *options) exportFolder(e *Environment, to *outputFile) error {
 	if err := persist.Exists(o.dir); err != nil {
 		return err
 	}
-	return explainLocked(exportFolder(o.dir, e.NewStore, e.logger(), to))
+	return explainLocked(exportFolder(o.dir, e, to))
 }
 
 // explainLocked adds advice to the error for a folder that a server is using.
@@ -153,6 +154,7 @@ func (o *options) exportServer(e *Environment, to *outputFile, r *report) error 
 type source interface {
 	each(visit func(rec *rdb.Record) error) error
 	progress() float64
+	libraries() int // of functions; called after each
 	close()
 }
 
@@ -253,6 +255,7 @@ func copyKeys(from source, to destination, r *report, items *reader, now int64, 
 		}
 		return to.put(&it)
 	})
+	r.libraries = from.libraries()
 	err = errors.Join(err, to.close())
 	stop()
 	return err
@@ -292,7 +295,8 @@ Usage: cellserver import [options] FILE.rdb
 %s
 The options name the destination. Strings and integers keep their expiries. A key of redis-cell, which
 is an integer equal to its expiry in nanoseconds, becomes a CL.THROTTLE key, and so does a key of
-redis_rate, which is its expiry in seconds since 2017. Keys of other types are counted and left out.
+redis_rate, which is its expiry in seconds since 2017. Keys of other types, and functions, are counted
+and left out.
 Nothing is written unless the whole file is intact.
 
 Examples:

@@ -61,6 +61,12 @@ func openServer(s *cli.Server, database int, match pattern) (*serverSource, erro
 
 func (s *serverSource) close() { s.conn.Close() }
 
+// libraries asks for the libraries of functions. A server that has none may not know the command.
+func (s *serverSource) libraries() int {
+	all, _ := s.conn.Do(background, "FUNCTION", "LIST").Slice()
+	return len(all)
+}
+
 func (s *serverSource) progress() float64 {
 	return min(float64(s.read.Load())/float64(max(s.size, 1)), 1)
 }

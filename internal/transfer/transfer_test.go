@@ -53,7 +53,7 @@ func TestItems(t *testing.T) {
 		switch {
 		case got != "":
 		case it.state != nil:
-			got = "limiter " + string(it.state.Kind)
+			got = "limiter " + string(it.state.Kind.Letter())
 			require.Equal(t, form.Milliseconds(it.state.Expires()), it.expires)
 			require.Equal(t, rdb.AppendDump(nil, form.Append(nil, it.state)), it.payload())
 		default:

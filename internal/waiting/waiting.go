@@ -20,7 +20,8 @@
 // The caller decides the call again, without the queue's lock, and then says whether the call leaves
 // the line (it was admitted, or its client is told that it is limited), stays the first of it until a
 // later instant, or goes to the end of another line, because another of its keys limits it now. A key
-// that changes during a turn is not missed: the line has another turn as soon as that ends.
+// that changes during a turn is not missed: the line has another turn as soon as that ends. A call that
+// goes from line to line is admitted in the end, because its keys are kept for it: see keep.go.
 //
 // # The end of the time
 //
@@ -54,13 +55,18 @@ type Queue[T any] struct {
 	unwoken   int        // number of lines, the first of order, that WakeAll has not reached yet
 	paused    bool
 	filter    filter
+	keepers   map[uint64]*Call[T] // the keys that are kept, by hash, and for which calls: see StayAmong
+	next      *Call[T]            // the oldest of the calls for which keys may be kept as soon as they are no other's
 }
 
-// place identifies a line.
+// place identifies a line: that of a key, or one that a call has alone.
 type place struct {
 	database int
 	key      string
+	call     int64 // the number of the call's arrival; 0 for the line of a key
 }
+
+func placeOf(database int, key []byte) place { return place{database: database, key: string(key)} }
 
 // line is the line of a key. It is never empty.
 type line[T any] struct {
@@ -71,7 +77,8 @@ type line[T any] struct {
 	number      int64 // of arrivals, when at was set
 	inTurn      bool  // the first call is having its turn
 	woken       bool  // the key has changed during this turn
-	index       int   // in Queue.turns; -1 during a turn
+	isKept      bool  // the key is kept for a call, so the line has no turns
+	index       int   // in Queue.turns; -1 during a turn, and while the key is kept
 	position    int   // in Queue.order
 }
 
@@ -85,6 +92,7 @@ type Call[T any] struct {
 	number     int64 // of arrivals
 	index      int   // in Queue.deadlines; -1 during its turn
 	over       bool  // End was called
+	keeping
 }
 
 // Deadline returns the instant at which the time of the call is over.
@@ -111,7 +119,7 @@ const (
 
 // New returns an empty queue.
 func New[T any]() *Queue[T] {
-	return &Queue[T]{max: math.MaxInt, lines: map[place]*line[T]{}, filter: newFilter()}
+	return &Queue[T]{max: math.MaxInt, lines: map[place]*line[T]{}, filter: newFilter(), keepers: map[uint64]*Call[T]{}}
 }
 
 // SetMax bounds the number of calls that Add lets in: max in all, and a tenth of it for one key.
@@ -120,9 +128,9 @@ func (q *Queue[T]) SetMax(calls int) { q.max = calls }
 // Len returns the number of calls.
 func (q *Queue[T]) Len() int { return q.count }
 
-// HasCalls reports whether calls wait for a key.
+// HasCalls reports whether calls wait for a key, or it is kept for one.
 func (q *Queue[T]) HasCalls(database int, key []byte) bool {
-	return q.lines[place{database, string(key)}] != nil
+	return q.lines[place{database: database, key: string(key)}] != nil || q.keeper(database, key) != nil
 }
 
 // Add puts a call at the end of the line of a key. If it is the first, it has its turn at once,
@@ -132,29 +140,34 @@ func (q *Queue[T]) Add(c *Call[T], database int, key []byte, deadline, now int64
 		return ErrMany
 	}
 	q.count++
-	c.deadline = deadline
+	c.deadline, c.keeping = deadline, keeping{arrived: q.arrivals + 1}
 	q.append(c, database, key, now)
 	return nil
 }
 
 // isFull reports whether as many calls wait for a key as may.
 func (q *Queue[T]) isFull(database int, key []byte) bool {
-	l := q.lines[place{database, string(key)}]
+	l := q.lines[place{database: database, key: string(key)}]
 	return l != nil && l.calls >= max(q.max/10, 1)
 }
 
-// append puts a call at the end of a line, which may be new.
+// append puts a call at the end of the line of a key, which may be new.
 func (q *Queue[T]) append(c *Call[T], database int, key []byte, now int64) {
+	q.appendTo(c, placeOf(database, key), now)
+}
+
+func (q *Queue[T]) appendTo(c *Call[T], at place, now int64) {
 	q.arrivals++
 	c.number = q.arrivals
-	at := place{database, string(key)}
 	l := q.lines[at]
 	if l == nil {
-		l = &line[T]{place: at, at: now, number: q.arrivals, position: len(q.order)}
+		l = &line[T]{place: at, at: now, number: q.arrivals, index: -1, position: len(q.order)}
 		q.lines[at] = l
 		q.order = append(q.order, l)
-		q.filter.add(database, key, 1)
-		heap.Push(&q.turns, l)
+		q.filter.add(at.database, []byte(at.key), 1)
+		if l.isKept = at.call == 0 && q.keeper(at.database, []byte(at.key)) != nil; !l.isKept {
+			heap.Push(&q.turns, l)
+		}
 	}
 	c.line, c.prev, c.next = l, l.last, nil
 	if l.last == nil {
@@ -171,6 +184,9 @@ func (q *Queue[T]) append(c *Call[T], database int, key []byte, now int64) {
 // before a deadline at the same instant.
 func (q *Queue[T]) Next(now int64) (c *Call[T], due Due) {
 	q.wakeSome(now)
+	if !q.giveWay(now) {
+		return nil, Nothing
+	}
 	if len(q.deadlines) > 0 {
 		c = q.deadlines[0]
 		first := c.instant()
@@ -187,8 +203,10 @@ func (q *Queue[T]) Next(now int64) (c *Call[T], due Due) {
 
 // expire ends a call whose deadline has passed.
 func (q *Queue[T]) expire(c *Call[T], now int64) (*Call[T], Due) {
-	if l := c.line; !c.over && !q.paused && l.first == c && l.at <= now {
-		return q.begin(l), Turn
+	if l := c.line; !c.over && !q.paused && l.first == c && l.at <= now && !l.isKept {
+		if _, kept := q.keptFrom(c); !kept {
+			return q.begin(l), Turn
+		}
 	}
 	q.Leave(c, now)
 	return c, Over
@@ -224,7 +242,12 @@ func (q *Queue[T]) Leave(c *Call[T], now int64) bool {
 		return false
 	}
 	q.count--
+	c.left = c.Key()
 	q.remove(c, now)
+	q.release(c, now)
+	if q.next == c {
+		q.next = nil
+	}
 	return true
 }
 
@@ -255,9 +278,7 @@ func (q *Queue[T]) remove(c *Call[T], now int64) {
 }
 
 func (q *Queue[T]) removeLine(l *line[T]) {
-	if l.index >= 0 {
-		heap.Remove(&q.turns, l.index)
-	}
+	q.unschedule(l)
 	delete(q.lines, l.place)
 	q.filter.add(l.database, []byte(l.key), -1)
 	last := len(q.order) - 1
@@ -271,10 +292,20 @@ func (q *Queue[T]) removeLine(l *line[T]) {
 func (q *Queue[T]) turnAt(l *line[T], at int64) {
 	q.arrivals++
 	l.at, l.number, l.inTurn = at, q.arrivals, false
-	if l.index < 0 {
+	switch {
+	case l.isKept:
+		q.unschedule(l)
+	case l.index < 0:
 		heap.Push(&q.turns, l)
-	} else {
+	default:
 		heap.Fix(&q.turns, l.index)
+	}
+}
+
+// unschedule makes a line have no turns.
+func (q *Queue[T]) unschedule(l *line[T]) {
+	if l.index >= 0 {
+		heap.Remove(&q.turns, l.index)
 	}
 }
 
@@ -286,7 +317,7 @@ func (q *Queue[T]) Stay(c *Call[T], database int, key []byte, at, now int64) err
 	if l == nil {
 		return ErrLeft
 	}
-	if l.place != (place{database, string(key)}) {
+	if l.place != placeOf(database, key) {
 		if q.isFull(database, key) {
 			q.Leave(c, now)
 			return ErrMany
@@ -310,11 +341,23 @@ func (q *Queue[T]) End(c *Call[T]) {
 	}
 }
 
-// Wake gives the first call for a key its turn at once, because the key has changed.
+// Wake gives the first call for a key, or the one for which it is kept, its turn at once, because the key has
+// changed.
 func (q *Queue[T]) Wake(database int, key []byte, now int64) {
-	if l := q.lines[place{database, string(key)}]; l != nil {
+	if l := q.lines[place{database: database, key: string(key)}]; l != nil {
 		q.wake(l, now)
 	}
+	if c := q.keeper(database, key); c != nil {
+		q.wake(c.line, now)
+	}
+}
+
+// keeper returns the call for which a key is kept; nil if it is not.
+func (q *Queue[T]) keeper(database int, key []byte) *Call[T] {
+	if len(q.keepers) == 0 {
+		return nil
+	}
+	return q.keepers[q.hash(database, key)]
 }
 
 func (q *Queue[T]) wake(l *line[T], now int64) {

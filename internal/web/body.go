@@ -2,7 +2,6 @@ package web
 
 import (
 	"io"
-	"net"
 	"net/http"
 )
 
@@ -11,25 +10,53 @@ import (
 // refuses the request nor its response ends it, because net/http reads the body before it writes that.
 //
 // A connection with HTTP/2 is not told apart by its requests. There, a response does not wait for a body.
-func (s *Server) arriving(r *http.Request) io.ReadCloser {
-	conn, known := r.Context().Value(connKey{}).(net.Conn)
-	if !known || r.ProtoMajor != 1 {
+func arriving(r *http.Request) io.ReadCloser {
+	c := connOf(r)
+	if c == nil || r.ProtoMajor != 1 {
 		return r.Body
 	}
-	s.startWaiting(conn, true)
-	return &arrivingBody{r.Body, s, conn}
+	c.memory.parsed()
+	c.startWaiting()
+	return &arrivingBody{r.Body, c}
 }
 
 type arrivingBody struct {
 	io.ReadCloser
-	server *Server
-	conn   net.Conn
+	conn *conn
 }
 
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.server.stopWaiting(b.conn)
+		b.conn.stopWaiting()
 	}
 	return n, err
+}
+
+// ReadBody reads the body of a request. It takes memory as bytes arrive, twice as many at most: the length that a
+// peer announces costs the peer nothing. take returns an error if there is no memory.
+func ReadBody(r *http.Request, take func(bytes int64) error) ([]byte, error) {
+	const first = 512
+	if err := take(first); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, first)
+	for {
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(body) < cap(body) {
+			continue
+		}
+		grown := min(2*cap(body), MaxBody+1) // with room for reading the end
+		if err := take(int64(grown - cap(body))); err != nil {
+			return nil, err
+		}
+		body = append(make([]byte, 0, grown), body...)
+	}
 }

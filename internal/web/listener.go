@@ -3,12 +3,10 @@ package web
 import (
 	"crypto/tls"
 	"net"
-	"sync"
 )
 
-// boundedListener accepts up to Config.MaxConns connections. For a further one, it closes the connection
-// that has been without a whole request for longest, so that peers that open connections, and send nothing or
-// a header alone, cannot keep others away. If all connections have requests, it refuses the new one.
+// boundedListener accepts up to Config.MaxConns connections. A further one takes the place of a connection that
+// waits for its peer: see places.go. If there is none, it is refused.
 type boundedListener struct {
 	net.Listener
 	server *Server
@@ -18,101 +16,53 @@ type boundedListener struct {
 const errMaxConns = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"
 
 func (l *boundedListener) Accept() (net.Conn, error) {
+	s := l.server
 	for {
-		conn, err := l.Listener.Accept()
+		socket, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		s := l.server
-		if s.admit() {
-			return s.secure(&boundedConn{Conn: conn, server: s}), nil
+		if s.config.Unauthenticated != nil {
+			s.config.Unauthenticated.AwaitRoom()
 		}
-		s.config.Log.Warn("max number of HTTP connections reached", "port", s.config.Name, "peer", conn.RemoteAddr())
+		c := &conn{Conn: socket, server: s, trusted: s.config.Trusted != nil && s.config.Trusted(socket.RemoteAddr())}
+		c.turn.of = s.config.Turns
+		if s.admit(c) {
+			return s.secure(c), nil
+		}
+		s.config.Log.Warn("max number of HTTP connections reached", "port", s.config.Name, "peer", socket.RemoteAddr())
 		if s.config.TLS == nil {
-			_, _ = conn.Write([]byte(errMaxConns)) // the empty socket buffer takes it, unless the peer is gone
+			_, _ = socket.Write([]byte(errMaxConns)) // the empty socket buffer takes it, unless the peer is gone
 		}
-		conn.Close()
+		socket.Close()
 	}
 }
-
-// admit counts a new connection, and reports whether there is room for it.
-func (s *Server) admit() bool {
-	for s.conns.Add(1) > int64(s.config.MaxConns) {
-		s.conns.Add(-1)
-		if !s.closeLongestWaiting() {
-			return false
-		}
-	}
-	return true
-}
-
-// closeLongestWaiting closes the connection that has been without a whole request for longest. It returns
-// false if there is none.
-func (s *Server) closeLongestWaiting() bool {
-	s.mu.Lock()
-	var longest net.Conn
-	for conn, w := range s.waiting {
-		if longest == nil || w.since < s.waiting[longest].since {
-			longest = conn
-		}
-	}
-	delete(s.waiting, longest)
-	s.mu.Unlock()
-	if secured, ok := longest.(*tls.Conn); ok {
-		longest = secured.NetConn() // without an alert, for which the peer might let it wait
-	}
-	if longest == nil {
-		return false
-	}
-	longest.Close()
-	return true
-}
-
-// boundedConn is a connection that counts until it is closed.
-type boundedConn struct {
-	net.Conn
-	server *Server
-	closed sync.Once
-	turn   turn // of its handshake; without TLS there is none
-}
-
-func (c *boundedConn) Close() error {
-	c.turn.end()
-	c.closed.Do(func() { c.server.conns.Add(-1) })
-	return c.Conn.Close()
-}
-
-// CloseWrite closes one direction. After a response to a request that it has not read to the end, net/http
-// does so and waits: if it closed the connection at once, the peer might never see the response.
-func (c *boundedConn) CloseWrite() error {
-	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return half.CloseWrite()
-	}
-	return nil
-}
-
-// Conns returns the number of open connections.
-func (s *Server) Conns() int { return int(s.conns.Load()) }
 
 // securedConfig is a configuration of TLS, and the same with the protocols of HTTP.
 type securedConfig struct{ given, offered *tls.Config }
 
-// secure returns a connection with TLS if the port has it; net/http makes the handshake. Each configuration has
-// session tickets of its own, so a peer that is no longer trusted cannot resume a session.
-func (s *Server) secure(conn *boundedConn) net.Conn {
+// secure returns a connection with TLS if the port has it, and begins to count its memory; net/http makes the
+// handshake. Each configuration has session tickets of its own, so a peer that is no longer trusted cannot resume a
+// session.
+//
+// HTTP/2 is offered only if every peer must have a certificate: a header of a kilobyte, and each of a hundred
+// requests on a connection, makes net/http hold a hundred times as much before it asks a handler.
+func (s *Server) secure(c *conn) net.Conn {
 	if s.config.TLS == nil {
-		return conn
+		c.begin(connBytes, headerFactor)
+		return c
 	}
+	c.begin(connBytes+tlsBytes, handshakeFactor)
 	given := s.config.TLS()
 	kept := s.secured.Load()
 	if kept == nil || kept.given != given {
 		kept = &securedConfig{given, given.Clone()}
-		kept.offered.NextProtos = []string{"h2", "http/1.1"}
-		if s.config.Handshakes != nil {
-			limitHandshakes(kept.offered)
+		kept.offered.NextProtos = []string{"http/1.1"}
+		if given.ClientAuth == tls.RequireAndVerifyClientCert {
+			kept.offered.NextProtos = []string{"h2", "http/1.1"}
 		}
+		watchHandshakes(kept.offered)
 		s.secured.Store(kept)
 	}
-	conn.turn.of = s.config.Handshakes
-	return tls.Server(conn, kept.offered)
+	return tls.Server(c, kept.offered)
 }

@@ -5,17 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// turn is the part of a TLS handshake in the processors' time: a handshake computes only while it has one of
-// Config.Handshakes. It gives it back whenever it waits for its peer. A nil channel is no bound.
+// turn is a connection's part in the processors' time, while its peer is unauthenticated: it computes only while it has
+// one of Config.Turns. It gives the turn back whenever it waits for its peer, and waits for another, in the order of
+// arrival, when it goes on. So of a thousand connections with requests, which net/http answers on a goroutine each,
+// only as many are runnable as there are turns, and event loops and known peers do not wait behind the others. Without
+// TLS, a connection answers a request or two in its turn. With TLS, also a handshake takes turns. A nil channel is no
+// bound.
 type turn struct {
-	of   chan struct{}
-	held atomic.Bool
-	over atomic.Bool // the handshake has done its work, or its connection is closed
+	of     chan struct{}
+	held   atomic.Bool
+	awaits atomic.Bool // a goroutine of the connection waits for the turn
+	over   atomic.Bool // the peer is known, or the connection is closed
 }
 
-// await waits for a turn. If the connection is closed meanwhile, which another goroutine may do, it has none.
+// await waits for a turn, unless the connection has one, or another of its goroutines waits for it: with TLS,
+// net/http may read while it writes. If the connection is closed meanwhile, it has none.
 func (t *turn) await() {
-	if t.of == nil || t.over.Load() {
+	if t.of == nil || t.over.Load() || !t.awaits.CompareAndSwap(false, true) {
+		return
+	}
+	defer t.awaits.Store(false)
+	if t.held.Load() {
 		return
 	}
 	t.of <- struct{}{}
@@ -35,36 +45,30 @@ func (t *turn) end() {
 	t.give()
 }
 
-// limitHandshakes arranges that the turn of a connection ends when its handshake has signed with the server's key,
-// and has verified the peer's certificate, or has resumed a session. What is left of it costs little.
-func limitHandshakes(c *tls.Config) {
+// resume makes the connection take turns again.
+func (t *turn) resume() { t.over.Store(false) }
+
+// watchHandshakes arranges that a connection is told when its handshake has signed with the server's key, and has
+// verified the peer's certificate, or has resumed a session. What is left of it costs little.
+func watchHandshakes(c *tls.Config) {
 	given := c.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		own := given.Clone() // the session tickets are those of c nevertheless
-		own.VerifyConnection = func(tls.ConnectionState) error {
-			hello.Conn.(*boundedConn).turn.end()
+		own.VerifyConnection = func(state tls.ConnectionState) error {
+			hello.Conn.(*conn).secured(state.NegotiatedProtocol)
 			return nil
 		}
 		return own, nil
 	}
 }
 
-// Read implements net.Conn. During a handshake, it waits for the peer without a turn.
-func (c *boundedConn) Read(b []byte) (int, error) {
-	c.turn.give()
-	n, err := c.Conn.Read(b)
-	if err == nil {
-		c.turn.await()
+// secured is called when a handshake has ended. Over HTTP/2, which only peers with a certificate speak, goroutines of
+// many requests write, so that there is no turn of the connection.
+func (c *conn) secured(protocol string) {
+	c.memory.secured()
+	if protocol == "h2" {
+		c.memory.grow(http2Bytes)
+		c.turn.end()
 	}
-	return n, err
-}
-
-// Write implements net.Conn.
-func (c *boundedConn) Write(b []byte) (int, error) {
 	c.turn.give()
-	n, err := c.Conn.Write(b)
-	if err == nil {
-		c.turn.await()
-	}
-	return n, err
 }

@@ -19,11 +19,11 @@ type Accounts interface {
 	NamedBy(remote, local, name string) *client.Account
 }
 
-// User returns the account as which a request is made, which the request names with a password by Basic
+// UserOf returns the account as which a request is made, which the request names with a password by Basic
 // authentication (RFC 7617). Without one it is that of the user that the certificate of the peer names, as named
-// says, or else that of clients that do not authenticate. If there is none, or the password is wrong, User
+// says, or else that of clients that do not authenticate. If there is none, or the password is wrong, UserOf
 // answers with 401 and returns nil.
-func User(w http.ResponseWriter, r *http.Request, of Accounts, named string) *client.Account {
+func UserOf(w http.ResponseWriter, r *http.Request, of Accounts, named string) *client.Account {
 	name, password, given := r.BasicAuth()
 	var account *client.Account
 	switch {

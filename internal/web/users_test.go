@@ -64,7 +64,7 @@ func TestUser(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		change(r)
 		w := httptest.NewRecorder()
-		if a := web.User(w, r, in.Accounts, named); a != nil {
+		if a := web.UserOf(w, r, in.Accounts, named); a != nil {
 			return a.Name, w.Code
 		}
 		assert.Contains(t, w.Header().Get("WWW-Authenticate"), "Basic ")
@@ -110,7 +110,7 @@ func TestNoWrongPasswordIsLogged(t *testing.T) {
 	in := newInstance(t)
 	call(t, in, "CONFIG SET requirepass top")
 	w := httptest.NewRecorder()
-	require.Nil(t, web.User(w, httptest.NewRequest(http.MethodGet, "/", nil), in.Accounts, ""))
+	require.Nil(t, web.UserOf(w, httptest.NewRequest(http.MethodGet, "/", nil), in.Accounts, ""))
 	log := call(t, in, "AUTH top", "ACL LOG")
 	assert.Equal(t, "*0", strings.TrimSpace(lastLine(log)))
 }

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"cellserver/internal/client"
 )
 
 // ErrClosed is returned by Serve after Shutdown.
@@ -28,14 +30,18 @@ type Config struct {
 	Name    string // of the port, for the log
 	Handler http.Handler
 	// TLS returns the configuration for a new connection, so that certificates can change. It is nil for
-	// a port without TLS. HTTP/2 is offered over TLS.
+	// a port without TLS. HTTP/2 is offered over TLS if every peer must have a certificate.
 	TLS func() *tls.Config
-	// Handshakes has room for as many values as handshakes may compute at once, on all ports that share it; nil
-	// for any number.
-	Handshakes chan struct{}
+	// Turns has room for as many values as connections of unauthenticated peers may compute at once, on all ports that
+	// share it; nil for any number. Unauthenticated counts their memory, and cuts connections; nil for no bound.
+	Turns           chan struct{}
+	Unauthenticated *client.Unauthenticated
 	// Protected reports whether peers on other machines are refused at present; nil stands for never.
 	Protected func() bool
-	Log       *slog.Logger // for messages that peers cause, which may be very frequent; may be nil
+	// Trusted reports whether an address is one of a gateway and of no other peer. Connections from it make room after
+	// those of unauthenticated peers, also before their first request. nil stands for never.
+	Trusted func(net.Addr) bool
+	Log     *slog.Logger // for messages that peers cause, which may be very frequent; may be nil
 	// ConnContext, if not nil, adds to the context of the requests of a connection, and ConnClosed is told
 	// when it has ended. For TLS, conn is a *tls.Conn.
 	ConnContext func(ctx context.Context, conn net.Conn) context.Context
@@ -60,20 +66,25 @@ const (
 	// that it is the proxy that closes: a request that crosses the close of the server would be lost.
 	idleTimeout = 3 * time.Minute
 	maxStreams  = 100 // requests at once on a connection with HTTP/2
+	// http2Frame and http2Bodies are the least that HTTP/2 allows, in bytes: of a frame, and of the bodies on a
+	// connection that have arrived and are not read.
+	http2Frame  = 16 << 10
+	http2Bodies = 1<<16 - 1
 )
 
 // Server serves one port, or several with the same handler. Serve may be called for several listeners.
 type Server struct {
 	config   Config
 	http     http.Server
-	conns    atomic.Int64
 	warned   sync.Once // of protected mode
 	stopping chan struct{}
 	stop     sync.Once
 
 	mu      sync.Mutex
-	waiting map[net.Conn]wait // connections whose peers have not sent a whole request
-	turns   uint64            // number of times that a connection has begun to wait
+	conns   map[*conn]bool          // that have a place
+	users   int                     // number of the connections of users
+	byUser  map[*client.Account]int // and of each user
+	moments atomic.Uint64           // number of times that a connection has begun to wait for its peer
 
 	secured atomic.Pointer[securedConfig]
 }
@@ -95,11 +106,13 @@ func New(c Config) *Server {
 	if c.Write == 0 {
 		c.Write = WriteTimeout
 	}
-	s := &Server{config: c, stopping: make(chan struct{}), waiting: make(map[net.Conn]wait)}
+	s := &Server{config: c, stopping: make(chan struct{})}
+	s.conns, s.byUser = make(map[*conn]bool), make(map[*client.Account]int)
 	s.http = http.Server{
 		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: s.connContext,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: c.Read, WriteTimeout: c.Write, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
+			MaxReadFrameSize: http2Frame, MaxReceiveBufferPerConnection: http2Bodies, MaxReceiveBufferPerStream: http2Bodies},
 		ErrorLog: slog.NewLogLogger(&messages{c.Log.Handler(), c.Name}, slog.LevelWarn),
 	}
 	return s
@@ -127,66 +140,52 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// closeWaiting closes connections without a request. For those that have never sent one, net/http would
-// wait for seconds.
+// closeWaiting closes connections without a request, and those whose requests wait for their bodies. For
+// connections that have never sent a request, net/http would wait for seconds.
 func (s *Server) closeWaiting() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	for conn, w := range s.waiting {
-		if !w.body {
-			conn.Close()
+	var waiting []*conn
+	for c := range s.conns {
+		if c.since.Load() != 0 && !c.active.Load() {
+			waiting = append(waiting, c)
 		}
+	}
+	s.mu.Unlock()
+	for _, c := range waiting {
+		c.cut()
 	}
 }
 
-// wait says since when the server has been waiting for a peer: for a header, or for the rest of a body.
-type wait struct {
-	since uint64 // a number of turns
-	body  bool
-}
-
-// startWaiting notes that the server begins to wait for the peer of a connection.
-func (s *Server) startWaiting(conn net.Conn, body bool) {
-	s.mu.Lock()
-	s.turns++
-	s.waiting[conn] = wait{s.turns, body}
-	s.mu.Unlock()
-}
-
-// stopWaiting notes that the peer of a connection has sent what the server was waiting for, or is gone.
-func (s *Server) stopWaiting(conn net.Conn) {
-	s.mu.Lock()
-	delete(s.waiting, conn)
-	s.mu.Unlock()
-}
-
-// connKey is the key of a request's connection in its context.
-type connKey struct{}
-
-func (s *Server) connContext(ctx context.Context, conn net.Conn) context.Context {
-	ctx = context.WithValue(ctx, connKey{}, conn)
+func (s *Server) connContext(ctx context.Context, socket net.Conn) context.Context {
+	ctx = context.WithValue(ctx, connKey{}, ownConn(socket))
 	if s.config.ConnContext != nil {
-		ctx = s.config.ConnContext(ctx, conn)
+		ctx = s.config.ConnContext(ctx, socket)
 	}
 	return ctx
 }
 
-// connState keeps the connections without a request: until its header has arrived, and after its response.
-func (s *Server) connState(conn net.Conn, state http.ConnState) {
-	if state == http.StateNew || state == http.StateIdle {
-		s.startWaiting(conn, false)
-	} else {
-		s.stopWaiting(conn)
+// connState notes which connections have no request: until its header has arrived, and after its response.
+func (s *Server) connState(socket net.Conn, state http.ConnState) {
+	c := ownConn(socket)
+	switch state {
+	case http.StateNew, http.StateIdle:
+		c.answered.Store(state == http.StateIdle)
+		c.active.Store(false)
+		c.memory.answered()
+		c.startWaiting()
+	default:
+		c.active.Store(true)
+		c.stopWaiting()
 	}
 	select {
 	case <-s.stopping:
 		if state == http.StateNew {
-			conn.Close()
+			c.cut()
 		}
 	default:
 	}
 	if ended := state == http.StateClosed || state == http.StateHijacked; ended && s.config.ConnClosed != nil {
-		s.config.ConnClosed(conn)
+		s.config.ConnClosed(socket)
 	}
 }
 
@@ -207,7 +206,12 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.Body != http.NoBody {
-		r.Body = http.MaxBytesReader(w, s.arriving(r), s.config.MaxBody)
+		r.Body = http.MaxBytesReader(w, arriving(r), s.config.MaxBody)
+	}
+	if c := connOf(r); r.ProtoMajor != 1 && c != nil {
+		held := streamMemory(r)
+		c.memory.grow(held)
+		defer c.memory.grow(-held)
 	}
 	s.config.Handler.ServeHTTP(w, r)
 }

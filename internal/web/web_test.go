@@ -328,12 +328,19 @@ func TestShutdownTimeout(t *testing.T) {
 	<-ended
 }
 
-// TestTLS: HTTP/2, and certificates that change, with which sessions end.
+// TestTLS: certificates that change, with which sessions end, and HTTP/2 if every peer must have a certificate.
 func TestTLS(t *testing.T) {
+	for clients, proto := range map[string]string{"yes": "HTTP/2.0", "optional": "HTTP/1.1", "no": "HTTP/1.1"} {
+		t.Run(clients, func(t *testing.T) { testTLS(t, clients, proto) })
+	}
+}
+
+func testTLS(t *testing.T, clients, spoken string) {
 	authority := certs.New(t)
 	load := func(name string) *tls.Config {
 		pair := authority.Issue(t, name)
-		files := tlsconfig.ServerOptions{CertFile: pair.Cert, KeyFile: pair.Key, AuthClients: "no", SessionCaching: true}
+		files := tlsconfig.ServerOptions{CertFile: pair.Cert, KeyFile: pair.Key, AuthClients: clients, SessionCaching: true,
+			CACertFile: authority.File}
 		c, err := files.Config()
 		require.NoError(t, err)
 		return c
@@ -344,10 +351,9 @@ func TestTLS(t *testing.T) {
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }),
 		TLS:     func() *tls.Config { c, _ := current.Load(""); return c.(*tls.Config) },
 
-		Handshakes: make(chan struct{}, 1),
+		Turns: make(chan struct{}, 1),
 	})
-	trust, err := tlsconfig.ClientOptions{CACert: authority.File}.Config()
-	require.NoError(t, err)
+	trust := authority.Client(t, authority.Issue(t, "client"))
 	trust.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 	get := func() (proto, certificate string, resumed bool) {
 		transport := &http.Transport{TLSClientConfig: trust, ForceAttemptHTTP2: true}
@@ -364,7 +370,7 @@ func TestTLS(t *testing.T) {
 			current.Store("", load(name))
 		}
 		proto, certificate, resumed := get()
-		assert.Equal(t, []any{"HTTP/2.0", name, false}, []any{proto, certificate, resumed})
+		assert.Equal(t, []any{spoken, name, false}, []any{proto, certificate, resumed})
 		_, _, resumed = get()
 		assert.True(t, resumed)
 	}

@@ -19,7 +19,7 @@ func TestHandOverForgetsNothing(t *testing.T) {
 	})
 	t.Run("sliding", func(t *testing.T) {
 		checkHandOver(t, sliding, func(s Sliding) int64 { return before(s.Until, s.End) },
-			slidingFaults["the call's own period decides"], slidingFaults["a shorter period reads counts as its own"])
+			slidingFaults["the call's own period decides"], slidingFaults["another period reads counts as its own"])
 	})
 	t.Run("log", func(t *testing.T) {
 		checkHandOver(t, log, func(s logState) int64 { return before(s.Until, s.End) },

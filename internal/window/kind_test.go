@@ -331,6 +331,14 @@ func readSliding(l Limit, now int64, s Sliding) Sliding {
 	return w.state(s.Until)
 }
 
+// putOff returns a time to wait that is not in the last second before an instant.
+func putOff(retry, now, until int64) int64 {
+	if at := now + retry; retry > 0 && at < until && at > until-1e9 {
+		return until - now
+	}
+	return retry
+}
+
 var slidingFaults = map[string]stepFunc[Sliding]{
 	"the window before is forgotten": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
@@ -390,11 +398,11 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		}
 		return d, next, err
 	},
-	"a shorter period reads counts as its own": func(
+	"another period reads counts as its own": func(
 		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
 	) (quota.Decision, Sliding, error) {
 		in := s
-		if now >= min(s.Until, s.End) && l.period < s.windows().period() {
+		if now >= min(s.Until, s.End) {
 			in.End = min(s.End, l.slidingEnd(in.windows()))
 		}
 		d, next, err := l.StepSliding(now, in, quantity, mode)
@@ -432,6 +440,13 @@ var slidingFaults = map[string]stepFunc[Sliding]{
 		if d.Taken < 0 && next != s && !next.windows().empty() {
 			next.Until = max(next.Until, now+l.period)
 		}
+		return d, next, err
+	},
+	"another period puts off what the last second would admit": func(
+		l Limit, now int64, s Sliding, quantity int64, mode quota.Mode,
+	) (quota.Decision, Sliding, error) {
+		d, next, err := l.StepSliding(now, s, quantity, mode)
+		d.RetryAfter = putOff(d.RetryAfter, now, min(next.Until, next.End))
 		return d, next, err
 	},
 	"retry by the stored period alone": func(
@@ -513,6 +528,13 @@ var logFaults = map[string]stepFunc[logState]{
 		if d.Taken > 0 && !same(next, s) {
 			next.Until = max(next.Until, now+next.period())
 		}
+		return d, next, err
+	},
+	"another period puts off what the last second would admit": func(
+		l Limit, now int64, s logState, quantity int64, mode quota.Mode,
+	) (quota.Decision, logState, error) {
+		d, next, err := stepLog(l, now, s, quantity, mode)
+		d.RetryAfter = putOff(d.RetryAfter, now, min(next.Until, next.End))
 		return d, next, err
 	},
 	"retry by the stored period alone": func(

@@ -19,9 +19,10 @@
 // the limiter forget what calls with another period have counted. A fixed window lasts as long as
 // the longest period of any call that took something in it. The other two store a period with the
 // key. The stored period decides calls with any period until the instant Until: one stored period
-// after the last call that had this period and took something. After Until, the period of the next
-// call decides. When a shorter period takes over from a stored one, a sliding window counter
-// converts what is in view at Until into the count of the previous window.
+// after the last call that had this period and took something. From Until on, the period of the call
+// decides about what was in view then: what has left does not return, however long the period is, so
+// that what remains only grows while nothing is taken. A sliding window counter converts what is in
+// view at Until into the count of the previous window.
 package window
 
 import (
@@ -120,17 +121,6 @@ func (l Limit) extendUntil(now, until int64, deciding Limit) int64 {
 		return until
 	}
 	return max(until, now+l.period)
-}
-
-// handOver returns the instant at which a refused call should be repeated if the call's own period
-// decides from until on. atStored is the instant by the period that decides now, atOwn the one by
-// the call's own. Replies are rounded up to seconds, so an instant in the last second before until
-// is returned only if the call is still admitted after until.
-func handOver(atStored, until, atOwn int64) int64 {
-	if atStored < until && atOwn == until || atStored <= until-int64(time.Second) {
-		return atStored
-	}
-	return atOwn
 }
 
 // canFitLater reports whether a refused quantity will be allowed later. More than the limit never

@@ -132,8 +132,8 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	}
 	if l.canFitLater(v) {
 		at := l.fitsLogAt(&r, v.wanted)
-		if l != own {
-			at = handOver(at, until, max(until, own.fitsLogAt(&r, v.wanted)))
+		if l != own && until <= at { // the call's own period decides by then
+			at = max(until, own.fitsLogAt(&r, v.wanted))
 		}
 		d.RetryAfter = at - now
 	}
@@ -158,6 +158,8 @@ type logView struct {
 	end         int64 // ns: when nothing is in view any more
 }
 
+// readLog returns the view of a call at now. Entries that had left the view of the stored period before
+// it stopped deciding are not in view.
 func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) logView {
 	n := stored.Len()
 	r := logView{stored: stored, last: n, base: s.Base}
@@ -168,7 +170,11 @@ func (l LogLimit) readLog(now int64, s Log, stored Entries, newest Entry) logVie
 	if now >= r.end {
 		r.first = n
 	} else {
-		r.first = r.search(func(e Entry) bool { return e.At > now-l.period })
+		left := now - l.period
+		if period := s.End - newest.At; now >= s.Until && period > 0 {
+			left = max(left, instant(s.Until)-1-period)
+		}
+		r.first = r.search(func(e Entry) bool { return e.At > left })
 	}
 	if r.first > 0 {
 		r.base = r.at(r.first - 1).Total

@@ -119,12 +119,8 @@ func (v modelOf[S]) take(own, l Limit, s S, now, quantity int64) (after S, taken
 // retryAt returns the instant at which wanted fits.
 func (v modelOf[S]) retryAt(own, l Limit, after S, now, wanted int64) int64 {
 	at := firstAt(now, func(t int64) bool { return v.fits(l, after, t, wanted) })
-	// Another period takes over by then, or soon after.
-	if _, until := v.decides(own, after, now); l != own && at+1e9 > until {
-		then := firstAt(until, func(t int64) bool { return v.fits(own, after, t, wanted) })
-		if then > until || at >= until {
-			at = then
-		}
+	if _, until := v.decides(own, after, now); l != own && at >= until { // another period has taken over by then
+		at = firstAt(until, func(t int64) bool { return v.fits(own, after, t, wanted) })
 	}
 	return at
 }
@@ -180,15 +176,15 @@ func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (q
 	return viewedFixed.step(l, now, s, quantity, mode)
 }
 
-// handed converts to a shorter period as the contract says: what the longer one had in view at the
-// last instant that it decided leaves with one window of the shorter.
+// handed converts to another period as the contract says: what the stored one had in view when it
+// stopped deciding leaves with one window of the other.
 func handed(l Limit, s Sliding, t int64) Sliding {
 	kept, _ := storedSliding(s)
-	if t >= s.End || l.period >= kept || kept > 1e18 {
+	if t >= s.End || l.period == kept || kept < 1 || kept > 1e18 {
 		return s
 	}
-	long, until := Limit{size: l.size, period: kept}, instant(s.Until)
-	seen := new(big.Int).Div(plus(weighSliding(long, s, until), n(kept-1)), n(kept))
+	stored, until := Limit{size: l.size, period: kept}, instant(s.Until)
+	seen := new(big.Int).Div(plus(weighSliding(stored, s, until), n(kept-1)), n(kept))
 	if !seen.IsInt64() {
 		seen = n(math.MaxInt64)
 	}
@@ -270,11 +266,20 @@ func (s logState) quantities() (quantities []int64) {
 	return quantities
 }
 
-// viewedLogAll returns what is in view; each entry is for less than a period.
+// inView reports whether an entry is in view at t: for less than a period, and if the stored period has
+// stopped deciding, only if the entry was in view at the last instant before.
+func (s logState) inView(l Limit, e Entry, t int64) bool {
+	if t >= s.End || e.At <= t-l.period {
+		return false
+	}
+	return t < s.Until || e.At > max(s.Until, 0)-1-s.period()
+}
+
+// viewedLogAll returns the sum of what is in view.
 func viewedLogAll(l Limit, s logState, t int64) *big.Int {
 	sum := n(0)
 	for i, quantity := range s.quantities() {
-		if t < s.End && s.entries[i].At > t-l.period {
+		if s.inView(l, s.entries[i], t) {
 			sum = plus(sum, n(quantity))
 		}
 	}
@@ -300,7 +305,7 @@ var viewedLog = modelOf[logState]{
 		var at, held []int64
 		base, sum := s.Base, n(taken)
 		for i, quantity := range s.quantities() {
-			if now < s.End && s.entries[i].At > now-l.period {
+			if s.inView(l, s.entries[i], now) {
 				at, held, sum = append(at, s.entries[i].At), append(held, quantity), plus(sum, n(quantity))
 			} else {
 				base += uint64(quantity)

@@ -239,9 +239,6 @@ func retryIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 		if !fits(step, c.l, c.now+wait, next, wanted) {
 			return fmt.Errorf("%+v: %d is still limited after %d", c, wanted, wait)
 		}
-		if another := k.decides(c.l, c.now, c.s) != c.l; another {
-			continue // near a hand-over a later time may be returned, see handOver
-		}
 		if fits(step, c.l, c.now+wait-unit, next, wanted) {
 			return fmt.Errorf("%+v: %d was admitted %d before %d", c, wanted, unit, wait)
 		}

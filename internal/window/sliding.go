@@ -88,8 +88,8 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64,
 	}
 	if l.canFitLater(v) {
 		at := l.fitsSlidingAt(after, v.wanted)
-		if l != own {
-			at = handOver(at, until, own.fitsSlidingFrom(until, stored, v.wanted))
+		if l != own && until <= at { // the call's own period decides by then
+			at = own.fitsSlidingFrom(until, stored, v.wanted)
 		}
 		d.RetryAfter = at - now
 	}
@@ -105,14 +105,13 @@ func (l Limit) StepSliding(now int64, s Sliding, quantity int64,
 func (w windows) empty() bool { return w.previous == 0 && w.current == 0 }
 
 // readSliding returns the windows at now. After one window has passed, the current count is the
-// previous one; after two, nothing is left. A longer period uses the counts as they are, because
-// how they were distributed is not known.
+// previous one; after two, nothing is left.
 func (l Limit) readSliding(now int64, stored windows, until int64) windows {
 	if now >= stored.end {
 		return windows{start: now, end: now}
 	}
-	if period := stored.period(); l.period < period && period <= maxPeriod*int64(time.Second) {
-		stored = l.toShorterPeriod(period, stored, instant(until))
+	if period := stored.period(); l.period != period && 0 < period && period <= maxPeriod*int64(time.Second) {
+		stored = l.convert(period, stored, instant(until))
 	}
 	w := windows{start: instant(stored.start), previous: max(stored.previous, 0), current: max(stored.current, 0)}
 	if now-w.start >= l.period {
@@ -125,14 +124,14 @@ func (l Limit) readSliding(now int64, stored windows, until int64) windows {
 	return w
 }
 
-// toShorterPeriod converts the counts to a period that is shorter than the stored one. Several
-// windows of that length may have passed since the start, although something was taken a moment
-// ago. Therefore all that was in view at until, the last instant at which the stored period
-// decided, counts as taken in the previous window.
-func (l Limit) toShorterPeriod(period int64, stored windows, until int64) windows {
-	long := Limit{size: l.size, period: period}
-	w := long.readSliding(until, stored, until)
-	inView := w.current + min(long.inView(until, w), math.MaxInt64-w.current)
+// convert converts the counts of a stored period to the period of l. Of a shorter one, several windows
+// may have passed since the start, although something was taken a moment ago; in a longer one, what
+// has left in part would return. Therefore all that was in view at until, when the stored period
+// stopped deciding, counts as taken in the previous window.
+func (l Limit) convert(period int64, stored windows, until int64) windows {
+	before := Limit{size: l.size, period: period}
+	w := before.readSliding(until, stored, until)
+	inView := w.current + min(before.inView(until, w), math.MaxInt64-w.current)
 	return windows{start: until, previous: inView, end: stored.end}
 }
 

@@ -204,8 +204,24 @@ var slidingTimelines = []timeline{
 		limit 10 1
 		10500  5 take -> 0 0  1500    -1  5
 		limit 10 10
-		10500  1 take -> 1 0  1500  1500  0
+		10500  1 take -> 1 0  1500   100  0
 		11000  1 take -> 0 4  2000    -1  1`},
+	{"a retry in the last second of the stored period is not put off", `
+		limit 2 1
+		   0 1 take -> 0 1 2000  -1 1
+		1456 1 take -> 0 0 1544  -1 1
+		limit 2 2
+		1891 1 take -> 1 0 1109 109 0
+		1999 1 peek -> 1 0 1001   1 0
+		2000 1 peek -> 0 0 2000  -1 1
+		3000 2 peek -> 0 0 4000  -1 2`},
+	{"what has left in part does not return in a longer period", `
+		limit 10 10
+		    0 10 take -> 0 0 20000   -1 10
+		18000  0 take -> 0 8  2000   -1  0
+		limit 10 11
+		18000  0 take -> 0 7  2000   -1  0
+		18000  9 take -> 1 7  2000 1900  0`},
 	{"named again, the stored period goes on; only what takes names one", `
 		limit 10 10
 		    0  1 take -> 0 9 20000    -1  1
@@ -229,8 +245,8 @@ var slidingTimelines = []timeline{
 		    0 80 take -> 0 20 20000   -1 80
 		19000  0 take -> 0 92  1000   -1  0
 		limit 100 100
-		19000  0 take -> 0 20  1000   -1  0
-		19000 21 take -> 1 20  1000 1000  0`},
+		19000  0 take -> 0 27  1000   -1  0
+		19000 28 take -> 1 27  1000 1000  0`},
 	{"a limit of 1 is one a period, or up to two periods apart", `
 		limit 1 10
 		    0 1 take -> 0 0 20000    -1 1
@@ -323,6 +339,21 @@ var logTimelines = []timeline{
 		10000 1 take -> 1 0  5000 1000 0
 		limit 5 5
 		11000 2 take -> 0 0  5000   -1 2`},
+	{"a retry in the last second of the stored period is not put off", `
+		limit 2 1
+		   0 1 take -> 0 1 1000  -1 1
+		 500 1 take -> 0 0 1000  -1 1
+		limit 2 2
+		 900 1 take -> 1 0  600 100 0
+		1000 1 take -> 0 0 1000  -1 1`},
+	{"what has left does not return in a longer period", `
+		limit 2 1
+		   0 1 take -> 0 1 1000  -1 1
+		 100 1 take -> 0 0 1000  -1 1
+		limit 3 5
+		1050 1 take -> 0 1 1000  -1 1
+		1100 0 peek -> 0 1  950  -1 0
+		2049 3 peek -> 1 1    1   1 0`},
 	{"once it has passed each call reads by its own, and what is refused drops nothing", `
 		limit 5 10
 		    0 2 take -> 0 3 10000   -1 2

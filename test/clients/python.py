@@ -60,7 +60,7 @@ ok("transaction")
 
 assert refused(r.incr, "pipe").startswith("WRONGTYPE ")
 # redis-py removes ERR.
-assert refused(r.execute_command, "CL.THROTTLE", "k", 15, 30, "x") == "value is not an integer or out of range: period"
+assert refused(r.execute_command, "CL.THROTTLE", "k", 15, 30, "x") == "value is not an integer or out of range: period (units are ms, s, m, h and d)"
 ok("errors")
 
 two = open_(2)

@@ -24,7 +24,7 @@ for hello in b"", b"HELLO 3\r\n":
         assert b"".join(lines.readline() for _ in range(6)) == b"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n"
 
 exchange(b"FLUSHALL\r\n" + CALL * 2, b"+OK\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n*5\r\n:0\r\n:16\r\n:14\r\n:-1\r\n:4\r\n")
-exchange(b"CL.THROTTLE k 15 30 x\r\n", b"-ERR value is not an integer or out of range: period\r\n")
+exchange(b"CL.THROTTLE k 15 30 x\r\n", b"-ERR value is not an integer or out of range: period (units are ms, s, m, h and d)\r\n")
 exchange(b"NOSUCH\r\n", b"-ERR unknown command 'NOSUCH', with args beginning with: \r\n")
 exchange(b"SELECT 2\r\nEXISTS user123\r\n" + CALL, b"+OK\r\n:0\r\n*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n")
 exchange(b"SELECT 2\r\nFLUSHDB\r\nSELECT 0\r\nDBSIZE\r\n", b"+OK\r\n+OK\r\n+OK\r\n:1\r\n")

@@ -38,7 +38,7 @@ same [3, [0, 16, 15, -1, 2]], replies
 ok "transaction"
 
 same "WRONGTYPE", refused { redis.incr("pipe") }.split.first
-same "ERR value is not an integer or out of range: period", refused { redis.call("CL.THROTTLE", "k", 15, 30, "x") }
+same "ERR value is not an integer or out of range: period (units are ms, s, m, h and d)", refused { redis.call("CL.THROTTLE", "k", 15, 30, "x") }
 ok "errors"
 
 two = connect(2)

@@ -91,7 +91,7 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 // errors, as ACL GETUSER, ACL LIST and the replies of ACL SETUSER show.
 func TestRulesAreRedis(t *testing.T) {
 	server := peer.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
+	client := peer.Client(&redis.Options{Addr: server.Addr, Protocol: 3})
 	defer client.Close()
 	ctx := context.Background()
 	list := commandsOf(t, client)
@@ -156,7 +156,7 @@ func describedUser(t *testing.T, client *redis.Client, u *acl.User) (theirs, our
 // A user that differs from the server's is found.
 func TestRulesThatDifferAreFound(t *testing.T) {
 	server := peer.StartRedis(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, Protocol: 3})
+	client := peer.Client(&redis.Options{Addr: server.Addr, Protocol: 3})
 	defer client.Close()
 	u := acl.NewCommands(commandsOf(t, client)).New("u", false)
 	require.NoError(t, client.Do(context.Background(), "ACL", "SETUSER", "u").Err())

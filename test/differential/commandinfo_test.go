@@ -23,7 +23,7 @@ var infoFields = []string{"name", "arity", "flags", "first key", "last key", "st
 
 // describedBy returns a server's description of each command, by name and field.
 func describedBy(t *testing.T, open dialer) map[string]map[string]string {
-	client := redis.NewClient(&redis.Options{Protocol: 2,
+	client := peer.Client(&redis.Options{Protocol: 2,
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return open() }})
 	defer client.Close()
 	ctx, all := context.Background(), map[string]map[string]string{}

@@ -15,7 +15,7 @@ import (
 // listed returns the names of COMMAND LIST, and those of COMMAND with their subcommands, both
 // sorted.
 func listed(t *testing.T, server *peer.Server) (listed, described []string) {
-	client := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
+	client := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
 	defer client.Close()
 	listed, err := client.Do(context.Background(), "COMMAND", "LIST").StringSlice()
 	require.NoError(t, err)

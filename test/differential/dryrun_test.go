@@ -40,8 +40,8 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 // says. A command that both have is in the same categories.
 func TestDryRunsAreRedis(t *testing.T) {
 	a, b := peer.Start(t), peer.StartRedis(t)
-	ours := redis.NewClient(&redis.Options{Addr: a.Addr, TLSConfig: a.TLS, Protocol: 2})
-	theirs := redis.NewClient(&redis.Options{Addr: b.Addr, Protocol: 2})
+	ours := peer.Client(&redis.Options{Addr: a.Addr, TLSConfig: a.TLS, Protocol: 2})
+	theirs := peer.Client(&redis.Options{Addr: b.Addr, Protocol: 2})
 	defer ours.Close()
 	defer theirs.Close()
 	list := shared(t, ours, theirs)

@@ -71,13 +71,13 @@ func TestConversationsOverAStore(t *testing.T) {
 // stage returns a server for transcripts, on the transport and with the TLS of Start. The first
 // connection is the first client.
 func stage(server *peer.Server) transcript.Stage {
-	return transcript.Dialer(func() (transcript.Conn, error) {
+	return peer.Slowly(transcript.Dialer(func() (transcript.Conn, error) {
 		conn, err := peer.Dial(server.Addr)
 		if err != nil {
 			return nil, err
 		}
 		return conn, conn.Handshake()
-	})
+	}))
 }
 
 // A redis-server replies as the transcripts that are marked with @redis say.

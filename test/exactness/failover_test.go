@@ -30,7 +30,7 @@ type marks struct {
 func mark(addr, key string) *marks {
 	m := &marks{key: key}
 	m.running.Go(func() {
-		c := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1, DialerRetries: 1})
+		c := peer.Client(&redis.Options{Addr: addr, MaxRetries: -1, PoolSize: 1, DialerRetries: 1})
 		defer c.Close()
 		ticks := time.NewTicker(time.Millisecond)
 		defer ticks.Stop()

@@ -67,7 +67,7 @@ func (l *load) end() {
 
 // connect returns a client with one connection. It sends nothing twice.
 func connect(s *peer.Server) *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr, TLSConfig: s.TLS, Protocol: 2, MaxRetries: -1, PoolSize: 1,
+	return peer.Client(&redis.Options{Addr: s.Addr, TLSConfig: s.TLS, Protocol: 2, MaxRetries: -1, PoolSize: 1,
 		DisableIdentity: true, ReadTimeout: time.Minute, DialerRetries: 1})
 }
 

@@ -100,8 +100,7 @@ func TestFaultsOfTheStoreAreFound(t *testing.T) {
 		all[i].size = 4000 // more than are taken
 	}
 	l := startLoad(t, "redis://"+store.Addr, all, "--store-timeout", "30000")
-	l.progress(slidingLog, 1)
-	old := peer.Ask(t, store.Addr, "get", "log")
+	old := stored(t, store, "log")
 	for _, i := range []int{throttle, fixed, sliding, slidingLog} {
 		l.progress(i, 50)
 	}
@@ -120,6 +119,17 @@ func TestFaultsOfTheStoreAreFound(t *testing.T) {
 	}
 	assert.NoError(t, histories[hot].check())
 	assert.NoError(t, histories[leases].check())
+}
+
+// stored waits until a key is in the store, and returns what it holds. A decision alone does not mean that:
+// it may be of a call that took nothing, or gave everything back.
+func stored(t *testing.T, store *peer.Server, key string) (held any) {
+	t.Helper()
+	peer.Until(t, "the key "+key, func() bool {
+		held = peer.Ask(t, store.Addr, "get", key)
+		return held != nil
+	})
+	return held
 }
 
 // A server whose clock is behind that of another sees a part of a token missing that was not taken, just

@@ -39,7 +39,7 @@ var outages = map[string]outage{
 	"part of it":  {begin: limitFiles, end: unlimitFiles, says: "file too large"},
 	"renamed": {says: "no such file", begin: func(_ *disk, dir string) { os.Rename(dir, dir+away) },
 		end: func(_ *disk, dir string) { os.Rename(dir+away, dir) }},
-	"removed": {says: "no such file", removes: true, begin: func(_ *disk, dir string) { os.RemoveAll(dir) },
+	"removed": {says: "no such file|was removed", removes: true, begin: func(_ *disk, dir string) { os.RemoveAll(dir) },
 		end: func(_ *disk, dir string) { os.Mkdir(dir, 0o700) }},
 	"journal removed": {says: "no such file", removes: true, begin: removeFiles("journal-*"), end: nothing},
 	"all removed":     {says: "no such file|was removed", removes: true, begin: removeFiles("*"), end: nothing},

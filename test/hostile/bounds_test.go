@@ -194,8 +194,8 @@ func TestOutputSoftLimit(t *testing.T) {
 	conn := connect(t, server)
 	require.NoError(t, conn.SetReadBuffer(4096))
 	store(t, server, 10_000, strings.Repeat("long", 25))
+	start := time.Now()                                      // before the server can have 64 KiB waiting
 	write(t, conn, []byte(strings.Repeat("KEYS *\r\n", 40))) // 44 MB: more than the sockets hold
-	start := time.Now()
 	w.becomes("client_output_buffer_limit_disconnections", 1)
 	assert.GreaterOrEqual(t, time.Since(start), time.Second)
 	w.becomes("connected_clients", 1)

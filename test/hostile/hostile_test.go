@@ -18,8 +18,6 @@ import (
 	"cellserver/test/peer"
 )
 
-func TestMain(m *testing.M) { peer.Main(m) }
-
 // startLogging starts a server that may log warnings, because the tests of this package cause them
 // on purpose. A report of the race detector still fails the test.
 func startLogging(t *testing.T, args ...string) *peer.Server {
@@ -37,7 +35,7 @@ type watcher struct {
 
 func watch(t *testing.T, server *peer.Server) *watcher {
 	t.Helper()
-	w := &watcher{t: t, ctx: t.Context(), Client: redis.NewClient(&redis.Options{
+	w := &watcher{t: t, ctx: t.Context(), Client: peer.Client(&redis.Options{
 		Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience,
 	})}
 	t.Cleanup(func() { w.Close() })

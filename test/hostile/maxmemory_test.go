@@ -1,8 +1,12 @@
 package hostile
 
 import (
+	"encoding/binary"
 	"fmt"
+	"hash/crc64"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -69,4 +73,50 @@ func (w *watcher) limitersContinue(t *testing.T) {
 	require.Equal(t, "[1 5 0 1 0]", ask("CL.FIXED", "unknown", 5, 3600))
 	require.NoError(t, w.ConfigSet(w.ctx, "oom-decision", "error").Err())
 	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory", bound).Err())
+}
+
+// Short payloads that decompress to long values are refused in time: what they decompress to counts
+// before it is allocated, for all clients together. So no more of them are kept than fit in maxmemory,
+// however fast they come.
+func TestCompressedPayloadsWithinMaxMemory(t *testing.T) {
+	const clients, payloads, mebibytes = 20, 20, 64
+	server := peer.Start(t, "--maxmemory", fmt.Sprintf("%dmb", mebibytes))
+	w := watch(t, server)
+	var group sync.WaitGroup
+	var refused atomic.Int32
+	for n := range clients {
+		group.Go(func() {
+			c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, MaxRetries: -1})
+			defer c.Close()
+			_, err := c.Pipelined(w.ctx, func(p redis.Pipeliner) error {
+				for i := range payloads {
+					p.Restore(w.ctx, fmt.Sprintf("key:%d:%d", n, i), 0, compressedMebibyte())
+				}
+				return nil
+			})
+			if err != nil && strings.HasPrefix(err.Error(), "OOM ") {
+				refused.Add(1)
+				return
+			}
+			assert.NoError(t, err)
+		})
+	}
+	group.Wait()
+	assert.Positive(t, refused.Load())
+	assert.LessOrEqual(t, w.DBSize(w.ctx).Val(), int64(mebibytes))
+	require.NoError(t, w.FlushAll(w.ctx).Err())
+	until(t, func() bool { return w.Set(w.ctx, "key", "value", 0).Err() == nil },
+		func() string { return "there is room again" })
+}
+
+// compressedMebibyte returns a payload of RESTORE of 12 KB, for a value of about a mebibyte: three bytes
+// for each 264.
+func compressedMebibyte() string {
+	const repeats, each = 3970, 264
+	packed := "\x00v" + strings.Repeat("\xe0\xff\x00", repeats)
+	body := binary.BigEndian.AppendUint32([]byte{0, 0xc3, 0x80}, uint32(len(packed)))
+	body = binary.BigEndian.AppendUint32(append(body, 0x80), 1+repeats*each)
+	body = binary.LittleEndian.AppendUint16(append(body, packed...), 10)
+	table := crc64.MakeTable(0x95ac9329ac4bc9b5)
+	return string(binary.LittleEndian.AppendUint64(body, ^crc64.Update(^uint64(0), table, body)))
 }

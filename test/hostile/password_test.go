@@ -85,7 +85,7 @@ func TestWrongPasswords(t *testing.T) {
 	server := startLogging(t, "--requirepass", "secret", "--user", "alice on >alice's +@all", "--measure-pauses", "loops",
 		"--slowlog-log-slower-than", "1000")
 	w := &watcher{t: t, ctx: t.Context(),
-		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
+		Client: peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, Password: "secret"})}
 	t.Cleanup(func() { w.Close() })
 	inside := connect(t, server)
 	write(t, inside, Command("AUTH", "secret"))

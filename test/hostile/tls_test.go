@@ -54,7 +54,7 @@ func (s *tlsServer) connectTLS(t *testing.T, says string) net.Conn {
 // served connects a client, which must complete its handshake and be answered.
 func (s *tlsServer) served(t *testing.T) *redis.Client {
 	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
+	c := peer.Client(&redis.Options{Addr: s.addr, TLSConfig: s.client, PoolSize: 1, MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: patience, ReadTimeout: patience})
 	t.Cleanup(func() { c.Close() })
 	require.NoError(t, c.Ping(t.Context()).Err())
@@ -119,8 +119,9 @@ func TestHandshakeFlood(t *testing.T) {
 			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 },
 				func() string { return "there are few: " + strconv.Itoa(w.files()) })
 			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood did not open enough connections")
-			if !peer.Race {
-				assert.Less(t, w.resident(t)-memory, 50<<20, "bytes for %d handshakes", w.files()-files)
+			if !peer.Race { // which multiplies what a goroutine occupies
+				require.NoError(t, w.Do(w.ctx, "memory", "purge").Err()) // garbage depends on when the collector ran
+				assert.Less(t, w.resident(t)-memory, 32<<20, "bytes for %d handshakes", w.files()-files)
 			}
 			server.served(t)
 			assert.NoError(t, stays.Ping(t.Context()).Err(), "a connected client was not served")

@@ -79,7 +79,7 @@ func (w *watcher) own(t *testing.T) int {
 // watchWithPassword is watch for a server with a password.
 func watchWithPassword(t *testing.T, server *peer.Server, password string) *watcher {
 	w := &watcher{t: t, ctx: t.Context(),
-		Client: redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
+		Client: peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1,
 			Password: password, MaxRetries: -1, ReadTimeout: patience, WriteTimeout: patience})}
 	t.Cleanup(func() { w.Close() })
 	w.pid = w.field("process_id")

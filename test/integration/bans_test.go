@@ -44,8 +44,8 @@ func roundTrips(t *testing.T, c *redis.Client) int {
 	return n
 }
 
-// A call of CL.TAKE is one round trip to the store, with its standing, all limits, and the count of its
-// refusal; two if what the keys hold is not known. CL.ALL is two, whatever the number of policies.
+// A call of CL.TAKE, or of CL.ALL with policies, is one round trip to the store, with the standings, all limits, and
+// the count of its refusal; two if what the keys hold is not known, or if it has an ID.
 func TestTakeIsOneRoundTrip(t *testing.T) {
 	c := withBans(t, peer.StartStore(t), 1)[0]
 	const calls = 50
@@ -54,7 +54,8 @@ func TestTakeIsOneRoundTrip(t *testing.T) {
 		each int
 	}{
 		{"CL.TAKE user many", 1}, {"CL.TAKE user many 1 UPTO", 1}, {"CL.TAKE user many 0 PEEK", 1}, {"CL.TAKE user one", 1},
-		{"CL.ALL 3 TAKE new many 1 TAKE new one 0 TAKE other many 1", 2},
+		{"CL.TAKE user many 1 LEAVE 1", 1}, {"CL.TAKE user many 1 WAIT 1", 1}, {"CL.TAKE user many 0 ID a", 2},
+		{"CL.ALL 3 TAKE new many 1 TAKE new one 0 TAKE other many 1", 1},
 	} {
 		require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err()) // what the keys hold is known from now on
 		before := roundTrips(t, c)

@@ -50,7 +50,7 @@ func TestPipeline(t *testing.T) {
 func TestErrors(t *testing.T) {
 	calls := []struct{ call, want string }{
 		{"CL.THROTTLE", "ERR wrong number of arguments for 'cl.throttle' command"},
-		{"CL.THROTTLE key 15 30 x", "ERR value is not an integer or out of range: period"},
+		{"CL.THROTTLE key 15 30 x", "ERR value is not an integer or out of range: period (units are ms, s, m, h and d)"},
 		{"CL.THROTTLE key 15 0 60", "ERR count_per_period must be between 1 and 9223372036854775807"},
 		{"CL.THROTTLE key 15 30 60 1 SOON", "ERR syntax error at 'SOON'"},
 		{"NOSUCH a", "ERR unknown command 'NOSUCH', with args beginning with: 'a' "},
@@ -90,7 +90,7 @@ func TestErrorInAPipelineIsOneReply(t *testing.T) {
 			p.Do(inTime(t), "CL.THROTTLE", "a", 15, 30, 60, 1)
 			return nil
 		})
-		assert.EqualError(t, err, "ERR value is not an integer or out of range: period")
+		assert.EqualError(t, err, "ERR value is not an integer or out of range: period (units are ms, s, m, h and d)")
 		got, err := replies[2].(*redis.Cmd).Int64Slice()
 		require.NoError(t, err)
 		assert.Equal(t, []int64{0, 16, 14, -1, 4}, got)

@@ -37,7 +37,7 @@ func TestManyClientsOfOneKey(t *testing.T) {
 			server := peer.Start(t, "--io-threads", threads)
 			var admitted atomic.Int64
 			err := together(clients, func(i int) error {
-				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2 + i%2})
+				c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2 + i%2})
 				defer c.Close()
 				for range calls {
 					got, err := c.Do(inTime(t), "CL.THROTTLE", "key", burst, 1, 1_000_000, 1).Int64Slice()
@@ -63,7 +63,7 @@ func TestMixedPipelines(t *testing.T) {
 		rounds = 15
 	}
 	require.NoError(t, together(16, func(i int) error {
-		c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2 + i%2})
+		c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2 + i%2})
 		defer c.Close()
 		m := mixer{Rand: rand.New(rand.NewPCG(uint64(i), 0)), key: fmt.Sprint("key", i)}
 		for range rounds {

@@ -48,7 +48,7 @@ func settings(t *testing.T, server *peer.Server) map[string]string {
 func launchWith(t *testing.T, cmd *exec.Cmd, socket, password string) (*redis.Client, func()) {
 	t.Helper()
 	server := peer.Launch(t, cmd)
-	client := redis.NewClient(&redis.Options{Network: "unix", Addr: socket, Password: password, Protocol: 2,
+	client := peer.Client(&redis.Options{Network: "unix", Addr: socket, Password: password, Protocol: 2,
 		DisableIdentity: true, MaxRetries: -1, DialerRetries: 1})
 	t.Cleanup(func() { client.Close() })
 	listens := false

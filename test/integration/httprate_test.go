@@ -49,7 +49,7 @@ func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter 
 func at(server *peer.Server) httprateredis.Config {
 	c := httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
 	if server.TLS != nil { // its options have no TLS
-		c.Client = redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName,
+		c.Client = peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName,
 			PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
 	}
 	return c

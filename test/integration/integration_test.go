@@ -30,7 +30,7 @@ func client(t *testing.T, server *peer.Server, protocol int) *redis.Client {
 func connect(t *testing.T, o *redis.Options) *redis.Client {
 	t.Helper()
 	o.ReadTimeout, o.WriteTimeout = patience, patience
-	c := redis.NewClient(o)
+	c := peer.Client(o)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

@@ -89,7 +89,7 @@ func reloadUnderLoad(t *testing.T, args ...string) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- together(len(taken), func(i int) error {
-			c := redis.NewClient(&redis.Options{Addr: f.Addr, TLSConfig: f.TLS, ReadTimeout: patience})
+			c := peer.Client(&redis.Options{Addr: f.Addr, TLSConfig: f.TLS, ReadTimeout: patience})
 			defer c.Close()
 			for !stop.Load() {
 				if err := takeTogether(t, c, fmt.Sprint("subject", i)); err != nil {

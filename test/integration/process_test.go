@@ -18,7 +18,7 @@ import (
 )
 
 // Testcontainers waits for this line, including the asterisk.
-func TestReadyIsPrintedOncePerListener(t *testing.T) {
+func TestReadyIsPrintedOncePerKindOfListener(t *testing.T) {
 	tcp, unix := "* Ready to accept connections tcp", "* Ready to accept connections unix"
 	if os.Getenv(peer.OverTLS) == "yes" {
 		tcp = "* Ready to accept connections tls"
@@ -26,12 +26,7 @@ func TestReadyIsPrintedOncePerListener(t *testing.T) {
 	assert.Equal(t, []string{tcp}, readyLines(t, "--bind", "127.0.0.1"))
 	assert.Equal(t, []string{tcp, unix},
 		readyLines(t, "--bind", "127.0.0.1", "--unixsocket", filepath.Join(t.TempDir(), "s")))
-	want := []string{tcp}
-	if l, err := net.Listen("tcp6", "[::1]:0"); err == nil {
-		l.Close()
-		want = append(want, tcp)
-	}
-	assert.Equal(t, want, readyLines(t), "by default")
+	assert.Equal(t, []string{tcp}, readyLines(t), "by default, with IPv4 and IPv6")
 	assert.Empty(t, readyLines(t, "--loglevel", "nothing"))
 }
 
@@ -104,5 +99,5 @@ func TestWrongOptionsAreNamed(t *testing.T) {
 func TestVersion(t *testing.T) {
 	server := peer.Launch(t, peer.Command("--version"))
 	assert.Zero(t, server.Wait())
-	assert.Equal(t, "cellserver "+peer.Version+"\n", server.Stdout())
+	assert.Regexp(t, `^cellserver `+peer.Version+`\ntime zones 20\d\d[a-z]+\n$`, server.Stdout())
 }

@@ -25,7 +25,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	cmd := peer.Command("--port", strconv.Itoa(port), "--loglevel", "debug", "--requirepass", secret, "--user",
 		"bob on >"+secret+"2 ~* +@all")
 	server := peer.Launch(t, cmd)
-	client := redis.NewClient(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port), Password: secret})
+	client := peer.Client(&redis.Options{Addr: fmt.Sprint("127.0.0.1:", port), Password: secret})
 	defer client.Close()
 	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil }, patience, patience/1000)
 	require.NoError(t, client.Do(t.Context(), "AUTH", "bob", secret+"2").Err())

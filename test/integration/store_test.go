@@ -248,7 +248,7 @@ func TestExportFromAStore(t *testing.T) {
 	to := peer.StartPlain(t)
 	peer.Ask(t, from.Addr, "CL.FIXED", "f", 3, 1_000_000, 2)
 	peer.Ask(t, from.Addr, "CL.THROTTLE", "t", 0, 1, 1_000_000)
-	inThree := redis.NewClient(&redis.Options{Addr: from.Addr, DB: 3, MaxRetries: -1})
+	inThree := peer.Client(&redis.Options{Addr: from.Addr, DB: 3, MaxRetries: -1})
 	defer inThree.Close()
 	require.NoError(t, inThree.Set(inTime(t), "v", "x", 0).Err())
 

@@ -77,13 +77,13 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 	const clients, rounds = 6, 40
 	var clock atomic.Int64
 	for history := range 5 {
-		cleaner := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+		cleaner := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 		require.NoError(t, cleaner.FlushAll(inTime(t)).Err())
 		cleaner.Close()
 		var mu sync.Mutex
 		var operations []porcupine.Operation
 		require.NoError(t, together(clients, func(i int) error {
-			c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+			c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 			defer c.Close()
 			random := rand.New(rand.NewPCG(uint64(history), uint64(i)))
 			for range rounds {
@@ -110,8 +110,8 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 // The checker finds a transaction that was made in pieces, with another between them.
 func TestTransactionsInPiecesAreFound(t *testing.T) {
 	server := peer.Start(t)
-	a, b := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}),
-		redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+	a, b := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}),
+		peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 	defer a.Close()
 	defer b.Close()
 	both := []transfer{{0, 1}, {1, 1}}
@@ -135,7 +135,7 @@ func TestWatchLosesNothing(t *testing.T) {
 	server := peer.Start(t, "--io-threads", "4")
 	const clients, rounds = 8, 25
 	require.NoError(t, together(clients, func(int) error {
-		c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+		c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 		defer c.Close()
 		for done := 0; done < rounds; {
 			err := c.Watch(inTime(t), func(tx *redis.Tx) error {
@@ -156,7 +156,7 @@ func TestWatchLosesNothing(t *testing.T) {
 		}
 		return nil
 	}))
-	c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
+	c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS})
 	defer c.Close()
 	sum, err := c.Get(inTime(t), "sum").Int()
 	require.NoError(t, err)

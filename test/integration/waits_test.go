@@ -22,7 +22,7 @@ func TestBlockedClients(t *testing.T) {
 		t.Run(transport, func(t *testing.T) {
 			server := peer.Start(t, "--transport", transport, "--io-threads", "1")
 			open := func() *redis.Client {
-				c := redis.NewClient(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: patience,
+				c := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, PoolSize: 1, ReadTimeout: patience,
 					MaxRetries: -1})
 				t.Cleanup(func() { c.Close() })
 				return c

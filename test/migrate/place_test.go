@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
+	"cellserver/test/peer"
 )
 
 // place is the environment of a comparison: cellserver, and a model of what it does not have of
@@ -60,7 +61,7 @@ func (p *place) dial(talk func(net.Conn)) *redis.Client {
 func dial(t *testing.T, o *redis.Options) *redis.Client {
 	o.Protocol, o.DisableIdentity, o.MaxRetries, o.ReadTimeout = 2, true, -1, time.Minute
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	c := redis.NewClient(o)
+	c := peer.Client(o)
 	t.Cleanup(func() { c.Close() })
 	return c
 }

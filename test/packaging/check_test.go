@@ -56,3 +56,10 @@ func TestCheckIsWhole(t *testing.T) {
 	}
 	assert.Contains(t, makefile, "-X main.version="+peer.Version+"'")
 }
+
+// The command with which README.md tests everything is that of CI.
+func TestReadmeTestsAsCIDoes(t *testing.T) {
+	commands := regexp.MustCompile(`(?m)^    (test/.*)$`).FindAllStringSubmatch(read(t, "README.md"), -1)
+	require.Len(t, commands, 1)
+	assert.Contains(t, read(t, ".ci/run"), "\nexec \"$(dirname \"$0\")/../"+commands[0][1]+"\" \"$@\"\n")
+}

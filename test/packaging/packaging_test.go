@@ -27,7 +27,7 @@ const top = "../.."
 
 // patience is the longest wait for a process. It is far longer than a process needs on a busy
 // machine.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // scratch is the directory of images. TestMain removes it.
 var scratch string

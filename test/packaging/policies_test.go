@@ -18,7 +18,7 @@ func TestComposePolicies(t *testing.T) {
 	require.Equal(t, []string{"./policies:" + server.Environment["CELLSERVER_POLICIES"] + ":ro"}, server.Volumes)
 	printed, err := exec.Command(binary(t), "policies", "check", filepath.Join(top, "examples/policies/policies")).Output()
 	require.NoError(t, err)
-	require.Equal(t, "policies: 1, files: 1\n", string(printed))
+	require.Contains(t, string(printed), "policies: 1, files: 1\n")
 	require.Equal(t, "service:cellserver", app.NetworkMode)
 	require.Contains(t, app.Command[2], "redis-cli CL.TAKE user123 api ")
 }

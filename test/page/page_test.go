@@ -26,6 +26,7 @@ import (
 	"cellserver/internal/server"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
+	"cellserver/test/peer"
 )
 
 var rewrite = flag.Bool("rewrite", false, "write the screenshots to docs")
@@ -57,7 +58,7 @@ func newPlace(t *testing.T) *place {
 	require.NoError(t, err)
 	go s.Serve(listener)
 	t.Cleanup(func() { _ = s.Shutdown(context.Background()) })
-	p.client = redis.NewClient(&redis.Options{Network: "unix", Addr: socket, DisableIdentity: true})
+	p.client = peer.Client(&redis.Options{Network: "unix", Addr: socket, DisableIdentity: true})
 	t.Cleanup(func() { p.client.Close() })
 	shown := page.New(page.Config{Instance: in, Settings: page.NewSettings(),
 		Patience: time.Hour, Ticks: func() (<-chan time.Time, func()) { return p.ticks, func() {} }})

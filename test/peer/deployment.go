@@ -34,14 +34,14 @@ type Starter func(t *testing.T, args ...string) *Server
 // Ask sends a command to a server without TLS, and returns the reply.
 func Ask(t testing.TB, addr string, command ...any) any {
 	t.Helper()
-	reply, err := ask(addr, command...)
+	reply, err := ask(addr, time.Minute, command...)
 	require.NoError(t, err, "%v", command)
 	return reply
 }
 
-func ask(addr string, command ...any) (any, error) {
-	client := redis.NewClient(
-		&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true})
+func ask(addr string, patience time.Duration, command ...any) (any, error) {
+	client := Client(&redis.Options{Addr: addr, Protocol: 2, MaxRetries: -1, DialerRetries: 1, DisableIdentity: true,
+		DialTimeout: patience, ReadTimeout: patience})
 	defer client.Close()
 	reply, err := client.Do(context.Background(), command...).Result()
 	if err == redis.Nil {
@@ -60,7 +60,7 @@ func Until(t testing.TB, what string, holds func() bool) {
 func Says(t testing.TB, addr, text string, command ...any) {
 	t.Helper()
 	Until(t, fmt.Sprintf("%s says %q to %v", addr, text, command), func() bool {
-		reply, err := ask(addr, command...)
+		reply, err := ask(addr, 3*time.Second, command...) // the server may be suspended, and asked again later
 		return err == nil && strings.Contains(fmt.Sprint(reply), text)
 	})
 }
@@ -99,7 +99,7 @@ func StartCluster(
 	for i, r := range c.Replicas {
 		id := Ask(t, c.Primaries[i].Addr, "cluster", "myid")
 		Until(t, "the replica knows its primary", func() bool {
-			_, err := ask(r.Addr, "cluster", "replicate", id)
+			_, err := ask(r.Addr, 3*time.Second, "cluster", "replicate", id)
 			return err == nil
 		})
 	}
@@ -157,7 +157,7 @@ func (c *Cluster) settle(t *testing.T) {
 		Says(t, s.Addr, "cluster_state:ok", "cluster", "info")
 		Says(t, s.Addr, "cluster_slots_ok:16384", "cluster", "info")
 		Until(t, "all replicas are known", func() bool {
-			reply, err := ask(s.Addr, "cluster", "nodes")
+			reply, err := ask(s.Addr, 3*time.Second, "cluster", "nodes")
 			return err == nil && strings.Count(fmt.Sprint(reply), "slave") == len(c.Replicas)
 		})
 	}

@@ -31,7 +31,7 @@ const Ready = "Ready to accept connections"
 
 // patience is the longest wait for a server. It is far longer than a server needs on a busy
 // machine.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // Servers is the environment variable with the directory of the binaries that `make test` builds
 // once for all packages: cellserver, and cellserver-race. Without it, each package builds its own,
@@ -226,18 +226,16 @@ func (s *Server) check() {
 	}
 	s.Signal(syscall.SIGTERM)
 	assert.Equal(s.t, 0, s.Wait(), "exit status after SIGTERM; stderr: %s", s.Stderr())
-	assert.Empty(s.t, withoutFull(s.Stderr()), "stderr")
+	assert.Empty(s.t, withoutExpected(s.Stderr()), "stderr")
 }
 
-// withoutFull removes the warnings that maxmemory is exceeded, which a test with a small maxmemory causes.
-func withoutFull(log string) (rest string) {
-	for line := range strings.Lines(log) {
-		if !strings.Contains(line, `msg="maxmemory is exceeded`) {
-			rest += line
-		}
-	}
-	return rest
-}
+// The warnings that maxmemory is exceeded, which a test with a small maxmemory causes, and that a store has not
+// answered a new connection within a second, after which the server tries again: a busy machine may take longer.
+var expected = regexp.MustCompile(
+	`(?m)^.* msg="(?:maxmemory is exceeded|store: no connection" .*error="[^"]*(?:deadline exceeded|i/o timeout)).*\n`)
+
+// withoutExpected removes the expected warnings from a log.
+func withoutExpected(log string) string { return expected.ReplaceAllString(log, "") }
 
 // Stop ends a server before the end of its test, as check does.
 func (s *Server) Stop() {

@@ -31,3 +31,11 @@ func TestFreePortIsFree(t *testing.T) {
 	defer l.Close()
 	require.Zero(t, listens(t, l.Addr().String()))
 }
+
+func TestExpectedWarnings(t *testing.T) {
+	const at = "time=2026-11-23T13:40:46.854Z level=WARN "
+	planted := at + `msg="store: no connection" address=127.0.0.1:19583 error="connection refused"` + "\n"
+	require.Equal(t, planted, withoutExpected(
+		at+`msg="store: no connection" address=127.0.0.1:19583 error="context deadline exceeded"`+"\n"+planted+
+			at+`msg="maxmemory is exceeded" used=1`+"\n"))
+}

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/test/generated"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the table of docs/metrics.md")
@@ -31,11 +32,7 @@ func TestPageIsCurrent(t *testing.T) {
 		scrapes = append(scrapes, body)
 	}
 	want := table.ReplaceAllString(string(text), "${1}"+strings.ReplaceAll(rows(scrapes), "$", "$$")+"${2}")
-	if *rewrite {
-		require.NoError(t, os.WriteFile(page, []byte(want), 0o644))
-		return
-	}
-	assert.Equal(t, want, string(text), "run make rewrite")
+	generated.Check(t, page, want, *rewrite)
 }
 
 // described is a metric as its HELP and TYPE lines describe it.

@@ -33,7 +33,7 @@ const fileName = "dump.rdb"
 func start(t *testing.T, dir string, args ...string) func(database int) *redis.Client {
 	server := peer.StartRedis(t, append([]string{"--dir", dir, "--dbfilename", fileName}, args...)...)
 	return func(database int) *redis.Client {
-		client := redis.NewClient(&redis.Options{
+		client := peer.Client(&redis.Options{
 			Addr: server.Addr, DB: database, DisableIdentity: true, Protocol: 2, ReadTimeout: time.Minute,
 		})
 		t.Cleanup(func() { _ = client.Close() })

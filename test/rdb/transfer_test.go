@@ -49,7 +49,7 @@ type server struct {
 }
 
 func (s server) client(database int, password ...string) *redis.Client {
-	client := redis.NewClient(&redis.Options{
+	client := peer.Client(&redis.Options{
 		Addr: s.Addr, DB: database, DisableIdentity: true, Protocol: 2, ReadTimeout: time.Minute,
 		Password: strings.Join(password, ""),
 	})
@@ -119,6 +119,7 @@ func TestImportOfAFileOfRedis(t *testing.T) {
 			}
 			require.Contains(t, out, fmt.Sprintf("left out: %d keys, each a %s: ", n, kind))
 		}
+		require.Contains(t, out, "left out: 1 libraries of functions\n")
 	}
 	requireContents(t, ours, all)
 
@@ -149,6 +150,7 @@ func TestImportFromRedis(t *testing.T) {
 		out := requireOutput(t, append([]string{"import", theirs.url() + path}, ours.port()...)...)
 		require.Contains(t, out, fmt.Sprintf("imported %d keys: %d strings, 0 limiters\n", want.count(), want.count()))
 		require.Contains(t, out, ` keys, each a stream: "stream-`)
+		require.Contains(t, out, "left out: 1 libraries of functions\n")
 		requireContents(t, ours, want)
 	}
 }

@@ -43,7 +43,7 @@ type limiter interface {
 type connected struct{ *redis.Client }
 
 func connect(t *testing.T, s *peer.Server) connected {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr, TLSConfig: s.TLS, Protocol: 2, MaxRetries: -1,
+	client := peer.Client(&redis.Options{Addr: s.Addr, TLSConfig: s.TLS, Protocol: 2, MaxRetries: -1,
 		DisableIdentity: true, ReadTimeout: patience})
 	t.Cleanup(func() { _ = client.Close() })
 	return connected{client}

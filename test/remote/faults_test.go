@@ -193,7 +193,7 @@ func TestNoServer(t *testing.T) {
 func TestSendingTwiceIsFound(t *testing.T) {
 	const key = "counter"
 	s, f := start(t), newFronts(t)
-	client := redis.NewClient(&redis.Options{Addr: f.before(s.Addr)})
+	client := peer.Client(&redis.Options{Addr: f.before(s.Addr)})
 	defer client.Close()
 	require.NoError(t, client.Ping(t.Context()).Err())
 	f.of[s.Addr].Arm(proxy.LoseReply, key, 0)

@@ -85,7 +85,7 @@ func dialStore(t *testing.T, s store.Store) *redis.Client {
 	require.NoError(t, err)
 	served := make(chan error, 1)
 	go func() { served <- cellserver.Serve(listener) }()
-	c := redis.NewClient(&redis.Options{Addr: listener.Addr().String(), Protocol: 2, DisableIdentity: true,
+	c := peer.Client(&redis.Options{Addr: listener.Addr().String(), Protocol: 2, DisableIdentity: true,
 		MaxRetries: -1, PoolSize: 1})
 	t.Cleanup(func() {
 		require.NoError(t, c.Close())

@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // excuses allow a test what tests should not do, and say why. The key is the file and the function:
@@ -31,6 +32,27 @@ func testsDoNotSleep(allowed excuses) func(t *tree) []string {
 		qualifier, ok := call.X.(*ast.Ident)
 		return ok && f.imports[qualifier.Name] == "time" && call.Sel.Name == "Sleep"
 	})
+}
+
+// testsArePatient finds tests that ask a server through go-redis with its own timeouts, which are too short for a busy
+// machine.
+func testsArePatient(t *tree) (breaches []string) {
+	for _, f := range t.files {
+		if !f.isTest() || !f.under("test") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			call, ok := node.(*ast.SelectorExpr)
+			if !ok || call.Sel.Name != "NewClient" {
+				return true
+			}
+			if qualifier, ok := call.X.(*ast.Ident); ok && qualifier.Name == "redis" {
+				breaches = append(breaches, t.at(call, "redis.NewClient in place of peer.Client"))
+			}
+			return true
+		})
+	}
+	return breaches
 }
 
 // rule finds what is banned in the functions of tests. An excuse needs a reason, and an excuse that
@@ -71,5 +93,5 @@ func (e excuses) rule(verb string, banned func(f *source, call *ast.SelectorExpr
 
 // isTestCode counts what other tests are made of, such as storetest.
 func (f *source) isTestCode() bool {
-	return f.isTest() || f.under("test") || f.imports["testing"] != ""
+	return f.isTest() || f.under("test") || strings.HasSuffix(f.dir, "test") || f.imports["testing"] != ""
 }

@@ -17,23 +17,26 @@ const redcon = "github.com/tidwall/redcon"
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
 var mayImport = map[string][]string{
-	"internal/quota":    {},
-	"internal/calendar": {},
-	"internal/gcra":     {"internal/quota"},
-	"internal/window":   {"internal/quota"},
-	"internal/lease":    {"internal/quota"},
+	"internal/quota":            {},
+	"internal/calendar":         {},
+	"internal/calendar/zonezip": {},
+	"internal/gcra":             {"internal/quota"},
+	"internal/window":           {"internal/quota"},
+	"internal/lease":            {"internal/quota"},
+
+	"internal/limit": {"internal/quota", "internal/calendar", "internal/gcra", "internal/window"},
 
 	"internal/standing": {"internal/quota", "internal/window"},
 	"internal/policy": {
-		"internal/quota", "internal/calendar", "internal/gcra", "internal/window", "internal/standing", "internal/match",
-		"internal/stats", "go.yaml.in/yaml/v3",
+		"internal/quota", "internal/calendar", "internal/gcra", "internal/window", "internal/limit", "internal/standing",
+		"internal/match", "internal/stats", "go.yaml.in/yaml/v3",
 	},
 
 	// The decisions of calls that clients may repeat.
 	"internal/idempotency": {"internal/quota"},
 
 	// What reaches a disk.
-	"internal/form":    {"internal/calendar", "internal/window", "internal/lease", "internal/standing"},
+	"internal/form":    {"internal/calendar", "internal/limit", "internal/window", "internal/lease", "internal/standing"},
 	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
 	"internal/journal": {},
 	"internal/rdb":     {},
@@ -45,14 +48,14 @@ var mayImport = map[string][]string{
 	"internal/tlsconfig": {},
 	"internal/logging":   {},
 
-	"internal/option":     {"github.com/spf13/pflag"},
+	"internal/option":     {"internal/quota", "github.com/spf13/pflag"},
 	"internal/redisconf":  {"internal/option", "github.com/spf13/pflag"},
 	"internal/resp":       {redcon},
 	"internal/meter":      {"golang.org/x/sys/unix"},
 	"internal/transcript": {},
 
 	"internal/store": {
-		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/standing",
+		"internal/calendar", "internal/quota", "internal/gcra", "internal/limit", "internal/lease", "internal/standing",
 		"internal/form", "golang.org/x/sys/unix",
 	},
 	"internal/store/memory": {
@@ -98,18 +101,20 @@ var mayImport = map[string][]string{
 		"internal/option"},
 	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/resp", "internal/store",
 		"internal/option"},
+	"internal/decide": {"internal/policy", "internal/quota", "internal/standing", "internal/store",
+		"internal/command", "internal/metric", "internal/topk", "github.com/zeebo/xxh3"},
 	"internal/commands/limiter": {
-		"internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease", "internal/store",
-		"internal/resp",
-		"internal/command", "internal/metric", "internal/stats", "internal/topk", "internal/option", "github.com/zeebo/xxh3"},
-	"internal/commands/policy": {"internal/policy", "internal/quota", "internal/standing", "internal/store",
-		"internal/command", "internal/metric", "internal/option", "internal/stats"},
+		"internal/decide", "internal/calendar", "internal/quota", "internal/gcra", "internal/window", "internal/lease",
+		"internal/store", "internal/resp",
+		"internal/command", "internal/metric", "internal/stats", "internal/option"},
+	"internal/commands/policy": {"internal/decide", "internal/policy", "internal/quota", "internal/standing",
+		"internal/store", "internal/command", "internal/metric", "internal/option", "internal/stats"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/store", "internal/resp", "internal/command",
 		"github.com/zeebo/xxh3"},
 	"internal/commands/keyspace": {"internal/acl", "internal/client", "internal/command", "internal/form",
-		"internal/match", "internal/rdb", "internal/resp", "internal/store"},
+		"internal/limit", "internal/match", "internal/rdb", "internal/resp", "internal/store"},
 	"internal/commands/transaction": {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/connection":  {"internal/client", "internal/command", "internal/resp", "internal/store"},
 	"internal/commands/admin": {
@@ -123,11 +128,19 @@ var mayImport = map[string][]string{
 		"internal/commands/access", "internal/commands/admin", "internal/commands/connection",
 		"internal/commands/persistence", "internal/commands/pubsub", "internal/commands/tracking",
 		"internal/commands/transaction", "internal/acl", "internal/background", "internal/client", "internal/command",
-		"internal/maxmemory", "internal/metric", "internal/policy", "internal/resp", "internal/stats", "internal/store",
-		"internal/waiting",
+		"internal/maxmemory", "internal/metric", "internal/resp", "internal/stats", "internal/store", "internal/waiting",
+	},
+	"internal/commands/commandstest": {
+		"internal/command", "internal/commands", "internal/form", "internal/lease", "internal/option", "internal/policy",
+		"internal/rdb", "internal/session/sessiontest", "internal/store", "internal/store/memory", "internal/store/remote",
+		"internal/store/remote/remotetest", "internal/transcript", "internal/window", "github.com/stretchr/testify/...",
+	},
+	"internal/session/sessiontest": {
+		"internal/client", "internal/command", "internal/session", "internal/store", "internal/transcript",
+		"github.com/stretchr/testify/...",
 	},
 	"internal/commands": {
-		"internal/commands/...", "internal/session", "internal/acl", "internal/client", "internal/command",
+		"internal/commands/...", "internal/decide", "internal/session", "internal/acl", "internal/client", "internal/command",
 		"internal/maxmemory", "internal/meter", "internal/metric", "internal/option", "internal/policy", "internal/resp",
 		"internal/stats",
 		"internal/store",
@@ -159,7 +172,7 @@ var mayImport = map[string][]string{
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
-		"internal/web", "internal/httpapi", "internal/page",
+		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -169,13 +182,14 @@ var mayImport = map[string][]string{
 var layers = [][]string{
 	{"internal/quota"},
 	{"internal/gcra", "internal/window", "internal/lease", "internal/idempotency"},
-	{"internal/standing"},
+	{"internal/limit", "internal/standing"},
 	{"internal/form"},
 	{"internal/store"},
 	{"internal/store/memory", "internal/store/remote/combine", "internal/client", "internal/persist"},
 	{"internal/store/remote"},
 	{"internal/maxmemory"},
 	{"internal/command"},
+	{"internal/decide"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
 		"internal/commands/policy", "internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
 		"internal/commands/connection", "internal/commands/persistence", "internal/commands/admin"},
@@ -241,10 +255,10 @@ func policyFollowsLayers(policy map[string][]string) (breaches []string) {
 }
 
 // onlyMainChoosesStore: code that is given a store works with every store. The stores are the
-// packages below the contract. One may be made of another.
+// packages below the contract. One may be made of another, and tests choose one.
 func onlyMainChoosesStore(t *tree) (breaches []string) {
 	for _, f := range t.files {
-		if f.isTest() || f.under("cmd", "test", "bench", "internal/store/remote") {
+		if f.isTest() || f.under("cmd", "test", "bench", "internal/store/remote", "internal/commands/commandstest") {
 			continue
 		}
 		f.uses(func(node ast.Node, from, name string) {

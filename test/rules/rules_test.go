@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rules are the project's rules. planted_test.go shows that each finds a planted breach.
+// rules are the project's rules. breaches_test.go shows that each finds a planted breach.
 var rules = []struct {
 	name  string
 	check func(t *tree) (breaches []string)
@@ -20,12 +20,12 @@ var rules = []struct {
 	{"imports follow the policy", importsFollowPolicy},
 	{"only main chooses the store", onlyMainChoosesStore},
 	{"rows are not compared", rowsAreNotCompared},
-	{"the field's words", saysTheFieldsWord},
-	{"functions are short", functionsAreShort(longFunctions)},
-	{"files are short", filesAreShort(longFiles)},
-	{"structs are small", structsAreSmall(wideStructs)},
-	{"no package is most of the product", noPackageIsMost(largeShares)},
-	{"interfaces are small", interfacesAreSmall},
+	{"functions are short", functionLines.check(larger)},
+	{"files are short", fileLines.check(larger)},
+	{"structs are small", structFields.check(larger)},
+	{"structs have few booleans", structBooleans.check(larger)},
+	{"interfaces are small", interfaceMethods.check(larger)},
+	{"no package is most of the product", packageShare.check(larger)},
 	{"no init", noInit},
 	{"only the store reads the clock", onlyTheStoreReadsClock},
 	{"gofmt", isFormatted},
@@ -34,6 +34,7 @@ var rules = []struct {
 	{"the project stands alone", standsAlone},
 	{"tests do not skip", testsDoNotSkip(maySkip)},
 	{"tests do not sleep", testsDoNotSleep(maySleep)},
+	{"tests are patient", testsArePatient},
 	{"packages introduce themselves", packagesIntroduceThemselves},
 	{"the code map is true", codeMapIsTrue},
 }

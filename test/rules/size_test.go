@@ -3,48 +3,74 @@ package rules
 import (
 	"bytes"
 	"fmt"
-	"go/ast"
 	"maps"
 	"slices"
 )
 
-// The largest sizes that are allowed. A larger file is hard to read as a whole, a larger struct has
-// several subjects, and in a larger package everything can depend on everything.
-const (
-	maxFileLines = 500
-	maxFields    = 25
-	maxShare     = 20 // percent of the product's lines, of a package
-)
-
-// ceilings are the sizes of what was larger when its rule was added. It may not grow, and a ceiling
-// that is no longer needed must be removed.
-type ceilings map[string]int
+// A sizeRule says how large something may be. A larger file is hard to read as a whole, and a larger
+// struct has several subjects. What embeds others is as large as all of them, because a reader of a type
+// needs its parts, wherever they are declared.
+type sizeRule struct {
+	most    int
+	unit    string
+	measure func(*tree) map[string]int // the sizes by name
+}
 
 var (
-	longFunctions = ceilings{}
-	longFiles     = ceilings{}
-	wideStructs   = ceilings{}
-	largeShares   = ceilings{}
+	// What fits a screen is understood at one look. This includes tests, and the programs in test/clients,
+	// which are a module of their own.
+	functionLines = sizeRule{50, "lines", linesOfFunctions}
+	fileLines     = sizeRule{500, "lines", linesOfFiles}
+	structFields  = sizeRule{25, "fields", fieldsOfStructs}
+	// Each boolean doubles the states in which a struct may be.
+	structBooleans   = sizeRule{6, "booleans", booleansOfStructs}
+	interfaceMethods = sizeRule{12, "methods", methodsOfInterfaces}
+	// In a larger package, everything can depend on everything.
+	packageShare = sizeRule{20, "percent of the product", sharesOfPackages}
 )
 
-// judge returns which of the sizes are too large.
-func (c ceilings) judge(sizes map[string]int, most int, unit string) (breaches []string) {
-	for _, name := range slices.Sorted(maps.Keys(sizes)) {
-		size, ceiling := sizes[name], c[name]
-		switch {
-		case ceiling == 0 && size > most:
-			breaches = append(breaches, fmt.Sprintf("%s: %d %s, and %d is the most", name, size, unit, most))
-		case ceiling > 0 && size > ceiling:
-			breaches = append(breaches,
-				fmt.Sprintf("%s: %d %s: it has grown from %d, and was too large already", name, size, unit, ceiling))
+// ceiling is a size above the maximum, and why it stays there.
+type ceiling struct {
+	unit, name string
+	size       int
+	reason     string
+}
+
+// ceilings are sizes above their maximum. They may only shrink: what is smaller gets a lower ceiling, and
+// what no longer needs one loses it.
+type ceilings []ceiling
+
+// check returns which sizes of a tree are too large.
+func (r sizeRule) check(allowed ceilings) func(t *tree) []string {
+	return func(t *tree) (breaches []string) {
+		sizes := r.measure(t)
+		for _, c := range allowed {
+			if c.unit == r.unit {
+				breaches = append(breaches, r.judge(c, sizes[c.name])...)
+				delete(sizes, c.name)
+			}
 		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(c)) {
-		if size := sizes[name]; size <= most {
-			breaches = append(breaches, fmt.Sprintf("%s: %d %s: drop its ceiling", name, size, unit))
+		for _, name := range slices.Sorted(maps.Keys(sizes)) {
+			if size := sizes[name]; size > r.most {
+				breaches = append(breaches, fmt.Sprintf("%s: %d %s, and %d is the most", name, size, r.unit, r.most))
+			}
 		}
+		return breaches
 	}
-	return breaches
+}
+
+func (r sizeRule) judge(c ceiling, size int) []string {
+	switch {
+	case size <= r.most:
+		return []string{fmt.Sprintf("%s: %d %s: drop its ceiling", c.name, size, r.unit)}
+	case size > c.size:
+		return []string{fmt.Sprintf("%s: %d %s: it has grown from %d, and was too large already", c.name, size, r.unit, c.size)}
+	case size < c.size:
+		return []string{fmt.Sprintf("%s: %d %s: lower its ceiling from %d", c.name, size, r.unit, c.size)}
+	case c.reason == "":
+		return []string{fmt.Sprintf("%s: %d %s without a reason", c.name, size, r.unit)}
+	}
+	return nil
 }
 
 // isProduct reports whether the file is part of the server.
@@ -62,11 +88,7 @@ func (t *tree) product() (files []*source) {
 
 func (f *source) lines() int { return bytes.Count(f.text, []byte{'\n'}) }
 
-func filesAreShort(allowed ceilings) func(t *tree) []string {
-	return func(t *tree) []string { return allowed.judge(fileLines(t), maxFileLines, "lines") }
-}
-
-func fileLines(t *tree) map[string]int {
+func linesOfFiles(t *tree) map[string]int {
 	sizes := map[string]int{}
 	for _, f := range t.product() {
 		sizes[f.path] = f.lines()
@@ -74,35 +96,8 @@ func fileLines(t *tree) map[string]int {
 	return sizes
 }
 
-func structsAreSmall(allowed ceilings) func(t *tree) []string {
-	return func(t *tree) []string { return allowed.judge(structFields(t), maxFields, "fields") }
-}
-
-// structFields counts the product's fields by the name of the type, an embedded one as one.
-func structFields(t *tree) map[string]int {
-	sizes := map[string]int{}
-	for _, f := range t.product() {
-		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			spec, ok := node.(*ast.TypeSpec)
-			if !ok {
-				return true
-			}
-			if declared, ok := spec.Type.(*ast.StructType); ok {
-				name := f.dir + " " + spec.Name.Name
-				sizes[name] = max(sizes[name], declared.Fields.NumFields())
-			}
-			return true
-		})
-	}
-	return sizes
-}
-
-func noPackageIsMost(allowed ceilings) func(t *tree) []string {
-	return func(t *tree) []string { return allowed.judge(packageShares(t), maxShare, "percent of the product") }
-}
-
-// packageShares is each package's part of the product's lines, in percent, rounded up.
-func packageShares(t *tree) map[string]int {
+// sharesOfPackages is each package's part of the product's lines, in percent, rounded up.
+func sharesOfPackages(t *tree) map[string]int {
 	lines, all := map[string]int{}, 0
 	for _, f := range t.product() {
 		lines[f.dir] += f.lines()

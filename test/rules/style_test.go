@@ -13,17 +13,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxLines of a function, from func to the closing brace: what fits a screen is understood at one
-// look. This includes tests, and the programs in test/clients, which are a module of their own.
-const maxLines = 50
-
-func functionsAreShort(allowed ceilings) func(t *tree) []string {
-	return func(t *tree) []string { return allowed.judge(functionLines(t), maxLines, "lines") }
-}
-
-// functionLines counts literals as well: the code of a command's row is one. Those of a function
-// are counted as of one name.
-func functionLines(t *tree) map[string]int {
+// linesOfFunctions counts from func to the closing brace. It counts literals as well: the code of a command's
+// row is one. All literals of a function have one name.
+func linesOfFunctions(t *tree) map[string]int {
 	sizes := map[string]int{}
 	for _, f := range t.files {
 		outer := f.dir
@@ -71,30 +63,6 @@ func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
 		start = function.Type.Func
 	}
 	return fset.Position(start).Line, fset.Position(node.End()).Line
-}
-
-// maxMethods of an interface, those of its embedded ones aside: what has more parts is named part
-// by part.
-const maxMethods = 12
-
-func interfacesAreSmall(t *tree) (breaches []string) {
-	for _, f := range t.files {
-		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			spec, ok := node.(*ast.InterfaceType)
-			if !ok {
-				return true
-			}
-			methods := 0
-			for _, field := range spec.Methods.List {
-				methods += len(field.Names)
-			}
-			if methods > maxMethods {
-				breaches = append(breaches, t.at(spec, "an interface of %d methods", methods))
-			}
-			return true
-		})
-	}
-	return breaches
 }
 
 // noInit: what happens at start stands in main, in the order in which it happens.

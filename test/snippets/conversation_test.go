@@ -31,7 +31,7 @@ func TestConversations(t *testing.T) {
 	played := 0
 	for _, document := range documents(t) {
 		server := peer.Start(t, argumentsFor(t, document)...)
-		stage := transcript.Network("tcp", server.Addr)
+		stage := peer.Slowly(transcript.Network("tcp", server.Addr))
 		for _, f := range conversations(t, document) {
 			played++
 			empty(t, stage)
@@ -54,7 +54,7 @@ func argumentsFor(t *testing.T, document string) []string {
 // A redis-server replies as the transcripts that begin with @redis say.
 func TestConversationsWithRedis(t *testing.T) {
 	played := 0
-	stage := transcript.Network("tcp", peer.StartRedis(t).Addr)
+	stage := peer.Slowly(transcript.Network("tcp", peer.StartRedis(t).Addr))
 	for _, document := range documents(t) {
 		for _, f := range conversations(t, document) {
 			if !f.Redis {

@@ -13,7 +13,7 @@ import (
 
 // A SCAN with a COUNT above 1000 returns about 1000 keys, and a whole scan returns each key once.
 func TestScanCountIsCapped(t *testing.T) {
-	client := redis.NewClient(&redis.Options{Addr: peer.Start(t).Addr, ReadTimeout: patience})
+	client := peer.Client(&redis.Options{Addr: peer.Start(t).Addr, ReadTimeout: patience})
 	defer client.Close()
 	const keys = 5000
 	pipe := client.Pipeline()

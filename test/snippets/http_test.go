@@ -22,7 +22,7 @@ type site struct {
 }
 
 func newSite(t *testing.T, address string) *site {
-	rdb := redis.NewClient(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience})
+	rdb := peer.Client(&redis.Options{Addr: address, MaxRetries: -1, DialerRetries: 1, ReadTimeout: patience})
 	t.Cleanup(func() { rdb.Close() })
 	s := &site{}
 	client := func(r *http.Request) string { return r.Header.Get("User") }

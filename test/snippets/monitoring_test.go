@@ -83,17 +83,20 @@ func firstCells(t *testing.T, page, section string) (all []string) {
 func TestMonitoringFields(t *testing.T) {
 	var info strings.Builder
 	for _, measured := range []string{"loops", "locks"} {
-		client := redis.NewClient(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured, "--dir",
+		client := peer.Client(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured, "--dir",
 			t.TempDir(), "--policies", writePolicies(t)).Addr})
 		defer client.Close()
-		require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60).Err())
+		require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err()) // every call is timed
+		for range 100 {                                                                         // for latencystats
+			require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60).Err())
+		}
 		require.NoError(t, client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 		require.ErrorContains(t, client.Set(t.Context(), "k", "v", 0).Err(), "OOM")
 		reply, err := client.Info(t.Context(), "everything").Result()
 		require.NoError(t, err)
 		info.WriteString(reply)
 	}
-	stored := redis.NewClient(&redis.Options{
+	stored := peer.Client(&redis.Options{
 		Addr: peer.StartPlain(t, "--store", "redis://127.0.0.1:1", "--loglevel", "nothing").Addr})
 	defer stored.Close()
 	info.WriteString(stored.Info(t.Context(), "store").Val())

@@ -81,7 +81,7 @@ type runner struct {
 
 func newRunner(t *testing.T) *runner {
 	server := peer.Start(t, "--id-ttl", "3600")
-	client := redis.NewClient(&redis.Options{Addr: server.Addr})
+	client := peer.Client(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
 	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr)}
 }

@@ -41,7 +41,7 @@ func Saw[T ~[]byte | ~string](b T) T {
 `
 
 // hook makes the test of internal/commands read the counter.
-const hook = `package commands
+const hook = `package commands_test
 
 import "cellserver/internal/countedsteps"
 

@@ -13,14 +13,9 @@ import (
 )
 
 func (as *Accounts) container() *command.Command {
-	return &command.Command{
-		Name: "acl", Group: "server", Category: "none", Since: "6.0.0",
-		Complexity: "Depends on the subcommand.", Min: 2,
-		Summary: "Commands that manage users and what they may do.", AnyMore: true,
-		Subs: []*command.Command{as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(),
-			as.log(), as.save(), as.setUser(),
-			as.listUsers(), as.whoami(), command.HelpOf("acl", "6.0.0")},
-	}
+	return command.Container("acl", "server", "6.0.0", "Commands that manage users and what they may do.",
+		as.cat(), as.delUser(), as.dryRun(), as.genPass(), as.getUser(), as.list(), as.load(), as.log(), as.save(),
+		as.setUser(), as.listUsers(), as.whoami(), command.HelpOf("acl", "6.0.0"))
 }
 
 // Commands returns the rows of the family.
@@ -245,7 +240,7 @@ func applyToCaller(c *command.Call, disconnect bool) {
 		c.CloseAfterReply()
 	}
 	if c.Session != nil { // in a transaction
-		c.Session.ReloadUser()
+		c.Session.(Session).ReloadUser()
 	}
 }
 
@@ -294,7 +289,7 @@ func distinct(list []*client.Account) (once []*client.Account) {
 func (as *Accounts) dryRun() *command.Command {
 	return &command.Command{
 		Name: "acl|dryrun", Group: "server", Category: "none", Since: "7.0.0", Complexity: "O(1)",
-		Flags: adminFlags, Cost: command.Unbounded, Min: 4,
+		Flags: adminFlags, Cost: command.Unbounded, Min: 4, Secrets: command.SecretsOfCall(3),
 		Summary: "Checks whether a user may make a call, without making it.",
 		Args: []command.Arg{command.Word("username"), command.Word("command"),
 			command.Word("arg").Optional().Many().UpTo(1000)},

@@ -6,12 +6,13 @@ import (
 	"cellserver/internal/command"
 )
 
-// Session has the methods that AUTH and HELLO need of the session that makes the call.
+// Session has the methods that the family needs of the session that makes a call.
 type Session interface {
-	command.Session
 	// SetAccount logs the session in to an account; nil stands for the account of new connections.
 	// It returns false if the account has been deleted.
 	SetAccount(a *client.Account) bool
+	// ReloadUser applies a change of the rights of the session's own user.
+	ReloadUser()
 }
 
 func (as *Accounts) auth() *command.Command {

@@ -2,7 +2,6 @@ package access
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"cellserver/internal/acl"
@@ -46,13 +45,4 @@ func (as *Accounts) Configured() (lines []string) {
 		}
 	}
 	return lines
-}
-
-// secrets are the settings whose values MONITOR and SLOWLOG do not show. Some exist in Redis only,
-// but a client may try to set them here.
-var secrets = []string{"requirepass", "masterauth", "tls-key-file-pass", "tls-client-key-file-pass"}
-
-// IsSecret reports whether the value of a setting must not be shown.
-func IsSecret(name []byte) bool {
-	return slices.ContainsFunc(secrets, func(secret string) bool { return strings.EqualFold(secret, string(name)) })
 }

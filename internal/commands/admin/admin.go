@@ -26,8 +26,7 @@ type Admin struct {
 	Clients  *client.Registry
 	Memory   *maxmemory.Bound
 	Monitors Monitors
-	Info     []command.InfoPart     // of all families, in order
-	IsSecret func(word []byte) bool // reports whether the value of an option must not be logged
+	Info     []command.InfoPart // of all families, in order
 
 	Rewrite func() error // writes the configuration file; nil if there is none
 
@@ -45,7 +44,7 @@ type Admin struct {
 func (a *Admin) Commands() []*command.Command {
 	return []*command.Command{
 		&command.Introspection, a.info(), a.config(), &timeNow, a.memory(), &role, &lolwut,
-		&function, &script, &module, a.debug(), &slowlog, &latency, a.monitor(),
+		function, script(), module, a.debug(), slowlog, latency, a.monitor(),
 		&cluster, &readOnly, &readWrite, &asking,
 	}
 }
@@ -60,11 +59,17 @@ func describeStore(s store.Store) []command.InfoPart {
 	return []command.InfoPart{{Section: "Store", Write: write}}
 }
 
+// Session is what the family needs of the session that makes a call.
+type Session interface {
+	// CountCalls adds the calls of this turn to the statistics, except the current one.
+	CountCalls()
+}
+
 // countCalls adds what the calling session has counted in this turn to the statistics, before a
 // call that shows or resets them.
 func countCalls(c *command.Call) {
 	if c.Session != nil && !c.InTransaction {
-		c.Session.CountCalls()
+		c.Session.(Session).CountCalls()
 	}
 }
 

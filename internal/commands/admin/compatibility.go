@@ -57,36 +57,23 @@ func flushCommand(name, since, wrong string, flags command.Flags, policy string)
 	}
 }
 
-var function = command.Command{
-	Name: "function", Group: "server", Category: "none", Since: "7.0.0",
-	Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about functions, of which there are none.", AnyMore: true,
-	Subs: []*command.Command{
-		flushCommand("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
-			command.AllShards),
-		command.HelpOf("function", "7.0.0"),
-	},
-}
+var function = command.Container("function", "server", "7.0.0", "Commands about functions, of which there are none.",
+	flushCommand("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
+		command.AllShards),
+	command.HelpOf("function", "7.0.0"))
 
-// script has only the subcommand FLUSH. Others are refused with Redis's error for an unknown
-// command, from which clients learn that there are no scripts.
-var script = command.Command{
-	Name: "script", Group: "server", Category: "none", Since: "2.6.0",
-	Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about scripts, of which there are none.", AnyMore: true,
-	Traits: command.HidesSubcommands,
-	Subs: []*command.Command{
+// script has only the subcommand FLUSH. The error for others is that of an unknown command, from which
+// clients learn that there are no scripts.
+func script() *command.Command {
+	row := command.Container("script", "server", "2.6.0", "Commands about scripts, of which there are none.",
 		flushCommand("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
-		command.HelpOf("script", "5.0.0"),
-	},
+		command.HelpOf("script", "5.0.0"))
+	row.Admit.UnknownSub = command.ErrUnknown
+	return row
 }
 
-var module = command.Command{
-	Name: "module", Group: "server", Category: "none", Since: "4.0.0",
-	Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about modules, of which there are none.", AnyMore: true,
-	Subs: []*command.Command{&moduleList, command.HelpOf("module", "5.0.0")},
-}
+var module = command.Container("module", "server", "4.0.0", "Commands about modules, of which there are none.",
+	&moduleList, command.HelpOf("module", "5.0.0"))
 
 var moduleList = command.Command{
 	Name: "module|list", Group: "server", Category: "none", Since: "4.0.0", Complexity: "O(1)",

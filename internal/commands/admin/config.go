@@ -10,13 +10,8 @@ import (
 )
 
 func (a *Admin) config() *command.Command {
-	return &command.Command{
-		Name: "config", Group: "server", Category: "none", Since: "2.0.0",
-		Complexity: "Depends on the subcommand.", Min: 2,
-		Summary: "Commands about the server's settings.", AnyMore: true,
-		Subs: []*command.Command{a.configGet(), a.configResetStat(), a.configRewrite(), a.configSet(),
-			command.HelpOf("config", "5.0.0")},
-	}
+	return command.Container("config", "server", "2.0.0", "Commands about the server's settings.",
+		a.configGet(), a.configResetStat(), a.configRewrite(), a.configSet(), command.HelpOf("config", "5.0.0"))
 }
 
 func (a *Admin) configGet() *command.Command {
@@ -54,13 +49,7 @@ func (a *Admin) configSet() *command.Command {
 		Summary: "Changes settings while the server runs: all of them, or none.",
 		Args:    []command.Arg{command.Word("parameter value [parameter value ...]").Many()},
 		Reply:   "OK.",
-		Secrets: func(words [][]byte, hide func(int)) {
-			for i := 3; i < len(words); i += 2 {
-				if a.IsSecret(words[i-1]) {
-					hide(i)
-				}
-			}
-		},
+		Secrets: a.secretSettings,
 		Run: func(c *command.Call) error {
 			words := c.Many()
 			if len(words)%2 != 0 {
@@ -82,6 +71,20 @@ func (a *Admin) configSet() *command.Command {
 			c.Out.Status("OK")
 			return nil
 		},
+	}
+}
+
+// secretSettings hides all words but the names of settings, and the values that CONFIG SET may give to those that are
+// no secrets. So it hides a password whose setting is misspelled or has another name here, or which has a space.
+func (a *Admin) secretSettings(_ *command.Table, words [][]byte, hide func(int)) {
+	for i := 2; i < len(words); i++ {
+		named := a.Options.Lookup(string(words[i]))
+		if named == nil {
+			hide(i)
+		}
+		if i++; i < len(words) && (named == nil || named.Secret || named.Change != option.Live) {
+			hide(i)
+		}
 	}
 }
 

@@ -122,7 +122,9 @@ func observeLater(c *command.Call) func() {
 	server, row, call := c.Server, c.Row, c.SlowCall(c.Row, c.Words)
 	began := server.Clock.Now()
 	return func() {
-		if ns := server.Clock.Now() - began; server.Observe(row, ns) {
+		ns := server.Clock.Now() - began
+		server.Stats.Of(row.Number).Ns.Add(ns)
+		if server.Observe(row, ns) {
 			server.Stats.SlowLog.Add(call, ns/1000)
 		}
 	}

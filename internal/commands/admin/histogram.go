@@ -35,9 +35,9 @@ func formatPercentile(p float64) string {
 
 var latencyHistogram = latencyCommand(command.Command{
 	Name: "latency|histogram", Since: "7.0.0",
-	Summary: "Returns how long calls took, by command; quick calls are sampled.",
+	Summary: "Returns how long the calls took that were timed, by command.",
 	Args:    []command.Arg{command.Word("command").Optional().Many()},
-	Reply:   "A map from names to maps: calls; histogram_usec, the number of calls below each number of microseconds.",
+	Reply:   "A map from names to maps: calls, the number of calls that were timed: all, or of quick commands a sample; histogram_usec, the number of them below each number of microseconds.",
 	Run: func(c *command.Call) error {
 		countCalls(c)
 		wanted := make(map[*command.Command]bool)
@@ -47,17 +47,17 @@ var latencyHistogram = latencyCommand(command.Command{
 		}
 		var rows []*command.Command
 		c.Server.EachCalled(func(row *command.Command, r *stats.Calls) {
-			if r.Tracked.Load() > 0 && (len(names) == 0 || wanted[row] || row.Parent != nil && wanted[row.Parent]) {
+			if r.Timed.Load() > 0 && (len(names) == 0 || wanted[row] || row.Parent != nil && wanted[row.Parent]) {
 				rows = append(rows, row)
 			}
 		})
 		c.Out.Map(len(rows))
 		for _, row := range rows {
 			c.Out.BulkString(row.Name)
-			calls, pairs := c.Server.Stats.Of(row.Number).Histogram(c.Server.Stats.TracksLatency())
+			timed, pairs := c.Server.Stats.Of(row.Number).Histogram()
 			c.Out.Map(2)
 			c.Out.BulkString("calls")
-			c.Out.Int(calls)
+			c.Out.Int(timed)
 			c.Out.BulkString("histogram_usec")
 			c.Out.Map(len(pairs) / 2)
 			for _, n := range pairs {

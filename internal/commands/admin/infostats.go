@@ -74,13 +74,14 @@ func infoErrorStats(c *command.Call, out *command.InfoText) {
 
 func infoLatencyStats(c *command.Call, out *command.InfoText) {
 	c.Server.EachCalled(func(row *command.Command, r *stats.Calls) {
-		if r.Tracked.Load() == 0 {
-			return
-		}
 		var shares []string
 		for _, percent := range c.Server.Stats.Percentiles() {
-			shares = append(shares, fmt.Sprintf("p%s=%d.000", formatPercentile(percent), r.Percentile(percent/100)))
+			if usec, known := r.Percentile(percent / 100); known {
+				shares = append(shares, fmt.Sprintf("p%s=%d.000", formatPercentile(percent), usec))
+			}
 		}
-		out.Add("latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
+		if len(shares) > 0 {
+			out.Add("latency_percentiles_usec_"+row.Name, strings.Join(shares, ","))
+		}
 	})
 }

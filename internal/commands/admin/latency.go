@@ -5,13 +5,8 @@ import "cellserver/internal/command"
 // LATENCY: the calls that took latency-monitor-threshold milliseconds or more, and histograms of
 // how long calls take.
 
-var latency = command.Command{
-	Name: "latency", Group: "server", Category: "none", Since: "2.8.13",
-	Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about how long calls take.", AnyMore: true,
-	Subs: []*command.Command{latencyDoctor, latencyHistogram, latencyHistory, latencyLatest, latencyReset,
-		command.HelpOf("latency", "2.8.13")},
-}
+var latency = command.Container("latency", "server", "2.8.13", "Commands about how long calls take.",
+	latencyDoctor, latencyHistogram, latencyHistory, latencyLatest, latencyReset, command.HelpOf("latency", "2.8.13"))
 
 // latencyCommand fills in the fields that the subcommands of LATENCY share.
 func latencyCommand(row command.Command) *command.Command {

@@ -9,13 +9,8 @@ import (
 )
 
 func (a *Admin) memory() *command.Command {
-	return &command.Command{
-		Name: "memory", Group: "server", Category: "none", Since: "4.0.0",
-		Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands about memory.",
-		AnyMore: true,
-		Subs: []*command.Command{&memoryDoctor, &memoryPurge, a.memoryStats(), &memoryUsage,
-			command.HelpOf("memory", "4.0.0")},
-	}
+	return command.Container("memory", "server", "4.0.0", "Commands about memory.",
+		&memoryDoctor, &memoryPurge, a.memoryStats(), &memoryUsage, command.HelpOf("memory", "4.0.0"))
 }
 
 var memoryUsage = command.Command{

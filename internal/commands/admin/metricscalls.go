@@ -12,8 +12,8 @@ var (
 	calls         = metric.NewCounter("commands_total", "Calls that were made, by command.", "command")
 	callsFailed   = metric.NewCounter("commands_failed_total", "Calls that were made and answered with an error.", "command")
 	callsRejected = metric.NewCounter("commands_rejected_total", "Calls that were refused before they were made: rights, number of arguments, memory.", "command")
-	callTimes     = metric.NewHistogram("command_duration_seconds", "How long calls took, without the network, by command; "+
-		"all subcommands together. Of quick commands a sample of the calls is timed: commands_total has their number.", "command")
+	callTimes     = metric.NewHistogram("command_duration_seconds", "How long the calls took that were timed, without the network, "+
+		"by command; all subcommands together. Of quick commands a sample is timed: commands_total counts all calls.", "command")
 )
 
 // callMetrics counts calls by command. The commands are those of the table, so their number is bounded.

@@ -96,7 +96,7 @@ func (ms *Monitors) Show(c *command.Call, row *command.Command, words [][]byte) 
 	}
 	unix := c.Unix(c.Server.Clock.Now()) / 1000
 	line := fmt.Appendf(nil, "+%d.%06d [%d %s]", unix/1e6, unix%1e6, c.View.Selected(), monitorAddress(c.Client))
-	for _, word := range stats.Shorten(row.Redact(words), shownWords, shownBytes) {
+	for _, word := range stats.Shorten(c.Server.Redact(row, words), shownWords, shownBytes) {
 		line = resp.AppendQuoted(append(line, ' '), word)
 	}
 	line = append(line, '\r', '\n')

@@ -3,6 +3,7 @@ package admin
 import (
 	"errors"
 	"strings"
+	"time"
 
 	"cellserver/internal/command"
 	"cellserver/internal/option"
@@ -37,11 +38,11 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "slowlog-max-len", Group: option.Diagnostics, Kind: option.Number(&s.SlowCalls, 0, stats.MaxSlowCalls),
 			Change: option.Live, Help: "calls that SLOWLOG keeps"},
 		{Name: "latency-monitor-threshold", Group: option.Diagnostics,
-			Kind: option.Number(&s.Threshold, 0, command.MaxInt), Change: option.Live,
+			Kind: option.Time(&s.Threshold, time.Millisecond, 0, command.MaxInt), Change: option.Live,
 			Help: "milliseconds from which LATENCY records a call; 0 for none"},
-		{Name: "latency-tracking", Group: option.Diagnostics, Kind: yesNo{&s.Tracking}, Change: option.Live,
-			Help: "count by command how long calls take; quick ones are sampled"},
-		{Name: "latency-tracking-info-percentiles", Group: option.Diagnostics, Kind: percentiles{&s.Percentiles},
+		{Name: "latency-tracking", Group: option.Diagnostics, Kind: yesNo(&s.Tracking), Change: option.Live,
+			Help: "count by command how long calls take, of quick ones in a sample"},
+		{Name: "latency-tracking-info-percentiles", Group: option.Diagnostics, Kind: percentiles(&s.Percentiles),
 			Change: option.Live, Words: true, Help: "percentiles of these times that INFO shows"},
 		{Name: "enable-debug-command", Group: option.Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
 			Change: option.Immutable, Help: "which clients may use DEBUG: none, all, or those on this machine"},
@@ -72,55 +73,28 @@ func logSlowerThan(server *command.Server, usec int64) {
 	server.Hooks.Set(command.Timed, 0 <= usec && usec < stats.FastCallMax)
 }
 
-// yesNo is a setting of yes or no, in upper or lower case. Its errors are Redis's, which differ from
+// yesNo returns the Kind of yes or no, in upper or lower case. Its errors are Redis's, which differ from
 // those of a choice.
-type yesNo struct{ to *string }
-
-func (y yesNo) Check(text string) error {
-	if text = strings.ToLower(text); text != "yes" && text != "no" {
-		return errors.New("argument must be 'yes' or 'no'")
-	}
-	return nil
+func yesNo(to *string) option.Kind {
+	return option.Parsed[string]{To: to, Format: strings.Clone, Word: "yes|no", Allowed: "yes, no",
+		Wrong: "it must be one of yes, no", Parse: func(text string) (string, error) {
+			if text = strings.ToLower(text); text != "yes" && text != "no" {
+				return "", errors.New("argument must be 'yes' or 'no'")
+			}
+			return text, nil
+		}}
 }
 
-func (y yesNo) Set(text string) error {
-	if y.Check(text) != nil {
-		return errors.New("it must be one of yes, no")
-	}
-	*y.to = strings.ToLower(text)
-	return nil
+// percentiles returns the Kind of numbers from 0 to 100, separated by spaces.
+func percentiles(to *[]float64) option.Kind {
+	return option.Parsed[[]float64]{To: to, Parse: parsePercentiles, Word: "percentiles",
+		Wrong:   `it must be numbers from 0 to 100 with spaces between, such as "50 99 99.9"`,
+		Allowed: "0 to 100, separated by spaces",
+		Format: func(list []float64) string {
+			var words []string
+			for _, percent := range list {
+				words = append(words, formatPercentile(percent))
+			}
+			return strings.Join(words, " ")
+		}}
 }
-
-func (y yesNo) String() string { return *y.to }
-func (y yesNo) Show() string   { return *y.to }
-func (y yesNo) Type() string   { return "yes|no" }
-func (y yesNo) Range() string  { return "yes, no" }
-
-// percentiles are numbers from 0 to 100, separated by spaces.
-type percentiles struct{ to *[]float64 }
-
-func (p percentiles) Set(text string) error {
-	list, err := parsePercentiles(text)
-	if err != nil {
-		return errors.New(`it must be numbers from 0 to 100 with spaces between, such as "50 99 99.9"`)
-	}
-	*p.to = list
-	return nil
-}
-
-func (p percentiles) Check(text string) error {
-	_, err := parsePercentiles(text)
-	return err
-}
-
-func (p percentiles) String() string {
-	var words []string
-	for _, percent := range *p.to {
-		words = append(words, formatPercentile(percent))
-	}
-	return strings.Join(words, " ")
-}
-
-func (p percentiles) Show() string  { return p.String() }
-func (p percentiles) Type() string  { return "percentiles" }
-func (p percentiles) Range() string { return "0 to 100, separated by spaces" }

@@ -5,12 +5,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-var slowlog = command.Command{
-	Name: "slowlog", Group: "server", Category: "none", Since: "2.2.12",
-	Complexity: "Depends on the subcommand.", Min: 2,
-	Summary: "Commands about calls that took long.", AnyMore: true,
-	Subs: []*command.Command{&slowlogGet, &slowlogLen, &slowlogReset, command.HelpOf("slowlog", "6.2.0")},
-}
+var slowlog = command.Container("slowlog", "server", "2.2.12", "Commands about calls that took long.",
+	&slowlogGet, &slowlogLen, &slowlogReset, command.HelpOf("slowlog", "6.2.0"))
 
 const slowlogFlags = command.Admin | command.Dangerous | command.Loading | command.Stale
 

@@ -12,15 +12,14 @@ import (
 
 // client returns the row of CLIENT, with the subcommands of other families.
 func (f *Family) client() *command.Command {
-	return &command.Command{
-		Name: "client", Group: "connection", Category: "none", Since: "2.4.0",
-		Complexity: "Depends on the subcommand.", Min: 2, Traits: command.KeepsCaching,
-		Summary: "Commands about client connections.", AnyMore: true,
-		Subs: slices.Concat([]*command.Command{
-			&clientGetName, &clientID, &clientInfo, f.kill(), f.list(), &clientNoEvict, &clientNoTouch, f.pause(),
-			&clientReply, &clientSetInfo, &clientSetName, f.unblock(), f.unpause(),
-		}, f.Subcommands, []*command.Command{command.HelpOf("client", "5.0.0")}),
+	own := []*command.Command{
+		&clientGetName, &clientID, &clientInfo, f.kill(), f.list(), &clientNoEvict, &clientNoTouch, f.pause(),
+		&clientReply, &clientSetInfo, &clientSetName, f.unblock(), f.unpause(),
 	}
+	row := command.Container("client", "connection", "2.4.0", "Commands about client connections.",
+		slices.Concat(own, f.Subcommands, []*command.Command{command.HelpOf("client", "5.0.0")})...)
+	row.Traits = command.KeepsCaching
+	return row
 }
 
 const clientFlags = command.NoScript | command.Loading | command.Stale

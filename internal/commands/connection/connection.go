@@ -26,7 +26,6 @@ type Family struct {
 
 // Session is what the commands need of the session that makes the call.
 type Session interface {
-	command.Session
 	IsLoggedIn() bool
 	// SwitchProtocol changes the version of the protocol, 2 or 3, from this reply on.
 	SwitchProtocol(protocol int)
@@ -67,9 +66,18 @@ func (f *Family) Cleanup() command.Cleanup {
 	}
 }
 
+// unhealthy refuses PING while the disk fails, as in Redis, so that health checks notice.
+func unhealthy(c *command.Call) error {
+	if c.Server.Hooks.Has(command.DiskFailing) {
+		return command.ErrDiskFails
+	}
+	return nil
+}
+
 var ping = command.Command{
 	Name: "ping", Group: "connection", Since: "1.0.0", Complexity: "O(1)", Flags: command.Fast,
-	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless | command.ChecksHealth,
+	Cost: command.Constant, Traits: command.WhileSubscribed | command.Sessionless,
+	Admit:   command.Admission{Refuse: unhealthy},
 	Summary: "Tests the connection.",
 	Tips:    []string{command.AllShards, "response_policy:all_succeeded"},
 	Args:    []command.Arg{command.Word("message").Optional()}, Reply: "PONG, or the message.",
@@ -131,7 +139,7 @@ var selectDB = command.Command{
 var reset = command.Command{
 	Name: "reset", Group: "connection", Since: "6.2.0", Complexity: "O(1)",
 	Flags: command.Handshake, Cost: command.Constant,
-	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull | command.ChangesRights,
+	Traits:  command.Unqueued | command.WhileSubscribed | command.AllowedFull,
 	Summary: "Resets the connection: database 0, RESP2, no name, no transaction, no subscriptions, no tracking, logged out.",
 	Reply:   "RESET.",
 	Run: func(c *command.Call) error {

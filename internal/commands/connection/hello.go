@@ -15,11 +15,16 @@ func (f *Family) hello() *command.Command {
 		Args: []command.Arg{command.Int("protover").Or(0).By(parseProtocol),
 			command.Word("[AUTH username password] [SETNAME clientname]").Optional().Many()},
 		Reply: "A map: server, version (of the Redis that it is compatible with), proto, id, mode, role, modules.",
-		Secrets: func(words [][]byte, hide func(int)) {
-			for i := 2; i+2 < len(words); i++ {
-				if command.FoldEqual(words[i], "AUTH") {
-					hide(i + 1)
-					hide(i + 2)
+		Secrets: func(t *command.Table, words [][]byte, hide func(int)) {
+			for i := 2; i < len(words); i++ {
+				switch {
+				case command.FoldEqual(words[i], "SETNAME"):
+					i++
+				case !command.FoldEqual(words[i], "AUTH"):
+					hide(i) // it may be AUTH, misspelled
+					fallthrough
+				default:
+					command.SecretsFrom(i+1)(t, words[:min(i+3, len(words))], hide)
 					i += 2
 				}
 			}

@@ -5,19 +5,12 @@ import (
 
 	"cellserver/internal/acl"
 	"cellserver/internal/command"
-	"cellserver/internal/form"
+	"cellserver/internal/limit"
 )
-
-// commandOf names the command that makes keys of a kind.
-var commandOf = map[form.Kind]string{
-	form.Throttle: "cl.throttle", form.Fixed: "cl.fixed", form.Sliding: "cl.sliding",
-	form.SlidingLog: "cl.slidinglog", form.Quota: "cl.quota", form.Lease: "cl.acquire",
-	form.Standing: "cl.exempt",
-}
 
 // authorize returns an error if the caller may not use a key as a limiter of a kind. Otherwise a
 // user that may RESTORE strings could set the limits of others back.
-func (k *Family) authorize(c *command.Call, kind form.Kind, key []byte) error {
+func (k *Family) authorize(c *command.Call, kind limit.Kind, key []byte) error {
 	u := c.Client.Account.Load().User.Load()
 	switch {
 	case u == nil: // deleted meanwhile
@@ -25,7 +18,7 @@ func (k *Family) authorize(c *command.Call, kind form.Kind, key []byte) error {
 	case u.Unrestricted():
 		return nil
 	}
-	name := commandOf[kind]
+	name := kind.Command()
 	rows := c.Server.Table.Rows
 	i := slices.IndexFunc(rows, func(row *command.Command) bool { return row.Name == name })
 	if i < 0 { // it was removed (--rename-command)

@@ -32,16 +32,16 @@ var flushMode = command.OneOf("mode", "ASYNC", "SYNC")
 
 func (k *Family) flushDB() *command.Command {
 	return k.flushing(command.Command{Name: "flushdb", Summary: "Removes all keys of the database."},
-		store.View.Flush)
+		store.Keyspace.Flush)
 }
 
 func (k *Family) flushAll() *command.Command {
 	return k.flushing(command.Command{Name: "flushall", Summary: "Removes all keys of all databases."},
-		store.View.FlushAll)
+		store.Keyspace.FlushAll)
 }
 
 // flushing completes the row of a command that removes all keys.
-func (k *Family) flushing(row command.Command, flush func(store.View, context.Context) error) *command.Command {
+func (k *Family) flushing(row command.Command, flush func(store.Keyspace, context.Context) error) *command.Command {
 	row.Group, row.Category, row.Since, row.Complexity = "server", "keyspace", "1.0.0", "O(1)"
 	row.Flags, row.Traits = command.Write|command.Dangerous, command.AnyKey
 	row.Tips = []string{command.AllShards, "response_policy:all_succeeded"}
@@ -83,7 +83,7 @@ func (k *Family) swapDB() *command.Command {
 }
 
 // swapWork is the work of locking every key of all databases.
-const swapWork = command.BoundedUnits * command.BytesPerUnit
+const swapWork = command.BoundedWork
 
 // swap swaps two databases, and calls OnSwap in the same step.
 func (k *Family) swap(c *command.Call, a, b int) error {

@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
@@ -129,7 +130,12 @@ IDLETIME and FREQ are accepted, and have no effect.`,
 			if offload(c, workToRestore(c.Words)) {
 				return nil
 			}
-			if err := k.runRestore(c); err != nil {
+			release, err := c.Allocate(2 * rdb.DumpSize(c.Words[payloadWord])) // what it holds, and the copy in the store
+			if release == nil {
+				return err
+			}
+			defer release()
+			if err := k.runRestore(c); err != nil || c.Offloaded {
 				return err
 			}
 			c.Out.Status("OK")
@@ -138,13 +144,15 @@ IDLETIME and FREQ are accepted, and have no effect.`,
 	}
 }
 
+// payloadWord is the index of the payload in the words of a RESTORE.
+const payloadWord = 3
+
 // workToRestore returns the work of a RESTORE, which the first bytes of the payload tell.
 func workToRestore(words [][]byte) int {
-	const payload = 3
-	if len(words) <= payload {
+	if len(words) <= payloadWord {
 		return 0
 	}
-	return restoreWork * (len(words[payload]) + rdb.DumpSize(words[payload]))
+	return restoreWork * (len(words[payloadWord]) + rdb.DumpSize(words[payloadWord]))
 }
 
 // restoration holds the arguments of a RESTORE.
@@ -271,6 +279,11 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 	if kind == form.Lease {
 		most, option = k.MaxHolders, "max-holders"
 	}
+	release, err := c.Allocate(memoryOfState(kind, len(content), most))
+	if release == nil {
+		return err
+	}
+	defer release()
 	var state form.State
 	switch err := state.Read(content, most); {
 	case err == form.ErrTooMany:
@@ -296,6 +309,20 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 		}
 		return c.View.WriteForm(c.Context, r.key, &state)
 	})
+}
+
+// memoryOfState returns about how many bytes it takes to read a form and to store it, if it has as many
+// entries or leases as fit in its length, and no more than most.
+func memoryOfState(kind limit.Kind, length, most int) int {
+	switch kind {
+	case form.SlidingLog:
+		const shortest, entry = 2, 64
+		return min(length/shortest, most) * entry
+	case form.Lease:
+		const shortest, lease = 4, 256
+		return min(length/shortest, most) * lease
+	}
+	return length
 }
 
 // errForm refuses a value that begins like a form.

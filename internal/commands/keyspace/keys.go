@@ -8,7 +8,7 @@ import (
 )
 
 // keyCount is a method of the store that handles several keys, and returns how many of them exist.
-type keyCount func(view store.View, ctx context.Context, keys [][]byte) (int, error)
+type keyCount func(keys store.Keys, ctx context.Context, names [][]byte) (int, error)
 
 // countingKeys completes the row of a command that counts which of its keys exist.
 func countingKeys(row command.Command, count keyCount) command.Command {
@@ -29,12 +29,12 @@ func countingKeys(row command.Command, count keyCount) command.Command {
 var (
 	exists = countingKeys(command.Command{
 		Name: "exists", Since: "1.0.0", Summary: "Counts the keys that exist.",
-	}, store.View.Count)
+	}, store.Keys.Count)
 
 	touch = countingKeys(command.Command{
 		Name: "touch", Since: "3.2.1",
 		Summary: "Counts the keys that exist, and sets their time of last use (OBJECT IDLETIME).",
-	}, store.View.Touch)
+	}, store.Keys.Touch)
 )
 
 // byKeys calls do for keys, at most command.KeysPerStep at a time, and returns the sum of its
@@ -61,7 +61,7 @@ func removing(row command.Command) command.Command {
 	row.KeyAccess, row.Tips, row.Args = "RM DELETE", command.SeveralShards, []command.Arg{command.Key("key").Many()}
 	row.Reply = "The number of keys that were removed."
 	row.Run = func(c *command.Call) error {
-		n, err := byKeys(c, c.Many(), store.View.Delete)
+		n, err := byKeys(c, c.Many(), store.Keys.Delete)
 		c.Out.Int(int64(n))
 		return err
 	}

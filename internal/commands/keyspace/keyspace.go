@@ -28,7 +28,7 @@ func (k *Family) Commands() []*command.Command {
 	return []*command.Command{
 		&exists, &del, &unlink, &touch, &keyType, &rename, &renameNX, &copyKey, &move,
 		&dump, k.restore(),
-		&expire, &pExpire, &expireAt, &pExpireAt, &persist, &ttl, &pttl, &expireTime, &pExpireTime, &object,
+		&expire, &pExpire, &expireAt, &pExpireAt, &persist, &ttl, &pttl, &expireTime, &pExpireTime, object,
 		&keys, &scan, &randomKey, &dbSize, k.flushDB(), k.flushAll(), k.swapDB(),
 	}
 }

@@ -5,13 +5,8 @@ import (
 	"cellserver/internal/store"
 )
 
-var object = command.Command{
-	Name: "object", Group: "generic", Category: "none", Since: "2.2.3",
-	Complexity: "Depends on the subcommand.", Min: 2, Summary: "Commands that show how a key is stored.",
-	AnyMore: true,
-	Subs: []*command.Command{&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount,
-		command.HelpOf("object", "6.2.0")},
-}
+var object = command.Container("object", "generic", "2.2.3", "Commands that show how a key is stored.",
+	&objectEncoding, &objectFreq, &objectIdleTime, &objectRefCount, command.HelpOf("object", "6.2.0"))
 
 // aboutObject completes the row of a subcommand of OBJECT. Its reply is nil if there is no such
 // key.

@@ -23,7 +23,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 	row.Args = []command.Arg{command.Key("key"), command.Key("newkey")}
 	row.Run = func(c *command.Call) error {
 		from, to := inSelected(c, c.Key()), inSelected(c, c.Key())
-		c.Work += command.BoundedUnits * command.BytesPerUnit // the key may hold a log of 100,000 entries
+		c.Work += command.BoundedWork // the key may hold a log of 100,000 entries
 		done := false
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
@@ -84,7 +84,15 @@ var copyKey = command.Command{
 				return command.ErrSyntax
 			}
 		}
-		c.Work += command.TurnUnits * command.BytesPerUnit // the key may hold a log of 100,000 entries, or 10,000 leases
+		c.Work += command.TurnWork // the key may hold a log of 100,000 entries, or 10,000 leases
+		if c.Server.Abilities&store.IsExternal != 0 {
+			return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
+		}
+		release, err := c.Allocate(2 * c.View.StateBytes(c.Context, from.Key)) // the copy, and one that is made for it
+		if release == nil {
+			return err
+		}
+		defer release()
 		return transfer(c, from, to, store.Transfer{Copy: true, Replace: replace})
 	},
 }

@@ -38,11 +38,10 @@ func (l *Family) gcra() *command.Command {
 			}
 			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 			if err != nil {
-				return l.throttleOnError(c, err, key, limit, count, quota.Take, false)
+				return l.OnError(c, throttleRequest(key, limit, count, quota.Take, false).call(c), err, nil)
 			}
 			d := limit.Decision(o)
-			l.countDecision(c, key, d.Limited)
-			writeDecision(c, &d, quota.Take, false)
+			l.reply(c, key, &d, quota.Take, false)
 			return nil
 		},
 	}

@@ -1,9 +1,11 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
+	"cellserver/internal/calendar"
 	"cellserver/internal/command"
 	"cellserver/internal/stats"
 )
@@ -11,7 +13,16 @@ import (
 // Info returns the parts of INFO about decisions: how often each command has allowed a call, and limited
 // one, and how often the store has failed to decide.
 func (l *Family) Info() []command.InfoPart {
-	return append(l.Fallback.info(), infoDecisions(), l.infoTokens())
+	return append(l.Fallback.Info(), infoDecisions(), l.InfoTokens(), infoZones())
+}
+
+// infoZones shows the time zone database, and where it is from.
+func infoZones() command.InfoPart {
+	return command.InfoPart{Section: "Server", Write: func(_ *command.Call, out *command.InfoText) {
+		version, path := calendar.Version()
+		out.Add("tz_database_version", version)
+		out.Add("tz_database", cmp.Or(path, "embedded"))
+	}}
 }
 
 func infoDecisions() command.InfoPart {

@@ -16,7 +16,8 @@ func (l *Family) inspect() *command.Command {
 nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
 newest; of cl.quota: unit, used, end; of cl.lease: holders, held; of cl.standing, which CL.BAN and CL.EXEMPT write:
 exempt_until, exempt_reason, banned_until and banned_reason, of what there is, level, refusals; instants are Unix
-nanoseconds); expires_ms, the milliseconds until the limit has fully recovered. Nil if there is no such key.`,
+nanoseconds); expires_ms, the milliseconds until the limit has fully recovered, or -1 for a value that does not expire.
+Nil if there is no such key.`,
 		Run: func(c *command.Call) error {
 			e, fields, err := c.View.Inspect(c.Context, c.Key())
 			if err != nil {
@@ -46,7 +47,7 @@ nanoseconds); expires_ms, the milliseconds until the limit has fully recovered. 
 				c.Out.Int(f.Value)
 			}
 			c.Out.BulkString("expires_ms")
-			c.Out.Int(c.ExpiresIn(e))
+			c.Out.Int(expiresMS(c, e))
 			return nil
 		},
 	}
@@ -54,3 +55,11 @@ nanoseconds); expires_ms, the milliseconds until the limit has fully recovered. 
 
 // leaseWork is the work (see command.Call) of reading a lease.
 const leaseWork = 16
+
+// expiresMS returns the milliseconds until a key expires; -1 if it does not, as PTTL does.
+func expiresMS(c *command.Call, e store.Entry) int64 {
+	if e.Expires == store.Never {
+		return -1
+	}
+	return c.ExpiresIn(e)
+}

@@ -40,35 +40,21 @@ seconds until the last lease ends.`,
 			ms := c.Flag()
 			c.Work += leaseChangeWork
 			if c.Extra {
-				return l.acquireExtra(c, key, store.LeaseRequest{Request: r, MaxHolders: l.maxHolders}, quantity, ms)
+				return l.decideWithOptions(c, l.acquireRequest(key, r, ms))
 			}
 			d, err := c.View.Acquire(c.Context, key, r, l.maxHolders)
 			if err != nil {
-				return l.limitIfFull(c, err, key, limit, quota.Take, ms)
+				return l.OnError(c, l.acquireRequest(key, r, ms).call(c), err, nil)
 			}
-			l.countDecision(c, key, d.Limited)
-			writeDecision(c, &d, quota.Take, ms)
+			l.reply(c, key, &d, quota.Take, ms)
 			return nil
 		},
 	}
 }
 
-// acquireExtra continues CL.ACQUIRE for a call with WAIT.
-func (l *Family) acquireExtra(c *command.Call, key []byte, r store.LeaseRequest, quantity int64, ms bool) error {
-	w := waitFor(c, c.Option("WAIT"))
-	if quantity > 0 {
-		w.arrive(c, key)
-	}
-	d, err := w.acquire(c, key, &r)
-	switch {
-	case err != nil:
-		return l.limitIfFull(c, err, key, r.Limit(), quota.Take, ms)
-	case w.continues(&d):
-		return c.Wait(w.delay(key, &d))
-	}
-	l.countDecision(c, key, d.Limited)
-	writeDecision(c, &d, quota.Take, ms)
-	return nil
+func (l *Family) acquireRequest(key []byte, r lease.Request, ms bool) request {
+	return request{store.LimitRequest{Key: key, Rule: store.Rule{Kind: store.Lease},
+		Lease: &store.LeaseRequest{Request: r, MaxHolders: l.maxHolders}}, quota.Take, ms}
 }
 
 func (l *Family) renew() *command.Command {

@@ -12,29 +12,11 @@ var (
 	decisionsTotal = metric.NewCounter("decisions_total",
 		"Decisions of limiters, by command and result: allowed, limited, shadow for a call that was allowed because a policy is in shadow mode, or error for a call that failed. Their sum is the number of calls that were made.",
 		"command", "result")
-	idsRemembered = metric.NewGauge("ids_remembered", "Calls with an ID whose decisions are remembered.")
-	idsForgotten  = metric.NewCounter("ids_forgotten_total", "IDs that were forgotten before their time, because there were too many.")
-	idsRepeated   = metric.NewCounter("ids_repeated_total", "Calls that got the decision of an earlier call with the same ID.")
-
-	storeFailing   = metric.NewGauge("store_failing", "1 while the store does not make decisions, and --store-fails answers them.")
-	storeDecisions = metric.NewCounter("store_failed_decisions_total",
-		"Decisions that the store did not make, by what --store-fails answered: error, allow, deny, local.", "answer")
 )
 
 // Metrics returns the metrics of decisions.
 func (l *Family) Metrics(server *command.Server) []metric.Group {
-	groups := []metric.Group{decisionMetrics(server), {
-		Metrics: []*metric.Metric{idsRemembered, idsForgotten, idsRepeated},
-		Read: func(out *metric.Samples) {
-			if l.Tokens != nil {
-				remembered, forgotten := l.Tokens.Tokens()
-				out.Int(idsRemembered, int64(remembered))
-				out.Int(idsForgotten, forgotten)
-			}
-			out.Int(idsRepeated, l.repeats.Load())
-		},
-	}}
-	return append(groups, l.Fallback.metrics()...)
+	return append([]metric.Group{decisionMetrics(server)}, l.Decider.Metrics()...)
 }
 
 func decisionMetrics(server *command.Server) metric.Group {
@@ -89,20 +71,4 @@ func (s *shownDecisions) allowed(row int, calls, difference int64) int64 {
 	}
 	s.last[row] = shownCalls{calls, allowed}
 	return allowed
-}
-
-// metrics returns the metrics of a store that can fail.
-func (f *Fallback) metrics() []metric.Group {
-	if f.Log == nil {
-		return nil
-	}
-	return []metric.Group{{
-		Metrics: []*metric.Metric{storeFailing, storeDecisions},
-		Read: func(out *metric.Samples) {
-			out.Bool(storeFailing, f.failing.Load())
-			for i, policy := range policies {
-				out.Int(storeDecisions, f.answers[i].Load(), policy)
-			}
-		},
-	}}
 }

@@ -82,8 +82,8 @@ func quotaRequest(t *store.LimitRequest, words [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if isOption(words[2]) {
-		return command.ErrSyntaxAt(words[2])
+	if endsLimiter(words[2]) {
+		return errMissing("unit")
 	}
 	cycle, err := parseCycle(words[2])
 	if err != nil {

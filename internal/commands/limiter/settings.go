@@ -1,9 +1,15 @@
 package limiter
 
-import "cellserver/internal/option"
+import (
+	"time"
+
+	"cellserver/internal/decide"
+	"cellserver/internal/option"
+)
 
 // Settings are the values of the family's options.
 type Settings struct {
+	TopSeed     uint64 // of what CL.TOP samples; chosen at random if 0. It is for tests
 	MaxLogLimit int    // the largest limit of CL.SLIDINGLOG
 	MaxHolders  int    // maximum number of holders per key
 	MaxWaiting  int    // maximum number of calls that wait, with WAIT
@@ -24,30 +30,40 @@ func NewSettings() Settings {
 func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "max-log-limit", Group: option.Limits, Kind: option.Number(&s.MaxLogLimit, 1, 10_000_000),
-			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window; at most 4000 with --store"},
+			Help: "the largest limit of CL.SLIDINGLOG, which keeps 16 bytes for each call in its window; at most 4000 with --store",
+			Use:  "Raise it if a CL.SLIDINGLOG must allow more calls in its window, and memory for them suffices."},
 		{Name: "max-holders", Group: option.Limits, Kind: option.Number(&s.MaxHolders, 1, 100_000),
-			Help: "maximum number of holders that have leases of one key"},
+			Help: "maximum number of holders that have leases of one key",
+			Use:  "Raise it if more processes than this hold leases of one key at the same time."},
 		{Name: "max-waiting", Group: option.Limits, Kind: option.Number(&s.MaxWaiting, 1, 1_000_000), Change: option.Live,
-			Help: "maximum number of calls that wait with the option WAIT, and ten times the maximum for one key"},
-		{Name: "id-ttl", Group: option.Limits, Kind: option.Number(&s.IDSeconds, 1, 86_400),
-			Help: "seconds for which a limiter remembers the decision about a call with the option ID"},
+			Help: "maximum number of calls that wait with the option WAIT, and ten times the maximum for one key",
+			Use:  "Raise it if calls get the error that too many wait; lower it to bound the memory of waiting clients."},
+		{Name: "id-ttl", Group: option.Limits, Kind: option.Time(&s.IDSeconds, time.Second, 1, 86_400),
+			Help: "seconds for which a limiter remembers the decision about a call with the option ID",
+			Use:  "Raise it if clients retry for longer than that; each ID takes memory for this time."},
 		{Name: "max-ids", Group: option.Limits, Kind: option.Number(&s.MaxIDs, 1, 10_000_000),
-			Help: "maximum number of IDs that are remembered in memory; beyond it, the oldest are forgotten"},
+			Help: "maximum number of IDs that are remembered in memory; beyond it, the oldest are forgotten",
+			Use:  "Raise it if cell_ids_forgotten in INFO grows: then calls may take twice."},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
-			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited"},
-		{Name: "store-fails", Group: option.Store, Kind: option.Choice(&s.StoreFails, policies[:]...), Change: option.Live,
-			Help: "reply of a limiter if the store does not answer: an error, that the call is allowed, that it is limited, or what this process decides in its own memory"},
+			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited",
+			Use:    "Choose limit for clients that treat any error as permission."},
+		{Name: "store-fails", Group: option.Store, Kind: option.Choice(&s.StoreFails, decide.Answers[:]...),
+			Change: option.Live,
+			Help:   "reply of a limiter if the store does not answer: an error, that the call is allowed, that it is limited, or what this process decides in its own memory",
+			Use:    "Choose allow if an outage must not stop requests, deny if it must not admit too many, local for a middle way."},
 	}
 }
 
 // Effects applies the settings, and returns the effects of those that may change at run time. setMaxWaiting
 // is the function of the sessions that bounds calls with WAIT.
 func (l *Family) Effects(s *Settings, setMaxWaiting func(calls int)) []option.Effect {
-	l.maxLogLimit, l.maxHolders, l.idSeconds = s.MaxLogLimit, s.MaxHolders, s.IDSeconds
+	l.Top.Seed = s.TopSeed
+	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
+	l.IDTime = time.Duration(s.IDSeconds) * time.Second
 	return []option.Effect{
 		option.On(func() { setMaxWaiting(s.MaxWaiting) }, "max-waiting"),
-		option.On(func() { l.limitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),
-		option.On(func() { l.Fallback.setPolicy(s.StoreFails) }, "store-fails"),
+		option.On(func() { l.LimitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),
+		option.On(func() { l.Fallback.SetPolicy(s.StoreFails) }, "store-fails"),
 	}
 }

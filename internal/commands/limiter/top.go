@@ -55,33 +55,3 @@ func topOptions(words [][]byte) (limited bool, count int, err error) {
 	}
 	return limited, count, command.ErrSyntaxAt(words[1])
 }
-
-// countDecision counts a decision, once for each call of a limiter: for INFO, and by key for CL.TOP.
-func (l *Family) countDecision(c *command.Call, key []byte, limited bool) {
-	if limited {
-		c.Limited++
-	}
-	l.countKey(c, key, limited)
-}
-
-// countKey counts a decision for CL.TOP. Most decisions are not sampled, and this check is all that
-// they cost.
-func (l *Family) countKey(c *command.Call, key []byte, limited bool) {
-	if !c.Sampling.Skip() {
-		l.sample(c, key, limited)
-	}
-}
-
-func (l *Family) sample(c *command.Call, key []byte, limited bool) {
-	if c.InTransaction {
-		l.sampleLater(c, key, limited)
-		return
-	}
-	l.Top.Count(&c.Sampling, c.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
-}
-
-// sampleLater is not a part of sample, because its closure would make every sampled call allocate.
-func (l *Family) sampleLater(c *command.Call, key []byte, limited bool) {
-	now, database, caller := c.Now(), c.View.Selected(), uint64(c.View.Caller())
-	c.AfterCommit(func() { l.Top.Count(&c.Sampling, now, database, key, limited, caller) })
-}

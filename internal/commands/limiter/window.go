@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/decide"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -56,16 +57,17 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 		if err := rule(c); err != nil {
 			return err
 		}
-		quantity, mode, ms := c.Int(), modes[c.Choice()], c.Flag()
+		r := request{store.LimitRequest{Key: key, Quantity: c.Int()}, decide.Modes[c.Choice()], c.Flag()}
 		if c.Extra {
-			return l.decideExtra(c, request{key: key, quantity: quantity, mode: mode, ms: ms})
+			r.Rule = c.Rule
+			return l.decideWithOptions(c, r)
 		}
-		d, err := c.View.Take(c.Context, key, &c.Rule, quantity, mode)
+		d, err := c.View.Take(c.Context, key, &c.Rule, r.Quantity, r.mode)
 		if err != nil {
-			return l.decideOnError(c, err, key, quantity, mode, ms)
+			r.Rule = c.Rule
+			return l.OnError(c, r.call(c), err, nil)
 		}
-		l.countDecision(c, key, d.Limited)
-		writeDecision(c, &d, mode, ms)
+		l.reply(c, key, &d, r.mode, r.ms)
 		return nil
 	}
 	return &row

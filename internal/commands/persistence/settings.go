@@ -2,10 +2,10 @@ package persistence
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"cellserver/internal/option"
 	"cellserver/internal/persist"
@@ -13,12 +13,11 @@ import (
 
 // Settings are the values of the family's options.
 type Settings struct {
-	Dir         string // the folder; empty if keys are in memory only
-	Wait        int    // seconds for which a startup waits for another server that uses the folder
-	OnFault     string // whether to start if a file is damaged: refuse or start
-	LongestStop int    // longest plausible downtime, in seconds; 0 for no bound
-	FileName    string // name of the file of SAVE and BGSAVE
-	StopWrites  string // yes or no: stop-writes-on-bgsave-error
+	Dir        string // the folder; empty if keys are in memory only
+	Wait       int    // seconds for which a startup waits for another server that uses the folder
+	OnFault    string // whether to start if a file is damaged: refuse or start
+	FileName   string // name of the file of SAVE and BGSAVE
+	StopWrites string // yes or no: stop-writes-on-bgsave-error
 
 	save       saveRules
 	appendOnly string // as it was set: yes, no, or empty
@@ -27,7 +26,7 @@ type Settings struct {
 
 // NewSettings returns the defaults.
 func NewSettings() Settings {
-	return Settings{Wait: 60, OnFault: "refuse", FileName: "dump.rdb", StopWrites: "no", sync: "everysec"}
+	return Settings{Wait: 60, OnFault: "refuse", FileName: persist.DefaultRDBName, StopWrites: "no", sync: "everysec"}
 }
 
 // maxSeconds bounds times, so that nanoseconds fit in an int64.
@@ -38,20 +37,23 @@ func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "dir", Group: option.Persistence, Kind: option.Text(&s.Dir, "path"),
 			Help: "folder in which keys survive a restart; without it, they are in memory only"},
-		{Name: "dir-wait", Group: option.Persistence, Kind: option.Number(&s.Wait, 0, maxSeconds),
-			Help: "seconds to wait at startup for another server that uses the folder"},
+		{Name: "dir-wait", Group: option.Persistence, Kind: option.Time(&s.Wait, time.Second, 0, maxSeconds),
+			Help: "seconds to wait at startup for another server that uses the folder",
+			Use:  "Lower it if a supervisor expects an error sooner; 0 does not wait."},
 		{Name: "dir-fault", Group: option.Persistence, Kind: option.Choice(&s.OnFault, "refuse", "start"),
-			Help: "if a file in the folder is damaged: refuse to start, or start with what can be read"},
-		{Name: "dir-longest-stop", Group: option.Persistence, Kind: option.Number(&s.LongestStop, 0, maxSeconds),
-			Help: "longest plausible downtime in seconds: after a restart of the machine, the server warns at startup if the system clock says that it was longer; 0 for no bound"},
+			Help: "if a file in the folder is damaged: refuse to start, or start with what can be read",
+			Use:  "Choose start if serving without some limits is better than not serving."},
 		{Name: "appendonly", Group: option.Persistence, Kind: appendOnly{s},
 			Help: "yes with --dir, and no without: it exists for tools that read it, and cannot be changed"},
-		{Name: "appendfsync", Group: option.Persistence, Kind: appendFsync{&s.sync}, Change: option.Live,
+		{Name: "appendfsync", Group: option.Persistence, Change: option.Live,
+			Kind: option.ParsedText(&s.sync, "everysec|no", "everysec, no", parseFsync),
 			Help: "when changes are synced to the disk: once a second, or when the system decides; they are written once a second in either case"},
-		{Name: "dbfilename", Group: option.Persistence, Kind: fileName{&s.FileName}, Change: option.Live, Protected: true,
+		{Name: "dbfilename", Group: option.Persistence, Change: option.Live, Protected: true,
+			Kind: option.ParsedText(&s.FileName, "name", "", parseName),
 			Help: "file in the folder, in Redis's format, that SAVE and BGSAVE write"},
-		{Name: "save", Group: option.Persistence, Kind: &savePoints{s}, Change: option.Live,
-			Words: true, Joined: true,
+		{Name: "save", Group: option.Persistence, Change: option.Live, Words: true, Joined: true,
+			Kind: option.Parsed[saveRules]{To: &s.save, Parse: parseRules, Format: saveRules.String, Word: "rules",
+				Wrong: "it must be pairs of seconds and changed keys, such as '3600 1 300 100', or '' for none"},
 			Help: "when to write this file: pairs of seconds and changed keys, such as '3600 1 300 100'; the file is not loaded at startup"},
 		{Name: "stop-writes-on-bgsave-error", Group: option.Persistence, Kind: option.YesNo(&s.StopWrites),
 			Change: option.Live,
@@ -122,54 +124,24 @@ func (a appendOnly) Show() string {
 	return "no"
 }
 
-// appendFsync is the option.Kind of appendfsync.
-type appendFsync struct{ to *string }
-
-func (y appendFsync) Set(text string) error {
+// parseFsync checks a value of appendfsync.
+func parseFsync(text string) (string, error) {
 	switch text = strings.ToLower(text); text {
 	case "everysec", "no":
-		*y.to = text
-		return nil
+		return text, nil
 	case "always":
-		return errors.New("always is not supported: changes are written once a second, not with each command; use everysec")
+		return "", errors.New("always is not supported: changes are written once a second, not with each command; use everysec")
 	}
-	return errors.New("it must be one of everysec, no")
+	return "", errors.New("it must be one of everysec, no")
 }
 
-func (y appendFsync) Check(text string) error {
-	before := *y.to
-	err := y.Set(text)
-	*y.to = before
-	return err
-}
-
-func (y appendFsync) String() string { return *y.to }
-func (y appendFsync) Show() string   { return *y.to }
-func (y appendFsync) Type() string   { return "everysec|no" }
-func (y appendFsync) Range() string  { return "everysec, no" }
-
-// fileName is the option.Kind of the name of a file, without a folder.
-type fileName struct{ to *string }
-
-func (f fileName) Set(text string) error {
-	if err := f.Check(text); err != nil {
-		return err
-	}
-	*f.to = text
-	return nil
-}
-
-func (f fileName) Check(text string) error {
+// parseName checks the name of a file, without a folder.
+func parseName(text string) (string, error) {
 	if text == "" || text == "." || text == ".." || strings.ContainsAny(text, "/\\\x00") {
-		return errors.New("dbfilename can't be a path, just a filename")
+		return "", errors.New("dbfilename can't be a path, just a filename")
 	}
-	return nil
+	return text, nil
 }
-
-func (f fileName) String() string { return *f.to }
-func (f fileName) Show() string   { return *f.to }
-func (f fileName) Type() string   { return "name" }
-func (f fileName) Range() string  { return "" }
 
 // saveRules are the rules of the option save. Each requires a save if the last one was at least so
 // many seconds ago, and at least so many keys have changed since.
@@ -182,23 +154,6 @@ func (rules saveRules) isDue(s *persist.RDB, now int64) bool {
 	return !s.Saving && slices.ContainsFunc(rules, func(rule saveRule) bool {
 		return s.Changes >= int64(rule.changes) && now-s.LastSave >= int64(rule.seconds)
 	})
-}
-
-// savePoints is the option.Kind of save.
-type savePoints struct{ of *Settings }
-
-func (p *savePoints) Set(text string) error {
-	rules, err := parseRules(text)
-	if err != nil {
-		return fmt.Errorf("it must be pairs of seconds and changed keys, such as '3600 1 300 100', or '' for none")
-	}
-	p.of.save = rules
-	return nil
-}
-
-func (p *savePoints) Check(text string) error {
-	_, err := parseRules(text)
-	return err
 }
 
 // parseRules parses the option save. If the text is invalid, it returns Redis's error.
@@ -219,14 +174,10 @@ func parseRules(text string) (rules saveRules, err error) {
 	return rules, nil
 }
 
-func (p *savePoints) String() string {
+func (rules saveRules) String() string {
 	var words []string
-	for _, rule := range p.of.save {
+	for _, rule := range rules {
 		words = append(words, strconv.Itoa(rule.seconds), strconv.Itoa(rule.changes))
 	}
 	return strings.Join(words, " ")
 }
-
-func (p *savePoints) Show() string  { return p.String() }
-func (p *savePoints) Type() string  { return "rules" }
-func (p *savePoints) Range() string { return "" }

@@ -60,21 +60,27 @@ func (f *Family) get() *command.Command {
 func (f *Family) test() *command.Command {
 	return &command.Command{
 		Name: "cl.policy|test", Group: "server", Category: "policy", Since: "1.0.0",
-		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags,
+		Complexity: "O(N) in the number of limits and overrides", Flags: policyFlags, Cost: command.Unbounded,
+		Effort:  &command.Effort{Fixed: f.testWork},
 		Summary: "Shows how a policy treats a subject, without taking anything.",
-		Args:    []command.Arg{command.Word("subject"), command.Word("policy")},
-		Reply:   "A map: subject, as keys name it; override, its number in the file from 1 on, or 0; effect; limits.",
+		Args: []command.Arg{command.Word("subject"), command.Word("policy"),
+			command.Word("[HEADER name value ...]").Optional().Many()},
+		Secrets: command.SecretsFrom(headersAt + 1), // a header may be the password of a client
+		Reply: `A map: subject, as keys name it; override, its number in the file from 1 on, or 0; effect; limits. A subject
+that would take too long to be compared with the patterns of the policy is blocked, with override 0. With HEADER, the
+subject is what the from of the policy makes of a request with these headers, and the call names the address of its
+client instead, or - if it has none. If a header of from is missing, an error says which.`,
 		Run: func(c *command.Call) error {
 			text, name := c.Word(), c.Word()
 			p, err := find(f.current(c), name)
 			if err != nil {
 				return err
 			}
-			s, t, work, err := treat(p, text)
-			c.Work += work
-			if err != nil {
+			if text, err = testSubject(p, text, c.Many()); err != nil {
 				return err
 			}
+			s, t, work := treatCounted(p, text)
+			c.Work += work + len(text)
 			c.Out.Map(4)
 			c.Out.BulkString("subject")
 			c.Out.Bulk(s.Text)
@@ -90,6 +96,20 @@ func (f *Family) test() *command.Command {
 			return nil
 		},
 	}
+}
+
+// testWork returns the work of a CL.POLICY TEST in a transaction.
+func (f *Family) testWork(words [][]byte) int {
+	set := f.Files.InForce()
+	p := set.Policy(words[3])
+	if p == nil {
+		return 0
+	}
+	subject, err := testSubject(p, words[2], words[headersAt:])
+	if err != nil {
+		return 0
+	}
+	return mostWork(set, subject, words[3], false) + len(subject)
 }
 
 func (f *Family) reload() *command.Command {

@@ -24,14 +24,16 @@ func (f *Family) changesStanding(row command.Command, more ...command.Arg) *comm
 }
 
 func term() []command.Arg {
-	return []command.Arg{command.Int("seconds").Min(0).Max(maxSeconds),
+	return []command.Arg{command.Period("seconds").Min(0).Max(maxSeconds),
 		command.Word("reason").Optional().Longest(standing.MaxReason)}
 }
+
+const termReply = "The time may have a unit, such as 90s, 12h or 30d."
 
 func (f *Family) exempt() *command.Command {
 	return f.changesStanding(command.Command{
 		Name: "cl.exempt", Summary: "Exempts a subject from a policy for some time; 0 ends the exemption.",
-		Reply: "OK. Every call of CL.TAKE is allowed, and takes nothing, even if the subject is banned or blocked.",
+		Reply: "OK. Every call of CL.TAKE is allowed, and takes nothing, even if the subject is banned or blocked. " + termReply,
 		Run: func(c *command.Call) error {
 			return f.setTerm(c, standing.State.ExemptFor)
 		},
@@ -41,7 +43,7 @@ func (f *Family) exempt() *command.Command {
 func (f *Family) ban() *command.Command {
 	return f.changesStanding(command.Command{
 		Name: "cl.ban", Summary: "Bans a subject of a policy for some time; 0 ends the ban.",
-		Reply: "OK. Every call of CL.TAKE is refused, and takes nothing, unless the subject is exempt.",
+		Reply: "OK. Every call of CL.TAKE is refused, and takes nothing, unless the subject is exempt, or the policy in shadow mode. " + termReply,
 		Run: func(c *command.Call) error {
 			return f.setTerm(c, standing.State.BanFor)
 		},
@@ -80,7 +82,8 @@ func (f *Family) setTerm(
 	if err != nil {
 		return err
 	}
-	duration, reason := c.Int()*1e9, string(c.Word())
+	duration, _ := c.Period().Nanoseconds(maxSeconds) // 0 if there is none
+	reason := string(c.Word())
 	err = c.View.EditStanding(c.Context, key, func(now int64, s standing.State) standing.State {
 		return set(s, now, duration, reason)
 	})

@@ -7,24 +7,20 @@ package policy
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/decide"
 	policies "cellserver/internal/policy"
-	"cellserver/internal/store"
 )
 
 // Family is the state that the commands share.
 type Family struct {
-	Files *Files
-	// Standings reports whether the store has keys of standings; nil if the store does not know.
-	Standings store.StandingReporter
-	// Limiters decides the calls that are more than one step on one view.
-	Limiters command.Limiters
-
+	*decide.Decider
+	Files  *Files
 	prefix string // of the names of keys
 }
 
 // Commands returns the rows of the family, in reading order.
 func (f *Family) Commands() []*command.Command {
-	return []*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.bans()}
+	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.bans()})
 }
 
 // Snapshot returns the policies in force: see command.KeyRules.
@@ -57,21 +53,18 @@ const stepWork = 24
 // loopSteps bounds these steps for a call of CL.TAKE on an event loop: less than a tenth of a millisecond.
 const loopSteps = 4 * command.MaxLoopWork / stepWork
 
-// treat returns the subject of a call as its policy sees it, how the policy treats it, and the work of that.
-func treat(p *policies.Policy, text []byte) (s policies.Subject, t policies.Treatment, work int, err error) {
+// treatCounted returns the subject of a call as its policy sees it, how the policy treats it, and the work of that.
+func treatCounted(p *policies.Policy, text []byte) (s policies.Subject, t policies.Treatment, work int) {
 	s = p.Subject(text)
-	t, steps, err := p.TreatCounted(s)
-	if err != nil {
-		err = command.Refusal("ERR " + err.Error())
-	}
-	return s, t, steps * stepWork, err
+	t, steps := p.TreatCounted(s)
+	return s, t, steps * stepWork
 }
 
 // limitWork is the work of a limit after the first, with which the cost of the call is counted. Showing a limit,
 // with VERBOSE, takes about as much.
 const limitWork = command.BytesPerUnit
 
-// mostWork returns the most work of treat and of the limits of the subject.
+// mostWork returns the most work of treatCounted and of the limits of the subject.
 func mostWork(set *policies.Set, text, name []byte, verbose bool) int {
 	p := set.Policy(name)
 	if p == nil {

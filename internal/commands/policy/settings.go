@@ -18,9 +18,11 @@ type Settings struct {
 func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "policies", Group: option.Limits, Kind: option.Text(&s.Path, "path"),
-			Help: "file with policies for CL.TAKE, in YAML, or folder with such files (*.yaml, *.yml)"},
+			Help: "file with policies for CL.TAKE, in YAML, or folder with such files (*.yaml, *.yml)",
+			Use:  "Set it to keep limits in files on the server, in place of arguments of each call."},
 		{Name: "policies-prefix", Group: option.Limits, Kind: option.Text(&s.Prefix, "text"),
-			Help: "beginning of the names of the keys of policies"},
+			Help: "beginning of the names of the keys of policies",
+			Use:  "Set it if other keys may have names such as api:{alice}:throttle."},
 	}
 }
 

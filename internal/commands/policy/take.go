@@ -1,18 +1,16 @@
 package policy
 
 import (
-	"context"
 	"slices"
 
 	"cellserver/internal/command"
+	"cellserver/internal/decide"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/standing"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
 )
-
-// modes maps the choice of the mode to a mode; the first is for a call without the option.
-var modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
 // The indexes of arguments of CL.TAKE.
 const (
@@ -35,7 +33,7 @@ func (f *Family) take() *command.Command {
 			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
 			leaveArg, command.WaitArg, command.IDArg},
 		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.Snapshot,
-			Peeks: func(c *command.Call) bool { return modes[c.Bound[modeAt].N] == quota.Peek },
+			Peeks: func(c *command.Call) bool { return decide.Modes[c.Bound[modeAt].N] == quota.Peek },
 			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
 		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: of those that refused the call, the one with
 the longest retry_after; if none did, the one of which the least part remains. With UPTO a sixth: what was taken. With
@@ -45,6 +43,183 @@ response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part
 	}
 }
 
+// taking is a call of CL.TAKE.
+type taking struct {
+	f    *Family
+	call *command.Call
+	decide.Part
+	ms, verbose bool
+}
+
+func (f *Family) runTake(c *command.Call) (err error) {
+	b := &c.Bound // access by index in place of Key and Int saves 60 of 2,400 instructions
+	var options decide.Options
+	mode := decide.Modes[b[modeAt].N]
+	if c.Extra {
+		if options, err = decide.OptionsOf(c, mode); err != nil {
+			return err
+		}
+	}
+	text := c.Words[b[subjectAt].At]
+	p, err := find(f.current(c), c.Words[b[policyAt].At])
+	if err != nil {
+		return err
+	}
+	// Most calls are on one limit, which is the same for all subjects. They need no taking, which is large.
+	if c.Extra || !p.TreatsAlike() || len(p.Limits) > 1 || b[verboseAt].N != 0 || f.MayHaveStandings() {
+		return f.takeAny(c, p, text, options)
+	}
+	l := &p.Limits[0]
+	key := policies.AppendLimitKey(c.Value[:0], f.prefix, p, &policies.Subject{Text: text}, l)
+	c.Value = key
+	d, err := takeOne(c, key, l, b[quantityAt].N, mode)
+	if err != nil || d.Limited {
+		t := newTaking(f, c, p)
+		treat(c, &t.Part, text)
+		return t.answerOne(d, err)
+	}
+	f.CountKey(c, key, false)
+	f.count(c, p, mode, stats.Allowed)
+	decide.WriteDecision(c, &d, mode, b[msAt].N != 0)
+	return nil
+}
+
+// takeOne asks a limit.
+func takeOne(c *command.Call, key []byte, l *policies.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
+	if l.Kind != store.Throttle {
+		return c.View.Take(c.Context, key, &l.Rule, quantity, mode)
+	}
+	o, err := c.View.Throttle(c.Context, key, l.Throttle, quantity, mode)
+	return l.Throttle.Decision(o), err
+}
+
+func newTaking(f *Family, c *command.Call, p *policies.Policy) *taking {
+	b := &c.Bound
+	t := &taking{f: f, call: c, ms: b[msAt].N != 0, verbose: b[verboseAt].N != 0}
+	t.Policy, t.Request = p, policies.Request{Quantity: b[quantityAt].N, Mode: decide.Modes[b[modeAt].N]}
+	return t
+}
+
+// takeAny makes any call.
+func (f *Family) takeAny(c *command.Call, p *policies.Policy, text []byte, options decide.Options) (err error) {
+	t := newTaking(f, c, p)
+	if p.Shadow { // a call that is never refused does not wait
+		options.Wait = 0
+	}
+	if t.isLong(text) {
+		return f.Offload(c, policies.AppendKeyHead(nil, f.prefix, p, p.Subject(text)), options.Wait)
+	}
+	treat(c, &t.Part, text)
+	if c.Extra || t.Treatment.Effect != policies.Limited || f.MayHaveStandings() && !t.hasNoStanding() {
+		err = t.slowly(func(k *decide.Call) error {
+			k.Options = options
+			c.Work += max(len(k.Requests)-1, 0) * limitWork
+			return f.Decide(c, k)
+		})
+	} else {
+		err = t.takeAll()
+	}
+	if err != nil {
+		f.count(c, p, t.Request.Mode, stats.Failed)
+	}
+	return err
+}
+
+// isLong reports whether comparing a subject with the patterns of its policy may take too long for an event
+// loop.
+func (t *taking) isLong(text []byte) bool {
+	return !t.Policy.TreatsAlike() && t.Policy.MostSteps(len(text)) > loopSteps && t.call.Session != nil &&
+		!t.call.InTransaction
+}
+
+// treat sets how a policy treats a subject of a call.
+func treat(c *command.Call, p *decide.Part, text []byte) {
+	if p.Policy.TreatsAlike() { // most do, and this takes a fifth of the instructions
+		p.Subject.Text, p.Treatment.Limits, p.Treatment.Override = text, p.Policy.Limits, -1
+		return
+	}
+	var work int
+	p.Subject, p.Treatment, work = treatCounted(p.Policy, text)
+	c.Work += work
+}
+
+// hasNoStanding reports whether the subject is known to have no standing, as most have none. It does not look if an
+// operation of the store costs a round trip.
+func (t *taking) hasNoStanding() bool {
+	c := t.call
+	if _, steps := c.View.(store.Stepper); steps {
+		return false
+	}
+	c.Value = policies.AppendKey(c.Value[:0], t.f.prefix, t.Policy, t.Subject, policies.StandingLabel)
+	state, err := c.View.Standing(c.Context, c.Value)
+	return err == nil && state == standing.State{}
+}
+
+// answerOne answers a call that its only limit, on the key in c.Value, has refused, or could not decide.
+func (t *taking) answerOne(d quota.Decision, err error) error {
+	c := t.call
+	switch {
+	case err != nil:
+		err = t.slowly(func(k *decide.Call) error { return t.f.OnError(c, k, err, nil) })
+		if err != nil {
+			t.f.count(c, t.Policy, t.Request.Mode, stats.Failed)
+		}
+		return err
+	case t.Policy.Ban != nil:
+		return t.slowly(func(k *decide.Call) error { return t.f.Answer(c, k, []quota.Decision{d}, false) })
+	}
+	t.f.CountKey(c, c.Value, true)
+	t.reply(t.Policy.JudgeLimits([]quota.Decision{d}))
+	return nil
+}
+
+// takeAll asks all limits.
+func (t *taking) takeAll() error {
+	c, requests := t.call, t.requests()
+	defer clear(requests) // the next call expects that
+	c.Work += (len(requests) - 1) * limitWork
+	mode := t.Request.Mode
+	if mode == quota.Force { // each of the requests is forced
+		mode = quota.Take
+	}
+	decisions, allowed, err := c.View.TakeAll(c.Context, requests, mode)
+	if err != nil {
+		return t.f.OnError(c, t.decision(requests), err, decisions)
+	}
+	if t.verbose || !allowed && t.Policy.Ban != nil {
+		return t.f.Answer(c, t.decision(requests), decisions, allowed)
+	}
+	for i := range requests {
+		t.f.CountKey(c, requests[i].Key, decisions[i].Limited)
+	}
+	t.reply(t.Policy.JudgeLimits(decisions))
+	return nil
+}
+
+// slowly passes the decision that the call asks for to a function.
+func (t taking) slowly(decide func(k *decide.Call) error) error {
+	requests := t.requests()
+	defer clear(requests) // the next call expects that
+	return decide(t.decision(requests))
+}
+
+// decision returns the decision that the call asks for. It has a copy of the call, which is on the heap; other calls
+// allocate nothing.
+func (t taking) decision(requests []store.LimitRequest) *decide.Call {
+	k := &decide.Call{Requests: requests, Parts: []decide.Part{t.Part}, Mode: t.Request.Mode}
+	k.Key = t.f.standingKey(&t.Part)
+	k.Parts[0].Standing = k.Key
+	if k.Mode == quota.Force {
+		k.Mode = quota.Take
+	}
+	k.Reply = func([]quota.Decision, bool) error {
+		t.Part = k.Parts[0]
+		t.reply(t.Verdict)
+		return nil
+	}
+	return k
+}
+
 // takeWork returns the work of a call in a transaction: its subject is compared with the patterns of the policy
 // twice, to find its keys and to make the call.
 func (f *Family) takeWork(words [][]byte) int {
@@ -52,25 +227,21 @@ func (f *Family) takeWork(words [][]byte) int {
 }
 
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
-// subject.
+// subject, see policies.AppendRight.
 func (f *Family) rights(keys, words [][]byte, snapshot any) [][]byte {
 	if len(words) < 3 { // the key of a standing, which RESTORE writes
 		return append(keys, words[1:]...)
 	}
-	return append(keys, f.appendHead(nil, snapshot.(*policies.Set), words[1], words[2]))
+	return append(keys, f.right(snapshot.(*policies.Set), words[1], words[2]))
 }
 
-// appendHead appends the beginning of all keys of a subject.
-func (f *Family) appendHead(dst []byte, set *policies.Set, text, name []byte) []byte {
+// right returns what the key patterns of users are checked against for a subject of a policy.
+func (f *Family) right(set *policies.Set, text, name []byte) []byte {
 	p, err := find(set, name)
 	if err != nil { // the call is refused later, if the user may make it
-		return append(append(append(dst, f.prefix...), name...), ':')
+		return append(append([]byte(f.prefix), name...), ':')
 	}
-	return f.appendHeadOf(dst, p, text)
-}
-
-func (f *Family) appendHeadOf(dst []byte, p *policies.Policy, text []byte) []byte {
-	return policies.AppendKeyHead(dst, f.prefix, p, p.Subject(text))
+	return policies.AppendRight(nil, f.prefix, p, p.Subject(text))
 }
 
 // touched returns the keys of a call of CL.TAKE.
@@ -79,16 +250,13 @@ func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
 }
 
 // appendKeys appends the names of the keys of a subject: first that of its standing, and then those of its
-// limits. There are none if a call on the subject is refused.
+// limits. There are none if there is no such policy.
 func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
 	p, err := find(set, name)
 	if err != nil {
 		return keys
 	}
-	s, t, _, err := treat(p, text)
-	if err != nil {
-		return keys
-	}
+	s, t, _ := treatCounted(p, text)
 	head := slices.Clip(policies.AppendKeyHead(nil, f.prefix, p, s))
 	keys = append(keys, append(head, policies.StandingLabel...))
 	for i := range t.Limits {
@@ -97,182 +265,68 @@ func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte)
 	return keys
 }
 
-// subjectOf is a subject of a policy, and how the policy treats it.
-type subjectOf struct {
-	policy    *policies.Policy
-	subject   policies.Subject
-	treatment policies.Treatment
-}
+// fewRequests is the least number of requests of which a call keeps the memory; CL.ALL expects as many.
+const fewRequests = 8
 
-// lookup finds the policy with a name, and treats a subject of a call.
-func (s *subjectOf) lookup(c *command.Call, set *policies.Set, text, name []byte) (err error) {
-	if s.policy, err = find(set, name); err != nil {
-		return err
+// requests returns a request to each limit. They are in memory of the call, and so are their keys.
+func (t *taking) requests() []store.LimitRequest {
+	c, limits := t.call, t.Treatment.Limits
+	if cap(c.Requests) < len(limits) {
+		c.Requests = make([]store.LimitRequest, max(len(limits), fewRequests))
 	}
-	return s.treat(c, text)
-}
-
-// treat sets how the policy treats a subject of a call.
-func (s *subjectOf) treat(c *command.Call, text []byte) (err error) {
-	if s.policy.TreatsAlike() { // most do, and this takes a fifth of the instructions of treat
-		s.subject.Text, s.treatment.Limits, s.treatment.Override = text, s.policy.Limits, -1
-		return nil
-	}
-	var work int
-	s.subject, s.treatment, work, err = treat(s.policy, text)
-	c.Work += work
-	return err
-}
-
-// isLong reports whether comparing a subject with the patterns of its policy may take too long for an event
-// loop.
-func (t *taking) isLong(text []byte) bool {
-	return !t.policy.TreatsAlike() && t.policy.MostSteps(len(text)) > loopSteps && t.call.Session != nil &&
-		!t.call.InTransaction
-}
-
-// offload has a call made outside the event loop.
-func (t taking) offload(text []byte) error {
-	wait := int64(0)
-	if !t.policy.Shadow { // see limitCall
-		wait = t.call.Option("WAIT")
-	}
-	return t.f.Limiters.Offload(t.call, t.f.appendHeadOf(nil, t.policy, text), wait)
-}
-
-// taking is a call of CL.TAKE.
-type taking struct {
-	f    *Family
-	call *command.Call
-	subjectOf
-	request     policies.Request
-	ms, verbose bool
-	leave       int64 // see leaveArg
-}
-
-func (f *Family) runTake(c *command.Call) error {
-	b := &c.Bound // access by index in place of Key and Int saves 60 of 2,400 instructions
-	t := taking{f: f, call: c, ms: b[msAt].N != 0, verbose: b[verboseAt].N != 0}
-	t.request = policies.Request{Quantity: b[quantityAt].N, Mode: modes[b[modeAt].N]}
-	if c.Extra {
-		if err := t.readOptions(); err != nil {
-			return err
+	leave := c.Option("LEAVE")
+	requests := c.Requests[:len(limits)]
+	var ends [policies.MaxLimits]int
+	// The head is made once, because it may have the hash of a long subject.
+	names := policies.AppendKeyHead(c.Value[:0], t.f.prefix, t.Policy, t.Subject)
+	head := len(names)
+	for i := range limits {
+		if i > 0 {
+			names = append(names, names[:head]...)
 		}
+		names = append(names, limits[i].Label()...)
+		ends[i] = len(names)
 	}
-	text := c.Words[b[subjectAt].At]
-	policy, err := find(f.current(c), c.Words[b[policyAt].At])
-	if err != nil {
-		return err
-	}
-	if t.policy = policy; t.isLong(text) {
-		return t.offload(text)
-	}
-	if err = t.treat(c, text); err == nil {
-		err = t.judge()
-	}
-	if err != nil {
-		f.count(c, t.policy, t.request.Mode, stats.Failed)
-	}
-	return err
-}
-
-// judge decides a call.
-func (t *taking) judge() error {
-	f, c := t.f, t.call
-	if t.treatment.Effect != policies.Limited || f.mayHaveStandings() {
-		if s, ok := t.stepper(); ok {
-			return t.decideTogether(s)
+	c.Value = names
+	from := 0
+	for i := range limits {
+		r := store.LimitRequest{Key: names[from:ends[i]:ends[i]], Rule: limits[i].Rule, Quantity: t.Request.Quantity}
+		if r.Leave = leaveOf(leave, r.Size()); t.Request.Mode == quota.Force {
+			r.Mode = quota.Force
 		}
-		switch v, decided, err := f.judgeStanding(c, &t.subjectOf, t.request); {
-		case err != nil:
-			return t.withoutStanding(err)
-		case decided:
-			return t.reply(v, nil)
-		}
+		requests[i], from = r, ends[i]
 	}
-	if !c.Extra && len(t.treatment.Limits) == 1 {
-		return t.decideOne(&t.treatment.Limits[0])
-	}
-	requests := t.requests()
-	c.Work += (len(requests) - 1) * limitWork
-	err := t.decide(requests)
-	clear(requests) // the next call expects that
-	return err
+	return requests
 }
 
-// decide asks the limits.
-func (t *taking) decide(requests []store.LimitRequest) error {
-	c, limiters := t.call, t.f.Limiters
-	if c.Extra {
-		return limiters.Decide(c, t.limitCall(requests))
+// leaveArg is the option LEAVE, with a number, or with a part of each limit in percent. The argument of a
+// part of p% is -1 - p.
+var leaveArg = command.Int("n|p%").By(parseLeave).After("LEAVE").Extra()
+
+func parseLeave(word []byte) (int64, error) {
+	part := len(word) > 0 && word[len(word)-1] == '%'
+	if part {
+		word = word[:len(word)-1]
 	}
-	decisions, allowed, err := t.step(c.Context, c.View, requests, t.request.Mode == quota.Peek)
-	if err != nil {
-		return limiters.DecideOnError(c, err, decisions, t.limitCall(requests))
+	switch n, ok := command.ParseInteger(word, true); {
+	case !ok:
+		return 0, command.ErrNotAnInteger
+	case n < 0:
+		return 0, &quota.ArgumentError{Name: "n", Lo: 0, Hi: command.MaxInt}
+	case !part:
+		return n, nil
+	case n > 100:
+		return 0, &quota.ArgumentError{Name: "p", Lo: 0, Hi: 100}
+	default:
+		return -1 - n, nil
 	}
-	for i := range requests {
-		limiters.CountKey(c, requests[i].Key, decisions[i].Limited)
-	}
-	return t.answer(command.LimitOutcome{Decisions: decisions, Allowed: allowed})
 }
 
-// decideOne asks the only limit.
-func (t *taking) decideOne(l *policies.Limit) error {
-	c := t.call
-	key := policies.AppendLimitKey(c.Value[:0], t.f.prefix, t.policy, &t.subject, l)
-	c.Value = key
-	var one [1]quota.Decision
-	var err error
-	if l.Kind == policies.Throttle {
-		o, failed := c.View.Throttle(c.Context, key, l.Throttle, t.request.Quantity, t.request.Mode)
-		one[0], err = l.Throttle.Decision(o), failed
-	} else {
-		c.Rule = ruleOf(l)
-		one[0], err = c.View.Take(c.Context, key, &c.Rule, t.request.Quantity, t.request.Mode)
+// leaveOf returns what a call leaves of a limit of a size.
+func leaveOf(leave, size int64) int64 {
+	if leave >= 0 {
+		return leave
 	}
-	if err != nil {
-		return t.f.Limiters.DecideOnError(c, err, nil, t.limitCall(t.requests()))
-	}
-	t.f.Limiters.CountKey(c, key, one[0].Limited)
-	if !one[0].Limited && !t.verbose { // most calls: the decision of the limit is the reply
-		t.f.count(c, t.policy, t.request.Mode, stats.Allowed)
-		writeDecision(c, &one[0], t.request.Mode, t.ms)
-		return nil
-	}
-	return t.answer(command.LimitOutcome{Decisions: one[:], Allowed: !one[0].Limited})
-}
-
-// limitCall returns the call for the family of limiters.
-func (t taking) limitCall(requests []store.LimitRequest) *command.LimitCall {
-	c := t.call
-	call := &command.LimitCall{
-		Requests: requests, Peek: t.request.Mode == quota.Peek,
-		IDAt: c.OptionAt(command.IDOption), WaitAt: c.OptionAt("WAIT"),
-		Key: t.f.standingKey(&t.subjectOf),
-	}
-	if !t.policy.Shadow { // a call that is never refused does not wait
-		call.Wait = c.Option("WAIT")
-	}
-	call.Step = func(ctx context.Context, v store.View, peek bool) ([]quota.Decision, bool, error) {
-		return t.step(ctx, v, requests, peek)
-	}
-	call.Reply = t.answer
-	return call
-}
-
-// answer writes the reply of a call that the limits have decided.
-func (t *taking) answer(o command.LimitOutcome) error {
-	if !o.Allowed && t.policy.Ban != nil {
-		return t.answerRefused(o)
-	}
-	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
-}
-
-// answerRefused is answer for a call that may lead to a ban. It has a copy of the call, which is on the
-// heap; other calls allocate nothing.
-func (t taking) answerRefused(o command.LimitOutcome) error {
-	if v, banned := t.f.countRefusal(t.call, &t.subjectOf, t.request, o, o.Decisions); banned {
-		return t.reply(v, nil)
-	}
-	return t.reply(t.policy.JudgeLimits(o.Decisions), o.Decisions)
+	percent := -1 - leave
+	return size/100*percent + (size%100*percent+99)/100
 }

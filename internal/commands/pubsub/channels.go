@@ -116,7 +116,7 @@ func (cs *Channels) subscribe(c *client.Client, kind client.SubscriptionKind, na
 
 // unsubscribe ends a subscription, if there is one. The messages that it has received precede the
 // reply; it receives none afterwards. It returns false if there is none.
-func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client.SubscriptionKind,
+func (cs *Channels) unsubscribe(c *client.Client, s Session, kind client.SubscriptionKind,
 	name string) (ended bool) {
 	l := SubscriptionsOf(c)
 	sub := l.topics[kind][name]
@@ -134,7 +134,7 @@ func (cs *Channels) unsubscribe(c *client.Client, s command.Session, kind client
 }
 
 // unsubscribeAll ends all subscriptions of a client, for RESET and at the end of its session.
-func (cs *Channels) unsubscribeAll(c *client.Client, s command.Session) {
+func (cs *Channels) unsubscribeAll(c *client.Client, s Session) {
 	if c.Subscriptions == nil {
 		return
 	}

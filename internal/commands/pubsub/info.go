@@ -22,7 +22,7 @@ func (cs *Channels) Info() []command.InfoPart {
 // Cleanup ends the client's subscriptions.
 func (cs *Channels) Cleanup() command.Cleanup {
 	return command.Cleanup{
-		Reset: func(c *command.Call) { cs.unsubscribeAll(c.Client, c.Session) },
-		Close: func(c *client.Client, session command.Session) { cs.unsubscribeAll(c, session) },
+		Reset: func(c *command.Call) { cs.unsubscribeAll(c.Client, c.Session.(Session)) },
+		Close: func(c *client.Client, session command.Session) { cs.unsubscribeAll(c, session.(Session)) },
 	}
 }

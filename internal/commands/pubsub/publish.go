@@ -60,7 +60,7 @@ func (cs *Channels) publishTo(c *command.Call, kind client.SubscriptionKind) err
 	c.Work += work
 	n := cs.Publish(m, func() {})
 	if c.Client.IsSubscribed() {
-		c.Session.WritePushes() // its own message comes before the reply, as in Redis
+		c.Session.(Session).WritePushes() // its own message comes before the reply, as in Redis
 	}
 	c.Out.Int(int64(n))
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/resp"
 )
 
 // Commands returns the rows of the family, in reading order.
@@ -17,33 +18,44 @@ func (cs *Channels) Commands() []*command.Command {
 	}
 }
 
+// Session is what the family needs of the session that makes a call.
+type Session interface {
+	// Continue runs the rest of the call in pieces: it calls rest in each of the session's next
+	// turns until rest returns true. Until then the client gets no messages, and the session makes
+	// no other call. Continue returns the words of the call, which stay valid until the last piece;
+	// Call.Words does not.
+	Continue(rest func() (last bool)) (words [][]byte)
+	// Messages returns the writer for messages and for confirmations of subscriptions, which the
+	// client receives even if CLIENT REPLY has switched its replies off. While replies are on, it
+	// is the call's own writer.
+	Messages() *resp.Writer
+	// WritePushes writes the messages in the client's mailbox, so that they precede the reply to
+	// the call.
+	WritePushes()
+}
+
 // ManyChannels bounds the names of channels or patterns in one call.
 const ManyChannels = 1000
 
 func (cs *Channels) pubsubRow() *command.Command {
-	return &command.Command{
-		Name: "pubsub", Group: "pubsub", Category: "none", Since: "2.8.0",
-		Complexity: "Depends on the subcommand.", Min: 2,
-		Summary: "Commands about channels and their subscribers.", AnyMore: true,
-		Subs: []*command.Command{
-			cs.listing(command.Command{
-				Name: "pubsub|channels", Since: "2.8.0", Summary: "Lists the channels that have subscribers.",
-			}, client.ToChannel),
-			cs.counting(command.Command{
-				Name: "pubsub|numsub", Since: "2.8.0", Summary: "Counts the subscribers of channels.",
-				Reply: "Each channel, and its number of subscribers; patterns do not count.",
-			}, client.ToChannel, "channel"),
-			cs.numPatRow(),
-			cs.listing(command.Command{
-				Name: "pubsub|shardchannels", Since: "7.0.0", Summary: "Lists the shard channels that have subscribers.",
-			}, client.ToShardChannel),
-			cs.counting(command.Command{
-				Name: "pubsub|shardnumsub", Since: "7.0.0", Summary: "Counts the subscribers of shard channels.",
-				Reply: "Each channel, and its number of subscribers.",
-			}, client.ToShardChannel, "shardchannel"),
-			command.HelpOf("pubsub", "6.2.0"),
-		},
-	}
+	return command.Container("pubsub", "pubsub", "2.8.0", "Commands about channels and their subscribers.",
+		cs.listing(command.Command{
+			Name: "pubsub|channels", Since: "2.8.0", Summary: "Lists the channels that have subscribers.",
+		}, client.ToChannel),
+		cs.counting(command.Command{
+			Name: "pubsub|numsub", Since: "2.8.0", Summary: "Counts the subscribers of channels.",
+			Reply: "Each channel, and its number of subscribers; patterns do not count.",
+		}, client.ToChannel, "channel"),
+		cs.numPatRow(),
+		cs.listing(command.Command{
+			Name: "pubsub|shardchannels", Since: "7.0.0", Summary: "Lists the shard channels that have subscribers.",
+		}, client.ToShardChannel),
+		cs.counting(command.Command{
+			Name: "pubsub|shardnumsub", Since: "7.0.0", Summary: "Counts the subscribers of shard channels.",
+			Reply: "Each channel, and its number of subscribers.",
+		}, client.ToShardChannel, "shardchannel"),
+		command.HelpOf("pubsub", "6.2.0"),
+	)
 }
 
 const pubsubFlags = command.PubSub | command.Loading | command.Stale

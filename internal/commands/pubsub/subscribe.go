@@ -139,7 +139,7 @@ func (cs *Channels) subscribeInPieces(c *command.Call, kind client.SubscriptionK
 		}
 		return next == len(names)
 	}
-	words := c.Session.Continue(piece)
+	words := c.Session.(Session).Continue(piece)
 	names = words[len(words)-count:]
 }
 
@@ -166,7 +166,7 @@ func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind,
 	c.Work += len(names)*command.SubscribeWork + command.TotalLength(names)
 	for _, name := range names {
 		if cs.subscribe(c.Client, kind, string(name)) {
-			c.OnRollback(func() { cs.unsubscribe(c.Client, c.Session, kind, string(name)) })
+			c.OnRollback(func() { cs.unsubscribe(c.Client, c.Session.(Session), kind, string(name)) })
 		}
 		cs.writeSubscription(c, kind, name)
 	}
@@ -175,7 +175,7 @@ func (cs *Channels) subscribeEach(c *command.Call, kind client.SubscriptionKind,
 // writeSubscription writes the reply for one name. It is a message, which CLIENT REPLY does not
 // switch off.
 func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionKind, name []byte) {
-	out := c.Session.Messages()
+	out := c.Session.(Session).Messages()
 	if mark := out.Mark(); out != c.Out {
 		c.OnRollback(func() { out.Rewind(mark) })
 	}
@@ -191,7 +191,7 @@ func (cs *Channels) writeSubscription(c *command.Call, kind client.SubscriptionK
 
 // end ends a subscription of the caller, if there is one.
 func (cs *Channels) end(c *command.Call, kind client.SubscriptionKind, name string) {
-	if cs.unsubscribe(c.Client, c.Session, kind, name) {
+	if cs.unsubscribe(c.Client, c.Session.(Session), kind, name) {
 		c.OnRollback(func() { cs.subscribe(c.Client, kind, name) })
 	}
 }

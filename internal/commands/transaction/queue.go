@@ -115,21 +115,18 @@ func (q *Queue) FindKeys(database, databases int) (all bool) {
 
 // Selects reports whether there is a SELECT among the calls.
 func (q *Queue) Selects() bool {
-	return q.has(func(row *command.Command) bool { return row.Traits&command.SelectsDatabase != 0 })
+	return slices.ContainsFunc(q.Calls, func(call Queued) bool { return call.Row.Traits&command.SelectsDatabase != 0 })
 }
 
-// Writes reports whether any call may change a key.
-func (q *Queue) Writes() bool {
-	return q.has(func(row *command.Command) bool { return row.Flags&command.Write != 0 })
-}
-
-// NeedsMemory reports whether any call is refused while memory is short.
-func (q *Queue) NeedsMemory() bool {
-	return q.has(func(row *command.Command) bool { return row.Flags&command.DenyOOM != 0 })
-}
-
-func (q *Queue) has(property func(row *command.Command) bool) bool {
-	return slices.ContainsFunc(q.Calls, func(call Queued) bool { return property(call.Row) })
+// flags returns which of the flags Write and DenyOOM any of the calls has; q may be nil.
+func (q *Queue) flags() (all command.Flags) {
+	if q == nil {
+		return 0
+	}
+	for _, call := range q.Calls {
+		all |= call.Row.Flags & (command.Write | command.DenyOOM)
+	}
+	return all
 }
 
 // each calls visit for every call except SELECT, with its keys and the database that is selected at

@@ -3,6 +3,8 @@
 package transaction
 
 import (
+	"strings"
+
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/store"
@@ -10,7 +12,6 @@ import (
 
 // Session is what the commands need of the session that makes the call.
 type Session interface {
-	command.Session
 	Transaction() *State
 	// Execute makes the queued calls as one step, in this turn or outside the event loop, and ends
 	// the transaction.
@@ -139,11 +140,20 @@ var discard = command.Command{
 	},
 }
 
+const execFlags = command.NoScript | command.Loading | command.Stale | command.Unlogged
+
 var exec = command.Command{
 	Name: "exec", Group: "transactions", Since: "1.2.0",
 	Complexity: "Depends on the commands in the transaction",
-	Flags:      command.NoScript | command.Loading | command.Stale | command.Unlogged,
-	Cost:       command.Constant, Traits: command.Unqueued | command.Executes,
+	Flags:      execFlags,
+	Cost:       command.Constant, Traits: command.Unqueued | command.AllowedFull,
+	Admit: command.Admission{
+		Flags: func(c *command.Call) command.Flags { return execFlags | stateOf(c).Queue.flags() },
+		Refused: func(c *command.Call, err error) error {
+			stateOf(c).Leave()
+			return command.Refusal("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(err.Error(), "ERR "))
+		},
+	},
 	Summary: "Executes the queued calls, as one step.",
 	Reply:   "The replies, in order; nil if a watched key has changed, and then none was executed.",
 	Run: func(c *command.Call) error {

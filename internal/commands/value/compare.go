@@ -73,7 +73,7 @@ var digestOf = command.Command{
 	Args:  []command.Arg{command.Key("key")},
 	Reply: "The XXH3 of the value's bytes, as 16 hexadecimal digits; nil if there is no such key.",
 	Run: func(c *command.Call) error {
-		value, _, err := read(c, c.Key())
+		value, err := read(c, c.Key())
 		switch {
 		case err != nil:
 			return err

@@ -35,7 +35,7 @@ var get = command.Command{
 
 // readWhole writes the string at a key, or nil, in one step.
 func readWhole(c *command.Call, key []byte) error {
-	value, _, err := read(c, key)
+	value, err := read(c, key)
 	if err == nil {
 		bulkOrNull(c, value)
 	}

@@ -26,7 +26,8 @@ var appendTo = command.Command{
 	Reply: "The new length of the value.",
 	Run: func(c *command.Call) error {
 		key, more := c.Key(), c.Word()
-		length := 0
+		length, room := 0, int64(0)
+		defer func() { c.Server.Room.Release(room) }()
 		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
 			length = len(old) + len(more)
 			if err := checkLength(c, int64(length)); err != nil && e.Kind != store.None {
@@ -66,7 +67,8 @@ var setRange = command.Command{
 		if offset < 0 {
 			return command.Refusal("ERR offset is out of range")
 		}
-		length := 0
+		length, room := 0, int64(0)
+		defer func() { c.Server.Room.Release(room) }()
 		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
 			if length = len(old); len(part) == 0 {
 				return store.Change{}, nil
@@ -76,6 +78,12 @@ var setRange = command.Command{
 			}
 			if err := checkLength(c, offset+int64(len(part))); err != nil {
 				return store.Change{}, err
+			}
+			if gap := offset - int64(len(old)); gap > 0 && room == 0 {
+				if room = 2 * offset; !c.Server.Room.Reserve(room, false) {
+					room = 0
+					return store.Change{}, store.ErrFull
+				}
 			}
 			length = max(length, int(offset)+len(part))
 			return patch(old, int(offset), part, e)

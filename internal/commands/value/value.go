@@ -52,17 +52,18 @@ func checkMarks(pairs [][]byte) error {
 
 // read returns the string at a key, nil if there is no such key. It is in memory of the call, and valid
 // until the call reads again.
-func read(c *command.Call, key []byte) (value []byte, e store.Entry, err error) {
+func read(c *command.Call, key []byte) (value []byte, err error) {
+	var e store.Entry
 	c.Value, e, err = c.View.Read(c.Context, key, c.Value[:0])
 	if err != nil {
-		return nil, e, err
+		return nil, err
 	}
 	c.Work += len(c.Value)
 	value, err = asString(c, e, c.Value)
 	if cap(c.Value) > maxKeptValue {
 		c.Value = nil
 	}
-	return value, e, err
+	return value, err
 }
 
 // readPart is like read for a part of the string. It also returns the length of the whole string.

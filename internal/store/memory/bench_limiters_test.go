@@ -119,7 +119,7 @@ func BenchmarkTakeAll4(b *testing.B) {
 			at = jump(at)
 			requests[i] = store.LimitRequest{Key: keys[at], Rule: *plainRule(takers[i%3], 16, 1000), Quantity: 1}
 		}
-		v.TakeAll(background, requests, false)
+		v.TakeAll(background, requests, quota.Take)
 	}
 }
 

@@ -82,7 +82,7 @@ func randomCallOfAnyKind(v store.View, random *rand.Rand, all [][]byte) {
 		rule := plainRule(takers[random.IntN(len(takers))], 5, 1)
 		v.Take(background, key, rule, random.Int64N(6)-1, quota.Mode(random.IntN(4)))
 	case n < 22:
-		v.TakeAll(background, randomRequests(random, keys, holder), n == 20)
+		v.TakeAll(background, randomRequests(random, keys, holder), modeOf(n == 20))
 	case n < 28:
 		v.Acquire(background, key, plainRequest(9, 1, holder, 1), 4)
 	case n < 30:

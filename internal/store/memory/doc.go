@@ -32,6 +32,27 @@
 // keys (lock.go, takeall.go) locks their shards in ascending order, once. The pool's lock is taken
 // last, for a push or a pop.
 //
+// TakeAll decides first and saves afterwards. The pure functions return the decision together with
+// the next state, so each request is computed once: its plan (plan.go) holds the slot of the key and
+// what becomes of the record. If all requests allow it, all plans are saved. If one refuses, no plan
+// is, and each request that was not refused is asked about a quantity of 0, which says what remains
+// as it is. Whether there is memory is known before anything is saved: a plan says whether it needs
+// some, and a view without growth then refuses all. Only leases change in place; they are peeked at
+// first, and granted when the plans are saved.
+//
+// A plan does not outlive a change of another key in its shard. The index may move the slot, and a
+// record that has expired, and was kept because memory was short, may have to go when there is
+// memory again. If two keys of a call share a shard, each is therefore found again before its plan
+// is saved; among two keys, that is one call in 256.
+//
+// Before there were plans, TakeAll peeked at each key and then took from each, so it found each key
+// and computed each step twice; calls with forced quantities and leases had a copy of that code, and
+// so had views without growth. Taking from the last key at once, because no other could refuse any
+// more, saved less than plans do. The plans are on the stack of the call. In the view, their memory
+// would not have to be set to zero in each call, but they would keep addresses of pages that may be
+// unmapped, and in use by Go's heap, before the next call. A view without growth was a type of its
+// own, which repeated seven methods; now it is a field, which each step copies to its shard.
+//
 // Under a shard's lock time never runs backwards: the instant of a step is the later of the view's
 // and the latest that the shard has seen.
 //

@@ -29,6 +29,8 @@ func (m *Store) sweepEvery(interval time.Duration) {
 		select {
 		case <-m.stop:
 			return
+		case <-m.wakeSweep:
+			m.flushed.release(&m.pool)
 		case <-ticker.C:
 			if !m.sweepOff.Load() {
 				m.Sweep()

@@ -36,16 +36,21 @@ func (v *view) flush() {
 	}
 	v.memory.tokens.flushes[v.selected]++
 	db.generation.Store(v.memory.lastGeneration.Add(1))
+	select {
+	case v.memory.wakeSweep <- struct{}{}:
+	default: // it has been woken already
+	}
 	v.memory.listeners.notify(v.selected, nil, store.Flushed, v.caller)
 }
 
-// flushedMemory is the memory of flushed keys, which the sweep later returns to the pool. For ten
+// flushedMemory is the memory of flushed keys, which the goroutine of the sweep returns to the pool. For ten
 // million keys that takes milliseconds, during which neither a lock should be held nor a client
 // wait.
 type flushedMemory struct {
 	mu     sync.Mutex
 	blocks [][]*block
 	pages  [][]page
+	slabs  int64 // bytes that logs and leases took
 }
 
 // detach removes all records of a shard at once.
@@ -54,7 +59,7 @@ func (s *shard) detach(to *flushedMemory) {
 	if s.index.current.count == 0 {
 		return // it is empty
 	}
-	index, list := s.index.detachBlocks(), s.pages.list
+	index, list, slabs := s.index.detachBlocks(), s.pages.list, s.logs.bytes+s.leases.bytes
 	s.pages = pages{pool: s.pages.pool, limit: s.pages.limit}
 	s.logs, s.leases = slab[entryLog]{}, slab[keyLeases]{}
 	s.records, s.noExpiry, s.nextSweep, s.kinds = 0, 0, 0, kindCounts{}
@@ -64,13 +69,14 @@ func (s *shard) detach(to *flushedMemory) {
 	defer to.mu.Unlock()
 	to.blocks = append(to.blocks, index[:]...)
 	to.pages = append(to.pages, list)
+	to.slabs += slabs
 }
 
 // release returns the memory to the pool.
 func (f *flushedMemory) release(p *pool) {
 	f.mu.Lock()
-	blocks, lists := f.blocks, f.pages
-	f.blocks, f.pages = nil, nil
+	blocks, lists, garbage := f.blocks, f.pages, f.slabs
+	f.blocks, f.pages, f.slabs = nil, nil, 0
 	f.mu.Unlock()
 	for _, list := range blocks {
 		p.put(list...)
@@ -78,10 +84,14 @@ func (f *flushedMemory) release(p *pool) {
 	for _, list := range lists {
 		blocks := make([]*block, 0, len(list))
 		for _, pg := range list {
-			if pg.class != 0 && pg.data != nil {
+			switch {
+			case pg.class != 0 && pg.data != nil:
 				blocks = append(blocks, (*block)(pg.data))
+			case pg.class == 0:
+				garbage += int64(len(pg.data))
 			}
 		}
 		p.put(blocks...)
 	}
+	p.garbage.Add(garbage)
 }

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"encoding/binary"
+	"math"
 	"math/bits"
 )
 
@@ -23,6 +24,7 @@ type index struct {
 	pool         *pool
 	overflow     buckets // overflow buckets, numbered from 1
 	overflowFree uint32  // head of the list of free overflow buckets
+	expected     uint32  // the number of blocks that current will have at the end of a load; then 0
 	overflowUsed int
 }
 
@@ -37,7 +39,8 @@ const (
 	atNext          = 12
 	atRefs          = 16
 	bucketsPerBlock = pageBytes / bucketBytes
-	loadPerBucket   = 9 // the average number of records per bucket at which the index grows
+	loadPerBucket   = 9  // the average number of records per bucket at which the index grows
+	maxLeap         = 16 // the largest factor by which the index grows at once, see expect
 )
 
 // keyHash is the hash of a key, split by use.
@@ -219,13 +222,21 @@ func (x *index) resizeIfNeeded(records int) {
 	full := x.current.count * loadPerBucket
 	switch blocks := len(x.current.blocks); {
 	case blocks == 0:
-		x.current.count = bucketsPerBlock
-		x.current.extend(x.pool, bucketsPerBlock-1)
+		x.current.count = bucketsPerBlock * max(min(int(x.expected), maxLeap), 1)
+		x.current.extend(x.pool, x.current.count-1)
 	case records >= full:
-		x.resize(blocks + max(blocks/2, 1))
-	case records < full/4 && blocks > 1:
+		x.resize(max(blocks+max(blocks/2, 1), min(int(x.expected), maxLeap*blocks)))
+	case records < full/4 && blocks > max(int(x.expected), 1):
 		x.resize(records*3/2/(loadPerBucket*bucketsPerBlock) + 1)
 	}
+}
+
+// expect announces about how many records will be inserted, so that the index need not grow step by
+// step, which would take a third of the time of a load. A wrong number costs no more than maxLeap
+// times the memory that the records need.
+func (x *index) expect(records uint64) {
+	const perBlock = loadPerBucket * bucketsPerBlock
+	x.expected = uint32((min(records, math.MaxInt32) + perBlock - 1) / perBlock)
 }
 
 // resize starts a new array. Its blocks are created as buckets are moved, so that no call has to

@@ -42,15 +42,21 @@ func (s *shard) addAt(at *keySlot, kind store.Kind, extra int) (err error) {
 // lookup finds the record of a key for a limiter of a kind, at the instant now.
 func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySlot, error) {
 	at := keySlot{hash: h, key: key}
-	at.record, at.position = s.findLive(h, key, now)
-	at.live = at.record != nil
-	if at.live && at.record.kind() != kind {
-		return at, store.ErrWrongKind
+	err := s.fill(&at, now, kind)
+	return at, err
+}
+
+// fill is lookup for the slot of a key.
+func (s *shard) fill(at *keySlot, now int64, kind store.Kind) error {
+	at.record, at.position = s.findLive(at.hash, at.key, now)
+	if at.live = at.record != nil; !at.live {
+		return nil
 	}
-	if at.live {
-		at.record.touch(now)
+	if at.record.kind() != kind {
+		return store.ErrWrongKind
 	}
-	return at, nil
+	at.record.touch(now)
+	return nil
 }
 
 // createIfAbsent creates a record with so many bytes after its value, unless the key has a live
@@ -87,12 +93,6 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
-	case rule.Leave > 0:
-		whole := *rule
-		whole.Leave = 0
-		return quota.Leave(rule.Leave, quantity, mode, func(quantity int64, mode quota.Mode) (quota.Decision, error) {
-			return s.take(h, key, now, &whole, quantity, mode)
-		})
 	case rule.Kind == store.Throttle:
 		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
 		if err != nil {
@@ -100,99 +100,19 @@ func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantit
 		}
 		return rule.Throttle.Decision(o), nil
 	}
+	var p plan
+	var err error
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, rule.Kind)
+	if p.at, err = s.lookup(h, key, now, rule.Kind); err != nil {
+		return quota.Decision{}, err
+	}
+	d, err := s.step(&p, now, rule, quantity, mode)
 	if err != nil {
 		return quota.Decision{}, err
 	}
-	switch rule.Kind {
-	case store.Fixed:
-		return s.fixed(&at, now, rule.Window, quantity, mode)
-	case store.Quota:
-		return s.quota(&at, now, rule, quantity, mode)
-	case store.Sliding:
-		return s.sliding(&at, now, rule.Window, quantity, mode)
-	default:
-		return s.slidingLog(&at, now, rule.Log, quantity, mode)
-	}
-}
-
-func (s *shard) fixed(at *keySlot, now int64, limit window.Limit, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	var state window.Fixed
-	if at.live {
-		state = at.record.fixed()
-	}
-	d, next, err := limit.StepFixed(now, state, quantity, mode)
-	switch {
-	case err != nil || next == state:
-		return d, err
-	case next == window.Fixed{}:
-		s.removeKey(at)
-		return d, nil
-	}
-	if err := s.createIfAbsent(at, store.Fixed, 0); err != nil {
+	if err = s.save(&p, rule.Kind); err != nil {
 		return quota.Decision{}, err
 	}
-	at.record.setFixed(next)
-	s.commit(at, next.End)
-	return d, nil
-}
-
-func (s *shard) sliding(at *keySlot, now int64, limit window.Limit, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	var state window.Sliding
-	if at.live {
-		state = at.record.sliding()
-	}
-	d, next, err := limit.StepSliding(now, state, quantity, mode)
-	switch {
-	case err != nil || next == state:
-		return d, err
-	case next == window.Sliding{}:
-		s.removeKey(at)
-		return d, nil
-	}
-	if err := s.createIfAbsent(at, store.Sliding, 0); err != nil {
-		return quota.Decision{}, err
-	}
-	at.record.setSliding(next)
-	s.commit(at, next.End)
-	return d, nil
-}
-
-// quotaState returns the state of a calendar quota at the instant now, if it has the windows of the rule.
-func (s *shard) quotaState(at *keySlot, now int64, rule *store.Rule) (state window.Calendar, err error) {
-	switch {
-	case !at.live:
-		state.End = rule.Cycle.End(min(max(s.store.wall.latest(now), 0), window.MaxInstant))
-	case at.record.cycle() != rule.Cycle:
-		return state, &store.CycleError{Cycle: at.record.cycle()}
-	default:
-		state = at.record.calendar()
-	}
-	return state, nil
-}
-
-func (s *shard) quota(at *keySlot, now int64, rule *store.Rule, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	state, err := s.quotaState(at, now, rule)
-	if err != nil {
-		return quota.Decision{}, err
-	}
-	d, next, err := rule.Window.StepCalendar(s.store.wall.unix(now), state, quantity, mode)
-	switch {
-	case err != nil || next.Used == state.Used:
-		return d, err
-	case next.Used == 0:
-		s.removeKey(at)
-		return d, nil
-	}
-	if err := s.createIfAbsent(at, store.Quota, 0); err != nil {
-		return quota.Decision{}, err
-	}
-	at.record.setCalendar(next.Used, rule.Cycle)
-	s.commit(at, -next.End)
 	return d, nil
 }
 
@@ -202,34 +122,6 @@ func (r record) logState() window.Log {
 
 // emptyLog is the list of entries of a key that does not exist.
 var emptyLog window.Entries = &entryLog{}
-
-// logOf returns the state and the entries of a log, which are empty if the key does not exist.
-func (s *shard) logOf(at *keySlot) (state window.Log, entries window.Entries) {
-	if !at.live {
-		return state, emptyLog
-	}
-	return at.record.logState(), s.logEntries(at.record)
-}
-
-func (s *shard) slidingLog(at *keySlot, now int64, limit window.LogLimit, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	state, entries := s.logOf(at)
-	d, next, edit, err := limit.StepLog(now, state, entries, quantity, mode)
-	switch {
-	case err != nil || edit == window.Edit{}:
-		return d, err
-	case next == window.Log{}:
-		s.removeKey(at)
-		return d, nil
-	}
-	if err := s.editLog(at, edit); err != nil {
-		return quota.Decision{}, err
-	}
-	at.record.setField(0, int64(next.Base))
-	at.record.setField(1, next.Until)
-	s.commit(at, next.End)
-	return d, nil
-}
 
 // keyLeases holds the leases of one key that are in a slab.
 type keyLeases struct {
@@ -253,7 +145,12 @@ func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHo
 	if err != nil {
 		return quota.Decision{}, err
 	}
-	table := s.leaseTable(&at)
+	return s.grant(&at, now, r, maxHolders)
+}
+
+// grant grants a lease of a key that was found.
+func (s *shard) grant(at *keySlot, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
+	table := s.leaseTable(at)
 	held, many := table.(*keyLeases)
 	isNew := many && s.noGrowth && !held.Has(r.Holder())
 	d, changed, err := table.Acquire(now, r, maxHolders)
@@ -262,7 +159,7 @@ func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHo
 		held.updateBytes(&s.leases)
 		return quota.Decision{}, store.ErrFull
 	}
-	if full := s.saveLeases(&at, table, changed, r.Holder()); full != nil {
+	if full := s.saveLeases(at, table, changed, r.Holder()); full != nil {
 		return quota.Decision{}, full
 	}
 	return d, err
@@ -307,14 +204,18 @@ func (s *shard) freeState(r record) {
 			return
 		}
 		n := r.stateWord()
-		s.logs.bytes -= s.logs.at(n).bytes()
+		bytes := s.logs.at(n).bytes()
+		s.logs.bytes -= bytes
+		s.pages.pool.garbage.Add(bytes)
 		s.logs.remove(n)
 	case store.Lease:
 		if r.isInline() {
 			return
 		}
 		n := r.stateWord()
-		s.leases.bytes -= s.leases.at(n).counted
+		bytes := s.leases.at(n).counted
+		s.leases.bytes -= bytes
+		s.pages.pool.garbage.Add(bytes)
 		s.leases.remove(n)
 	}
 }
@@ -338,7 +239,7 @@ func (s *shard) fields(r record, now int64) []store.Field {
 	case store.SlidingLog:
 		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
 	case store.Standing:
-		return standingFields(r.standing())
+		return standingFields(r.standing(), now)
 	default:
 		var holders, permits int64
 		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {

@@ -204,7 +204,7 @@ func (w wish) on(v store.View, keys [][]byte) (got wished) {
 		for i, n := range w.keys {
 			requests[i].Key = keys[n]
 		}
-		got.decisions, got.allowed, got.err = v.TakeAll(background, requests, w.mode == quota.Peek)
+		got.decisions, got.allowed, got.err = v.TakeAll(background, requests, modeOf(w.mode == quota.Peek))
 		got.decisions = slices.Clone(got.decisions) // the view reuses them
 	case "acquire":
 		got.decisions = make([]quota.Decision, 1)
@@ -275,17 +275,19 @@ func TestAllLimitersAreLinearizable(t *testing.T) {
 // halves is a view whose TakeAll takes from one key after the other until one refuses.
 type halves struct{ store.View }
 
-func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
-	said, allowed, err := v.View.TakeAll(ctx, requests, true)
+func (v halves) TakeAll(
+	ctx context.Context, requests []store.LimitRequest, mode quota.Mode,
+) ([]quota.Decision, bool, error) {
+	said, allowed, err := v.View.TakeAll(ctx, requests, quota.Peek)
 	said = slices.Clone(said)
-	if err != nil || peek || allowed {
-		if allowed && !peek {
-			return v.View.TakeAll(ctx, requests, false)
+	if err != nil || mode == quota.Peek || allowed {
+		if allowed && mode == quota.Take {
+			return v.View.TakeAll(ctx, requests, quota.Take)
 		}
 		return said, allowed, err
 	}
 	for i := range requests {
-		if _, allowed, _ := v.View.TakeAll(ctx, requests[i:i+1], false); !allowed {
+		if _, allowed, _ := v.View.TakeAll(ctx, requests[i:i+1], quota.Take); !allowed {
 			break
 		}
 	}
@@ -297,26 +299,26 @@ func (v halves) TakeAll(ctx context.Context, requests []store.LimitRequest, peek
 type noLocks struct{ store.View }
 
 func (v noLocks) TakeAll(ctx context.Context, requests []store.LimitRequest,
-	peek bool) (said []quota.Decision, allowed bool, err error) {
+	mode quota.Mode) (said []quota.Decision, allowed bool, err error) {
 	allowed = true
-	for _, peeks := range []bool{true, false} {
-		if !peeks && (peek || !allowed) {
+	for _, each := range []quota.Mode{quota.Peek, quota.Take} {
+		if each == quota.Take && (mode == quota.Peek || !allowed) {
 			break
 		}
 		said = said[:0]
 		for i := range requests {
-			d, each, err := v.View.TakeAll(ctx, requests[i:i+1], peeks)
+			d, fits, err := v.View.TakeAll(ctx, requests[i:i+1], each)
 			if err != nil {
 				return nil, false, err
 			}
-			said, allowed = append(said, d[0]), allowed && each
+			said, allowed = append(said, d[0]), allowed && fits
 			runtime.Gosched()
 		}
 	}
 	if allowed {
 		return said, true, nil
 	}
-	d, _, err := v.View.TakeAll(ctx, requests, true) // says what remains, unless all are allowed by now
+	d, _, err := v.View.TakeAll(ctx, requests, quota.Peek) // says what remains, unless all are allowed by now
 	return slices.Clone(d), false, err
 }
 
@@ -326,12 +328,14 @@ type anyway struct {
 	makes func(t *store.LimitRequest) bool
 }
 
-func (v anyway) TakeAll(ctx context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
-	said, allowed, err := v.View.TakeAll(ctx, requests, peek)
+func (v anyway) TakeAll(
+	ctx context.Context, requests []store.LimitRequest, mode quota.Mode,
+) ([]quota.Decision, bool, error) {
+	said, allowed, err := v.View.TakeAll(ctx, requests, mode)
 	said = slices.Clone(said)
 	for i := range requests {
-		if err == nil && !allowed && !peek && v.makes(&requests[i]) {
-			v.View.TakeAll(ctx, requests[i:i+1], false)
+		if err == nil && !allowed && mode == quota.Take && v.makes(&requests[i]) {
+			v.View.TakeAll(ctx, requests[i:i+1], quota.Take)
 		}
 	}
 	return said, allowed, err

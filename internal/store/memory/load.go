@@ -6,8 +6,6 @@ import (
 	"sync"
 
 	"cellserver/internal/entry"
-	"cellserver/internal/form"
-	"cellserver/internal/store"
 )
 
 // Loader fills an empty store with the entries of a snapshot and of passes.
@@ -24,6 +22,8 @@ type Loader struct {
 	// passes have deltas, and one goroutine loads them.
 	skipped     map[skippedKey]struct{}
 	noListeners listeners // used by the databases until they are complete: a load notifies no client
+	appliers    sync.Pool // of *applier
+	verifies    bool      // only what deltas need is kept
 }
 
 type skippedKey struct {
@@ -34,30 +34,35 @@ type skippedKey struct {
 // Load returns a loader. The store must be empty, and must not be written to until Done has
 // returned. No listener is notified of what is loaded.
 func (m *Store) Load() *Loader {
-	return &Loader{
+	l := &Loader{
 		store: m, now: m.clock.Now(), databases: map[uint64]*database{}, skipped: map[skippedKey]struct{}{},
 	}
+	l.appliers.New = func() any { return &applier{loader: l} }
+	return l
+}
+
+// Verify returns a loader that reads all entries as that of Load does, with the same errors, and keeps only
+// the states to which deltas may apply. It does not check how many databases there are.
+func (m *Store) Verify() *Loader {
+	l := m.Load()
+	l.verifies = true
+	return l
 }
 
 // Apply applies a chunk of Snapshot or Pass. Chunks of one snapshot can be applied by several
 // goroutines at once. After them, one goroutine must apply the chunks of passes, in order. The
 // error is one of packages entry and form, or store.ErrFull.
 func (l *Loader) Apply(chunk []byte) error {
-	a := applier{loader: l}
-	r := entry.NewReader(chunk)
-	for r.Next() {
-		if err := a.apply(&r.Entry); err != nil {
-			return err
-		}
-	}
-	return r.Err()
+	a := l.appliers.Get().(*applier)
+	defer l.appliers.Put(a)
+	return a.apply(chunk)
 }
 
 // Done completes the load. It returns an entry.MissingError if deltas could not be applied. Called
 // again, it then completes the load without them.
 func (l *Loader) Done() error {
 	m := l.store
-	if len(l.generations) > len(m.databases) {
+	if len(l.generations) > len(m.databases) && !l.verifies {
 		for n, generation := range slices.Backward(l.generations[len(m.databases):]) {
 			if db := l.databases[generation]; db != nil && !db.empty() {
 				last := len(m.databases) + n
@@ -106,6 +111,7 @@ func (l *Loader) publish() {
 		}
 		db.renumber(n)
 		db.setListeners(&m.listeners)
+		db.expect(0)
 		m.databases[n].Store(db)
 	}
 }
@@ -117,6 +123,22 @@ func (db *database) setListeners(to *listeners) {
 	}
 	for i := range db.shards {
 		db.shards[i].listeners = to
+	}
+}
+
+// expect announces about how many keys a database will have; 0 means that no more are loaded. The
+// database may be nil.
+func (db *database) expect(keys uint64) {
+	if db == nil {
+		return
+	}
+	perShard := keys / shards
+	perShard += perShard / 16 // hardly any shard has more than that
+	for i := range db.shards {
+		s := &db.shards[i]
+		s.mu.Lock()
+		s.index.expect(perShard)
+		s.mu.Unlock()
 	}
 }
 
@@ -168,103 +190,6 @@ func (l *Loader) database(generation uint64) *database {
 		l.lastGeneration = max(l.lastGeneration, generation)
 	}
 	return db
-}
-
-// applier applies the entries of one chunk.
-type applier struct {
-	loader     *Loader
-	db         *database // that of the last entry
-	generation uint64    // of db
-	state      form.State
-}
-
-func (a *applier) apply(e *entry.Entry) error {
-	if e.Kind == entry.Databases {
-		a.loader.setGenerations(e.Generations)
-		a.db = nil
-		return nil
-	}
-	if a.db == nil || a.generation != e.Generation {
-		a.db, a.generation = a.loader.database(e.Generation), e.Generation
-	}
-	if e.Kind == entry.LogDelta || e.Kind == entry.LeaseDelta {
-		return a.applyDelta(e)
-	}
-	a.loader.clearSkipped(e)
-	expires := e.Expires // or what a record has in its place
-	if e.Kind == entry.Limiter {
-		if err := a.state.Read(e.Bytes, 0); err != nil {
-			return fmt.Errorf("key %.100q: %w", e.Key, err)
-		}
-		if expires = expiryOf(&a.state); a.state.Version != 0 {
-			expires = store.Never // it may have expired, and a delta may extend it
-		}
-	}
-	s, at := a.lock(e.Key)
-	defer s.unlock()
-	if e.Kind != entry.Gone && !s.isExpired(expires, s.lastInstant) {
-		return a.write(s, at, e)
-	}
-	if at.record != nil {
-		s.remove(at.hash, at.position)
-	}
-	return nil
-}
-
-// lock locks the shard of a key and finds its record.
-func (a *applier) lock(key []byte) (*shard, *keySlot) {
-	h := a.loader.store.hash(key)
-	s := &a.db.shards[h.shard]
-	s.lock()
-	s.advance(a.loader.now)
-	at := &keySlot{hash: h, key: key}
-	at.record, at.position = s.find(h, key)
-	at.live = at.record != nil
-	return s, at
-}
-
-func (a *applier) write(s *shard, at *keySlot, e *entry.Entry) error {
-	switch e.Kind {
-	case entry.Integer:
-		return s.write(at, store.Value{Integer: e.Integer, IsInteger: true}, e.Expires)
-	case entry.Bytes:
-		return s.write(at, store.Value{Bytes: e.Bytes}, e.Expires)
-	case entry.Throttle:
-		a.state = form.State{Kind: form.Throttle, TAT: e.Expires}
-	}
-	err := s.restore(at, &a.state)
-	if err == nil {
-		a.loader.raiseVersion(a.state.Version)
-		s.setBaseline(at.record, &a.state)
-	}
-	return err
-}
-
-// applyDelta applies a delta of a log or of leases. If it cannot be applied, the key is skipped
-// until an entry with its whole state follows; see delta.go.
-func (a *applier) applyDelta(e *entry.Entry) error {
-	s, at := a.lock(e.Key)
-	defer s.unlock()
-	var applied bool
-	var to uint64
-	if e.Kind == entry.LogDelta {
-		c, err := entry.ReadLogDelta(e.Bytes)
-		if err != nil {
-			return fmt.Errorf("key %.100q: %w", e.Key, err)
-		}
-		applied, to = s.applyLogDelta(at, &c), c.To
-	} else {
-		c, err := entry.ReadLeaseDelta(e.Bytes)
-		if err != nil {
-			return fmt.Errorf("key %.100q: %w", e.Key, err)
-		}
-		applied, to = s.applyLeaseDelta(at, &c), c.To
-	}
-	a.loader.raiseVersion(to)
-	if !applied {
-		a.loader.skipped[skippedKey{e.Generation, string(e.Key)}] = struct{}{}
-	}
-	return nil
 }
 
 // clearSkipped is called for an entry with the whole state of a key. During a snapshot, when

@@ -26,7 +26,7 @@ type lockSet [shards / 64]uint64
 
 // lock locks the shards of the keys, each once, in ascending order. It returns the instant of the
 // step, which is the same for all keys: the latest that any of the shards has seen.
-func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
+func (v *viewState) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 	for _, key := range keys {
 		set.add(v.hash(key).shard)
 	}
@@ -36,7 +36,7 @@ func (v *view) lock(keys [][]byte) (db *database, set lockSet, now int64) {
 
 // lockShards locks shards of the selected database, which it creates if it does not exist. In a
 // transaction they are locked already.
-func (v *view) lockShards(set lockSet) (db *database, now int64) {
+func (v *viewState) lockShards(set lockSet) (db *database, now int64) {
 	if v.transaction != nil {
 		db = v.ensure()
 		v.transaction.requireLocked(db, set)
@@ -53,7 +53,7 @@ func (v *view) lockShards(set lockSet) (db *database, now int64) {
 	}
 }
 
-func (v *view) unlock(db *database, set lockSet) {
+func (v *viewState) unlock(db *database, set lockSet) {
 	if v.transaction == nil {
 		v.endStep()
 		set.unlock(db, true)

@@ -38,8 +38,9 @@ type Store struct {
 	lockTime       *meter.MaxCPUTime
 	pagesPerShard  int // the largest number of pages in a shard
 	sweepMu        sync.Mutex
-	sweepOff       atomic.Bool // the periodic sweep is switched off
-	returnedBlocks int         // blocks returned to the system since the sweep last found none
+	sweepOff       atomic.Bool   // the periodic sweep is switched off
+	returnedBlocks int           // blocks returned to the system since the sweep last found none
+	wakeSweep      chan struct{} // a database was flushed
 	stop           chan struct{}
 	closeOnce      sync.Once
 	background     sync.WaitGroup
@@ -95,6 +96,7 @@ func New(o Options) *Store {
 		seed:          maphash.MakeSeed(),
 		databases:     make([]atomic.Pointer[database], o.Databases),
 		lockTime:      o.Holds,
+		wakeSweep:     make(chan struct{}, 1),
 		stop:          make(chan struct{}),
 	}
 	m.tokens.max, m.tokens.flushes = cmp.Or(o.MaxIDs, DefaultMaxIDs), make([]uint64, o.Databases)
@@ -124,9 +126,10 @@ func (m *Store) Clock() store.Clock { return m.clock }
 func (m *Store) View() store.View { return m.newView() }
 
 func (m *Store) newView() *view {
-	v := &view{memory: m}
-	v.Begin()
-	return v
+	v := &viewState{memory: m}
+	v.view, v.withoutGrowth = view{viewState: v}, view{viewState: v, noGrowth: true}
+	v.view.Begin()
+	return &v.view
 }
 
 // database returns a database, or nil if it was never written to.
@@ -186,6 +189,14 @@ func (db *database) unlockAll() {
 
 // view implements store.View.
 type view struct {
+	*viewState
+	noGrowth bool
+}
+
+// viewState is what a view and its view without growth share.
+type viewState struct {
+	view, withoutGrowth view
+
 	memory   *Store
 	selected int // number of the selected database
 	now      int64
@@ -196,10 +207,14 @@ type view struct {
 	transaction      *transaction // nil outside transactions, otherwise &transactionSpace
 	transactionSpace transaction
 	step             *step // set while a step on several keys runs during a pass
-	decisionBuffer   *[decisionBufferSize]quota.Decision
+	decisionBuffer   []quota.Decision
 	stateBuffer      *form.State      // for ReadForm
 	once             []quota.Decision // of the last Once
 }
+
+// WithoutGrowth returns a view for use while memory is short. Limiters continue to work where they need
+// no memory, so that a flood of new keys does not switch off the limits of existing ones.
+func (v *view) WithoutGrowth() store.View { return &v.withoutGrowth }
 
 func (v *view) Now() int64 { return v.now }
 
@@ -214,10 +229,10 @@ func (v *view) SetCaller(caller int64) { v.caller = caller }
 func (v *view) Caller() int64          { return v.caller }
 
 // existing returns the selected database, or nil if it was never written to.
-func (v *view) existing() *database { return v.memory.database(v.selected) }
+func (v *viewState) existing() *database { return v.memory.database(v.selected) }
 
 // ensure returns the selected database, and creates it if it does not exist.
-func (v *view) ensure() *database {
+func (v *viewState) ensure() *database {
 	if db := v.existing(); db != nil {
 		return db
 	}
@@ -230,11 +245,11 @@ func (v *view) ensure() *database {
 }
 
 // hash returns the hash of a key, which Prefetch may have computed already.
-func (v *view) hash(key []byte) keyHash {
+func (v *viewState) hash(key []byte) keyHash {
 	if v.hashes.next < v.hashes.count {
-		if f := &v.hashes.keys[v.hashes.next]; f.at == address(key) && f.length == len(key) {
+		if f := &v.hashes.keys[v.hashes.next]; f.at == address(key) && int(f.length) == len(key) {
 			v.hashes.next++
-			return f.keyHash
+			return f.hash()
 		}
 	}
 	return v.memory.hash(key)
@@ -245,6 +260,12 @@ func (m *Store) hash(key []byte) keyHash { return splitHash(maphash.Bytes(m.seed
 // lockShard locks and returns a shard of the selected database, which it creates if it does not
 // exist. In a transaction the shard is locked already.
 func (v *view) lockShard(shard uint32) *shard {
+	s := v.viewState.lockShard(shard)
+	s.noGrowth = v.noGrowth
+	return s
+}
+
+func (v *viewState) lockShard(shard uint32) *shard {
 	if v.transaction != nil {
 		return v.transaction.shard(v.ensure(), shard)
 	}
@@ -268,7 +289,8 @@ func (v *view) lockExisting(shard uint32) *shard {
 	return v.lockShard(shard)
 }
 
-func (v *view) unlockShard(s *shard) {
+func (v *viewState) unlockShard(s *shard) {
+	s.noGrowth = false
 	if v.transaction == nil {
 		s.unlock()
 	}
@@ -368,7 +390,7 @@ func (v *view) Lookup(_ context.Context, key []byte) (store.Entry, error) {
 const keysPerStep = 1024
 
 // inChunks calls step for at most keysPerStep of the keys at a time, and returns the sum.
-func (v *view) inChunks(keys [][]byte, step func([][]byte) int) (n int) {
+func (v *viewState) inChunks(keys [][]byte, step func([][]byte) int) (n int) {
 	if v.existing() == nil {
 		return 0
 	}
@@ -383,7 +405,7 @@ func (v *view) Count(_ context.Context, keys [][]byte) (int, error) {
 	return v.inChunks(keys, func(keys [][]byte) int { return v.count(keys, false) }), nil
 }
 
-func (v *view) count(keys [][]byte, use bool) (n int) {
+func (v *viewState) count(keys [][]byte, use bool) (n int) {
 	db, locked, now := v.lock(keys)
 	defer v.unlock(db, locked)
 	for _, key := range keys {
@@ -403,7 +425,7 @@ func (v *view) Delete(_ context.Context, keys [][]byte) (int, error) {
 	return v.inChunks(keys, v.delete), nil
 }
 
-func (v *view) delete(keys [][]byte) (n int) {
+func (v *viewState) delete(keys [][]byte) (n int) {
 	db, locked, now := v.lock(keys)
 	defer v.unlock(db, locked)
 	for _, key := range keys {

@@ -205,7 +205,7 @@ func (w *twin) takeAll(o operation) {
 			want[i] = w.at(string(t.Key)).untaken(w.clock.Now(), &t, want[i])
 		}
 	}
-	got, all, err := w.view.TakeAll(background, requests, o.mode == quota.Peek)
+	got, all, err := w.view.TakeAll(background, requests, modeOf(o.mode == quota.Peek))
 	require.Equal(w.t, wantErr, err)
 	if err != nil {
 		return
@@ -448,4 +448,12 @@ func decided(limit gcra.Limit) func(gcra.Outcome, error) (quota.Decision, error)
 		}
 		return limit.Decision(o), nil
 	}
+}
+
+// modeOf returns the mode of a TakeAll that peeks, or takes.
+func modeOf(peek bool) quota.Mode {
+	if peek {
+		return quota.Peek
+	}
+	return quota.Take
 }

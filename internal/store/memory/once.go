@@ -28,31 +28,20 @@ type tokens struct {
 }
 
 // Once makes a decision unless its token is remembered.
-func (v *view) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {
-	return v.decideOnce(ctx, o, v, false)
-}
-
-// Once makes a decision unless its token is remembered, or it would have to be.
-func (v noGrowthView) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {
-	return v.decideOnce(ctx, o, v, true)
-}
-
-// decideOnce is Once; decisions are made with the view on.
-func (v *view) decideOnce(ctx context.Context, o *store.Once, on store.View,
-	noGrowth bool) (decisions []quota.Decision, repeated bool, err error) {
+func (v *view) Once(ctx context.Context, o *store.Once) (decisions []quota.Decision, repeated bool, err error) {
 	refs := make([]store.KeyRef, len(o.Keys))
 	for i, key := range o.Keys {
 		refs[i] = store.KeyRef{Database: v.selected, Key: key}
 	}
 	err = v.Atomically(ctx, refs, false, func() (err error) {
-		decisions, repeated, err = v.onceLocked(o, on, noGrowth)
+		decisions, repeated, err = v.onceLocked(o)
 		return err
 	})
 	return decisions, repeated, err
 }
 
-// onceLocked is decideOnce when the shards of the keys are locked.
-func (v *view) onceLocked(o *store.Once, on store.View, noGrowth bool) ([]quota.Decision, bool, error) {
+// onceLocked is Once when the shards of the keys are locked.
+func (v *view) onceLocked(o *store.Once) ([]quota.Decision, bool, error) {
 	tokens, call := &v.memory.tokens, v.identify(o)
 	switch found, result := tokens.find(v.now, call, v.once[:0]); result {
 	case idempotency.Repeated:
@@ -61,12 +50,12 @@ func (v *view) onceLocked(o *store.Once, on store.View, noGrowth bool) ([]quota.
 	case idempotency.Reused:
 		return nil, false, store.ErrReused
 	}
-	if noGrowth {
-		if takes, err := o.Takes(on); err != nil || takes {
+	if v.noGrowth {
+		if takes, err := o.Takes(v); err != nil || takes {
 			return nil, false, orFull(err)
 		}
 	}
-	decisions, taken, err := o.Decide(on)
+	decisions, taken, err := o.Decide(v)
 	if err == nil && taken {
 		tokens.add(v.now, call, v.now+int64(o.Token.TTL), decisions)
 	}

@@ -141,6 +141,8 @@ func (p *pages) freePage(n uint32) {
 	p.bytes -= int64(len(pg.data))
 	if pg.class != 0 {
 		p.pool.put((*block)(pg.data))
+	} else {
+		p.pool.garbage.Add(int64(len(pg.data)))
 	}
 	*pg = page{}
 	if p.unusedNumbers = append(p.unusedNumbers, n); len(p.unusedNumbers) == len(p.list) {

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // block is the unit of memory of which pages and the index are made.
@@ -23,12 +24,13 @@ type pool struct {
 	// Blocks that were put back and are still in memory. They are lists of lists, so that no long
 	// list is ever copied under the lock.
 	free        [][]*block
-	freeCount   int      // number of blocks in free
-	chunks      []*chunk // sorted by address
-	lowest      int      // the chunks before this one have no cold block
-	usedCount   int      // blocks in use
-	heap        int64    // bytes of chunks that are in Go's heap, on systems where they must be
-	nextChunk   *chunk   // the next element of chunks, if it has been mapped already
+	freeCount   int          // number of blocks in free
+	chunks      []*chunk     // sorted by address
+	lowest      int          // the chunks before this one have no cold block
+	usedCount   int          // blocks in use
+	heap        int64        // bytes of chunks that are in Go's heap, on systems where they must be
+	garbage     atomic.Int64 // bytes in Go's heap that keys have used and left, since the start
+	nextChunk   *chunk       // the next element of chunks, if it has been mapped already
 	wakePrepare chan struct{}
 
 	mappings *mappings

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"math"
 	"math/bits"
 	"unsafe"
 )
@@ -37,9 +38,9 @@ func (s *shard) publishLayout() {
 }
 
 // hashCache holds the hashes of the next keys, which Prefetch has computed, so that each key is
-// hashed only once.
+// hashed only once: those of 16 calls with two keys each.
 type hashCache struct {
-	keys  [16]hashedKey
+	keys  [32]hashedKey
 	count int
 	next  int // index of the key that is expected next
 }
@@ -47,10 +48,21 @@ type hashCache struct {
 // hashedKey is a key that was hashed. It is recognized by its address, which is stored as a number
 // so that it keeps nothing alive.
 type hashedKey struct {
-	keyHash
-	at     uintptr
-	length int
+	at       uintptr
+	position uint32
+	length   uint16 // of a longer key, the other fields are 0
+	shard    uint8
+	tag      byte
 }
+
+func hashed(h keyHash, key []byte) hashedKey {
+	if len(key) > math.MaxUint16 {
+		return hashedKey{}
+	}
+	return hashedKey{address(key), h.position, uint16(len(key)), uint8(h.shard), h.tag}
+}
+
+func (f *hashedKey) hash() keyHash { return keyHash{uint32(f.shard), f.position, f.tag} }
 
 func address(key []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(key))) }
 
@@ -69,15 +81,15 @@ func (v *view) Prefetch(keys [][]byte) {
 		v.hashes.reset()
 		for i, key := range piece {
 			h := v.hash(key)
-			v.hashes.keys[i] = hashedKey{h, address(key), len(key)}
+			v.hashes.keys[i] = hashed(h, key)
 			if n := db.shards[h.shard].layout.Load(); n != nil {
 				prefetch(uintptr(unsafe.Pointer(n.buckets.at(n.buckets.bucketOf(h.position)))))
 			}
 		}
 		for i := range piece {
-			h := &v.hashes.keys[i].keyHash
+			h := v.hashes.keys[i].hash()
 			if n := db.shards[h.shard].layout.Load(); n != nil {
-				n.prefetchRecords(h)
+				n.prefetchRecords(&h)
 			}
 		}
 	}

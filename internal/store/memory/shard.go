@@ -27,7 +27,7 @@ type shard struct {
 	layout      atomic.Pointer[layout] // what Prefetch reads without the lock
 	lockTime    *meter.MaxCPUTime      // measures how long the lock is held; may be nil
 	database    int32
-	nextSweep   uint32 // the page that the sweep visits next
+	noGrowth    bool // the step must not allocate, see View.WithoutGrowth
 	index       index
 	changes     changes // which keys have changed, for passes
 	pages       pages
@@ -41,11 +41,11 @@ type shard struct {
 	scratchEntries []window.Entry
 	scratchLeases  lease.Few
 
-	seed     maphash.Seed
-	store    *Store // that the shard belongs to
-	noExpiry uint32 // number of values that do not expire
-	noGrowth bool   // the step must not allocate, see View.WithoutGrowth
-	lockedAt int64  // result of lockTime.Start
+	seed      maphash.Seed
+	store     *Store // that the shard belongs to
+	noExpiry  uint32 // number of values that do not expire
+	nextSweep uint32 // the page that the sweep visits next
+	lockedAt  int64  // result of lockTime.Start
 	shardCounts
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not

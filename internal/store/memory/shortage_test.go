@@ -63,11 +63,11 @@ func (c *crammed) limitRequests(keys ...string) (requests []store.LimitRequest) 
 // reports that there is no memory for the others.
 func TestTakeAllInFullShards(t *testing.T) {
 	c := newCrammed(t)
-	_, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), false)
+	_, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], c.keys[1], c.keys[len(c.keys)-1]), quota.Take)
 	require.NoError(t, err)
 	require.True(t, allowed)
 	require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
-	d, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], "new key 000000000", c.keys[1]), false)
+	d, allowed, err := c.view.TakeAll(background, c.limitRequests(c.keys[0], "new key 000000000", c.keys[1]), quota.Take)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
 	require.Len(t, d, 3)
@@ -89,14 +89,14 @@ func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 			e, err := c.view.Lookup(background, []byte(key))
 			require.NoError(t, err)
 			require.Equal(t, store.None, e.Kind)
-			_, _, err = c.view.TakeAll(background, c.limitRequests(key), true)
+			_, _, err = c.view.TakeAll(background, c.limitRequests(key), quota.Peek)
 			require.NoError(t, err)
 		}
 		require.ErrorIs(t, c.take("new key 000000000", 1, quota.Take), store.ErrFull)
 		for _, key := range c.keys {
 			var err error
 			if all {
-				_, _, err = c.view.TakeAll(background, c.limitRequests(key), false)
+				_, _, err = c.view.TakeAll(background, c.limitRequests(key), quota.Take)
 			} else {
 				err = c.take(key, 1, quota.Take)
 			}
@@ -104,6 +104,34 @@ func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 		}
 		require.Equal(t, len(c.keys), c.memory.Usage()[0].Keys)
 	}
+}
+
+// A key that has expired, and is in one shard with a key that the same call removes, is found again after that:
+// its slot was kept for it while memory was short, and is not any more.
+func TestTakeAllFindsKeysOfAShardAgain(t *testing.T) {
+	clock := store.NewStillClock(1_800_000_000_000_000_000)
+	m := New(Options{Clock: clock, SweepEvery: -1, MaxPages: pagesPerStep + 2})
+	t.Cleanup(func() { require.NoError(t, m.Close()) })
+	v, long, brief := m.View(), plainRule(store.Throttle, 9, 1_000_000), plainRule(store.Throttle, 9, 1)
+	keys := inOneShard(v, "key", 1000)
+	s := &m.createDatabase(0).shards[shardOf(v, keys[0])]
+	for i, key := range keys {
+		_, err := v.Take(background, []byte(key), []*store.Rule{brief, long}[min(i, 1)], 1, quota.Take)
+		if require.NoError(t, err); s.lowOnMemory() {
+			keys = keys[:i+1] // the last is alone in its page
+			break
+		}
+	}
+	clock.Advance(time.Hour)
+	v.Begin()
+	_, allowed, err := v.TakeAll(background, []store.LimitRequest{
+		{Key: []byte(keys[len(keys)-1]), Rule: *long, Quantity: -1}, {Key: []byte(keys[0]), Rule: *brief, Quantity: 1},
+	}, quota.Take)
+	require.NoError(t, err)
+	require.True(t, allowed)
+	require.False(t, s.lowOnMemory())
+	require.Equal(t, len(keys)-1, m.Usage()[0].Keys)
+	require.NoError(t, m.check())
 }
 
 // A slot that is too small for the next content of its key is freed.
@@ -142,7 +170,7 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	clock.Advance(time.Second)
 	v.Begin()
 	requests := []store.LimitRequest{{Key: []byte("a"), Rule: fixed, Quantity: 1}, {Key: long, Rule: log, Quantity: 1}}
-	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, requests, false)
+	decisions, allowed, err := v.WithoutGrowth().TakeAll(ctx, requests, quota.Take)
 	require.ErrorIs(t, err, store.ErrFull)
 	require.False(t, allowed)
 	limited := []bool{decisions[0].Limited, decisions[1].Limited}

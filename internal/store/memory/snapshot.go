@@ -3,6 +3,7 @@ package memory
 import (
 	"runtime"
 
+	"cellserver/internal/entry"
 	"cellserver/internal/form"
 )
 
@@ -17,6 +18,9 @@ import (
 func (m *Store) Snapshot(write func(entries []byte) error) error {
 	w := snapshotWriter{write: write}
 	for _, db := range m.allDatabases() {
+		if keys := db.keys(); keys > 0 {
+			w.chunk = entry.AppendSize(w.chunk, db.generation.Load(), keys)
+		}
 		for i := range db.shards {
 			for w.page, w.from = 0, 0; w.visit(db, &db.shards[i]); {
 				if err := w.drain(entriesBytes); err != nil {
@@ -28,6 +32,17 @@ func (m *Store) Snapshot(write func(entries []byte) error) error {
 	err := w.drain(1)
 	m.tracking.Load().forgetGenerations()
 	return err
+}
+
+// keys returns about how many records a database has: each shard is counted at another instant.
+func (db *database) keys() (n int) {
+	for i := range db.shards {
+		s := &db.shards[i]
+		s.lock()
+		n += s.records
+		s.unlock()
+	}
+	return n
 }
 
 type snapshotWriter struct {

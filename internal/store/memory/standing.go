@@ -38,13 +38,6 @@ func (v *view) EditStanding(_ context.Context, key []byte, edit standingEdit) er
 	return s.editStanding(h, key, v.now, edit)
 }
 
-func (v noGrowthView) EditStanding(_ context.Context, key []byte, edit standingEdit) error {
-	h := v.hash(key)
-	s := v.lockShard(h.shard)
-	defer v.unlockShard(s)
-	return s.editStanding(h, key, v.now, edit)
-}
-
 type standingEdit = func(now int64, s standing.State) standing.State
 
 func (s *shard) editStanding(h keyHash, key []byte, now int64, edit standingEdit) error {
@@ -106,7 +99,7 @@ func (r record) standing() standing.State {
 }
 
 // standingFields returns what there is of a standing as named fields.
-func standingFields(state standing.State) (fields []store.Field) {
+func standingFields(state standing.State, now int64) (fields []store.Field) {
 	for _, term := range []struct {
 		name string
 		standing.Term
@@ -118,6 +111,5 @@ func standingFields(state standing.State) (fields []store.Field) {
 			fields = append(fields, store.Field{Name: term.name + "_reason", Text: term.Reason})
 		}
 	}
-	return append(fields, number("level", state.Level),
-		number("refusals", state.Refusals.Previous+state.Refusals.Current))
+	return append(fields, number("level", state.Level), number("refusals", state.Counted(now)))
 }

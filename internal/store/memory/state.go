@@ -128,7 +128,7 @@ type largeState struct {
 // in the record.
 func newLargeState(key []byte, state *form.State) *largeState {
 	switch {
-	case inlineStateBytes(state) <= inlineCapacity(key, store.KindOf(state.Kind)):
+	case inlineStateBytes(state) <= inlineCapacity(key, state.Kind):
 		return nil
 	case state.Kind == form.SlidingLog:
 		log := new(entryLog)
@@ -152,7 +152,7 @@ func (s *shard) restore(at *keySlot, state *form.State) error {
 // restoreLarge is restore, with the result of newLargeState. A shard that must not allocate does
 // not use it.
 func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
-	kind := store.KindOf(state.Kind)
+	kind := state.Kind
 	if kind == store.Standing {
 		return s.restoreStanding(at, &state.Standing)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // stateOf returns a state that ends after an instant: a log or leases have n parts.
-func stateOf(kind form.Kind, n int, now int64) *form.State {
+func stateOf(kind store.Kind, n int, now int64) *form.State {
 	s := &form.State{Kind: kind}
 	end := now + 1e9*int64(1+n%7)
 	switch kind {
@@ -46,7 +46,7 @@ func stateOf(kind form.Kind, n int, now int64) *form.State {
 	return s
 }
 
-var formKinds = []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
+var formKinds = []store.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
 	form.Standing}
 
 // States and values replace each other in a few keys, of all sizes, with and without memory. What a

@@ -36,7 +36,7 @@ type changedName struct {
 const stepBytes = 1 << 20
 
 // beginStep is called when a step has locked the shards of several keys.
-func (v *view) beginStep(db *database, set *lockSet) {
+func (v *viewState) beginStep(db *database, set *lockSet) {
 	t := v.memory.tracking.Load()
 	if t == nil || !t.active.Load() {
 		return
@@ -52,7 +52,7 @@ func (v *view) beginStep(db *database, set *lockSet) {
 
 // endStep is called before the step unlocks its shards. It writes the keys that the step has
 // changed to the pass.
-func (v *view) endStep() {
+func (v *viewState) endStep() {
 	if v.step == nil {
 		return
 	}

@@ -2,229 +2,356 @@ package memory
 
 import (
 	"context"
+	"errors"
 	"math/bits"
 
 	"cellserver/internal/lease"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-	"cellserver/internal/window"
 )
 
-// TakeAll takes from several keys or from none. It locks all of their shards, so that peeking at
-// each limiter first, and then taking from each, is one step to all others.
-func (v *view) TakeAll(_ context.Context, requests []store.LimitRequest, peek bool) ([]quota.Decision, bool, error) {
-	var few [decisionBufferSize]keyHash
-	hashes, locked, mixed := few[:0], lockSet{}, false
-	for i := range requests {
-		t := &requests[i]
-		h := v.hash(t.Key)
-		hashes = append(hashes, h)
-		locked.add(h.shard)
-		mixed = mixed || t.Mode != quota.Take || t.Lease != nil
-	}
-	db, now := v.lockShards(locked)
-	defer v.unlock(db, locked)
-
-	if mixed {
-		return takeMixed(db, locked, requests, hashes, now, peek, v.decisionSlice(len(requests)))
-	}
-	// The last limiter takes at once: when it is asked, no other can refuse any more.
-	decisions, last := v.decisionSlice(len(requests)), max(len(requests)-1, 0)
-	allowed, err := evaluateEach(db, requests[:last], hashes, now, quota.Peek, decisions)
-	if err != nil {
-		return decisions, false, err
-	}
-	mode := quota.Peek
-	if allowed && !peek {
-		if !locked.canAdd(db, len(requests)) {
-			return takeAllWithoutGrowth(db, locked, requests, hashes, now, false, decisions)
-		}
-		mode = quota.Take
-	}
-	granted, err := evaluateEach(db, requests[last:], hashes[last:], now, mode, decisions[last:])
-	switch allowed = allowed && granted; {
-	case err != nil:
-		return decisions, false, err
-	case !allowed:
-		return decisions, false, reportUntaken(db, requests, hashes, now, false, decisions)
-	case peek:
-		return decisions, true, nil
-	}
-	if _, err = evaluateEach(db, requests[:last], hashes, now, quota.Take, decisions); err != nil {
-		return nil, false, err
-	}
-	return decisions, true, nil
+// stepOnAll is a step on the keys of several requests, whose shards are locked.
+type stepOnAll struct {
+	db       *database
+	locked   lockSet
+	now      int64
+	mode     quota.Mode
+	noGrowth bool // the step must not allocate
+	inOrder  bool // the first key is saved first, and not the last
+	// shared says that two keys are in one shard: saving one may then move the other in the index, and what was
+	// found of it must be found again.
+	shared bool
 }
 
-// takeMixed is TakeAll for requests of which some are forced or for leases, while their shards are
-// locked.
-func takeMixed(db *database, locked lockSet, requests []store.LimitRequest, hashes []keyHash, now int64, peek bool,
-	decisions []quota.Decision) ([]quota.Decision, bool, error) {
-	allowed, err := evaluateMixed(db, requests, hashes, now, quota.Peek, decisions)
-	switch {
-	case err != nil:
-		return decisions, false, err
-	case !allowed:
-		return decisions, false, reportUntaken(db, requests, hashes, now, false, decisions)
-	case peek:
-		return decisions, true, nil
-	case !locked.canAdd(db, len(requests)):
-		return takeAllWithoutGrowth(db, locked, requests, hashes, now, false, decisions)
-	}
-	if _, err = evaluateMixed(db, requests, hashes, now, quota.Take, decisions); err != nil {
-		return nil, false, err
-	}
-	return decisions, true, nil
+// request is one of the requests of a step, its decision, and what it makes of its key.
+type request struct {
+	*store.LimitRequest
+	decision *quota.Decision
+	shard    *shard
+	plan     plan
+	grows    bool // taking it needs memory, and there may be none
 }
 
-// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A
-// forced quantity limits nothing, except if full is set, and there is no memory for it.
-func reportUntaken(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, full bool,
-	decisions []quota.Decision) error {
-	for i := range requests {
-		t, d := &requests[i], &decisions[i]
-		if d.Limited && (full || t.Mode != quota.Force) {
-			continue
-		}
-		is, err := db.shards[hashes[i].shard].untaken(hashes[i], t, now)
-		if err != nil {
-			return err
-		}
-		*d = quota.Decision{
-			Limit: d.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter,
+// The numbers of requests that a call decides on its stack. Their memory is set to zero first, so most calls
+// have no more of it than they need.
+const fewRequests, someRequests = 2, 8
+
+// TakeAll takes from several keys or from none. It locks all of their shards, so that deciding each request,
+// and then saving what they make of their keys, is one step to all others.
+func (v *view) TakeAll(
+	_ context.Context, requests []store.LimitRequest, mode quota.Mode,
+) ([]quota.Decision, bool, error) {
+	var few [fewRequests]request
+	all := few[:min(len(requests), fewRequests)]
+	if len(requests) > someRequests {
+		all = make([]request, len(requests))
+	} else if len(requests) > fewRequests {
+		all = make([]request, someRequests)[:len(requests)]
+	}
+	a := stepOnAll{mode: mode, noGrowth: v.noGrowth}
+	for i := range all {
+		h := v.hash(requests[i].Key)
+		all[i].plan.at.hash, all[i].plan.at.key = h, requests[i].Key
+		a.shared = a.shared || a.locked.has(h.shard)
+		a.locked.add(h.shard)
+	}
+	a.db, a.now = v.lockShards(a.locked)
+	defer v.unlock(a.db, a.locked)
+	if v.noGrowth {
+		a.setNoGrowth(true)
+		defer a.endNoGrowth(all)
+	}
+	decisions, binding := v.decisionSlice(len(requests)), 0
+	for i := range all {
+		r := &all[i]
+		r.LimitRequest, r.decision, r.shard = &requests[i], &decisions[i], &a.db.shards[r.plan.at.hash.shard]
+		if r.Shadow == 0 {
+			binding++
 		}
 	}
-	return nil
+	allowed, err := a.takeBinding(all[:binding])
+	if binding < len(all) && (err == nil || errors.Is(err, store.ErrFull)) {
+		a.takeShadows(all, binding, allowed)
+	}
+	return decisions, allowed, err
 }
 
 // decisionBufferSize is the number of decisions for which a view keeps a buffer.
 const decisionBufferSize = 8
 
 // decisionSlice returns a slice of n decisions, from the view's buffer if it is large enough.
-func (v *view) decisionSlice(n int) []quota.Decision {
+func (v *viewState) decisionSlice(n int) []quota.Decision {
 	if n > decisionBufferSize {
 		return make([]quota.Decision, n)
 	}
-	if v.decisionBuffer == nil {
-		v.decisionBuffer = new([decisionBufferSize]quota.Decision)
+	if len(v.decisionBuffer) < n {
+		size := decisionBufferSize
+		if n == 1 {
+			size = 1 // a single limiter with options: many clients may wait with one
+		}
+		v.decisionBuffer = make([]quota.Decision, size)
 	}
 	return v.decisionBuffer[:n]
 }
 
-// evaluateEach makes a step of every request, or with mode Peek returns the decisions that they would
-// get. It reports whether all of them allow it.
-func evaluateEach(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
-	decisions []quota.Decision) (allowed bool, err error) {
-	allowed = true
-	for i := range requests {
-		t, h := &requests[i], hashes[i]
-		if decisions[i], err = db.shards[h.shard].take(h, t.Key, now, &t.Rule, t.Quantity, mode); err != nil {
-			return false, err
-		}
-		allowed = allowed && !decisions[i].Limited
+// takeBinding takes from all keys of binding requests or from none, and reports whether all requests allowed it.
+func (a *stepOnAll) takeBinding(all []request) (bool, error) {
+	if a.mode != quota.UpTo || len(all) == 0 || all[0].Quantity <= 0 {
+		return a.take(all, 0)
 	}
-	return allowed, nil
-}
-
-// evaluateMixed is evaluateEach for requests of which some are forced, which always allow it, or are
-// for leases. Most calls have none of these, and do not pay for them.
-func evaluateMixed(db *database, requests []store.LimitRequest, hashes []keyHash, now int64, mode quota.Mode,
-	decisions []quota.Decision) (allowed bool, err error) {
-	allowed = true
-	for i := range requests {
-		t := &requests[i]
-		if decisions[i], err = db.shards[hashes[i].shard].evaluate(hashes[i], t, now, mode); err != nil {
-			return false, err
-		}
-		allowed = allowed && (!decisions[i].Limited || t.Mode == quota.Force)
-	}
-	return allowed, nil
-}
-
-func (s *shard) evaluate(h keyHash, t *store.LimitRequest, now int64, mode quota.Mode) (quota.Decision, error) {
-	switch {
-	case t.Lease != nil && mode == quota.Peek:
-		return s.peekLease(h, t, now)
-	case t.Lease != nil:
-		return s.acquire(h, t.Key, now, t.Lease.Request, t.Lease.MaxHolders)
-	case t.Mode == quota.Force && mode == quota.Peek:
-		return s.peekForced(h, t, now)
-	case t.Mode == quota.Force:
-		mode = quota.Force
-	}
-	return s.take(h, t.Key, now, &t.Rule, t.Quantity, mode)
-}
-
-// peekForced returns the decision that a forced quantity would get, or its error, and changes nothing.
-func (s *shard) peekForced(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
-	now = s.advance(now)
-	at, err := s.lookup(h, t.Key, now, t.Rule.Kind)
+	most, err := a.most(all)
 	if err != nil {
-		return d, err
+		return false, err
 	}
-	switch t.Rule.Kind {
-	case store.Throttle:
-		var tat int64
-		if at.live {
-			tat = at.record.expires()
+	return a.take(all, max(most, 1))
+}
+
+// most returns the largest quantity that all requests allow above what they leave. It is 0 or less if one of
+// them allows none.
+func (a *stepOnAll) most(all []request) (int64, error) {
+	most := all[0].Quantity
+	for i := range all {
+		r := &all[i]
+		if r.Rule.Blocks(r.Quantity, quota.UpTo) {
+			return 0, nil
 		}
-		d, _, err = t.Rule.Throttle.Step(now, tat, t.Quantity, quota.Force)
-	case store.Fixed:
-		var state window.Fixed
-		if at.live {
-			state = at.record.fixed()
+		err := r.find(a.now)
+		if err == nil {
+			*r.decision, err = r.present()
 		}
-		d, _, err = t.Rule.Window.StepFixed(now, state, t.Quantity, quota.Force)
-	case store.Sliding:
-		var state window.Sliding
-		if at.live {
-			state = at.record.sliding()
+		if err != nil {
+			return 0, err
 		}
-		d, _, err = t.Rule.Window.StepSliding(now, state, t.Quantity, quota.Force)
-	case store.Quota:
-		state, wrong := s.quotaState(&at, now, &t.Rule)
-		if wrong != nil {
-			return d, wrong
+		most = min(most, r.decision.Remaining-r.Leave)
+	}
+	return most, nil
+}
+
+// takeShadows takes from each group of requests in shadow if the call has taken something, and all of the
+// group allow it. What goes wrong concerns the group alone.
+func (a *stepOnAll) takeShadows(all []request, from int, allowed bool) {
+	quantity := int64(0)
+	if a.mode == quota.UpTo && allowed && from > 0 {
+		quantity = max(all[0].decision.Taken, 0)
+	}
+	if !allowed && a.mode != quota.Peek {
+		a.mode = quota.Ask
+	}
+	for to := from; from < len(all); from = to {
+		for to < len(all) && all[to].Shadow == all[from].Shadow {
+			to++
 		}
-		d, _, err = t.Rule.Window.StepCalendar(s.store.wall.unix(now), state, t.Quantity, quota.Force)
+		if _, err := a.take(all[from:to], quantity); err != nil {
+			for i := range all[from:to] {
+				r := &all[from+i]
+				*r.decision = quota.Decision{Limit: r.Size(), RetryAfter: quota.Never}
+			}
+		}
+	}
+}
+
+// take takes a quantity, or if that is 0 the quantity of each request, from all keys or from none.
+func (a *stepOnAll) take(all []request, quantity int64) (allowed bool, err error) {
+	allowed, a.inOrder = true, a.noGrowth
+	for i := range all {
+		r := &all[i]
+		a.inOrder = a.inOrder || r.Lease != nil || r.Mode == quota.Force
+		asked := r.Quantity
+		if quantity > 0 {
+			asked = quantity
+		}
+		if err := r.decide(a.now, asked); err != nil {
+			return false, err
+		}
+		allowed = allowed && (!r.decision.Limited || r.Mode == quota.Force)
+	}
+	switch {
+	case !allowed:
+		return false, a.reportUntaken(all, false)
+	case a.mode == quota.Peek:
+		return true, nil
+	case a.mode == quota.Ask:
+		return true, a.reportPresent(all)
+	}
+	if !a.fits(all) {
+		return false, errors.Join(a.reportUntaken(all, true), store.ErrFull)
+	}
+	return true, a.save(all)
+}
+
+// decide decides a request alone, and plans what it makes of its key.
+func (r *request) decide(now, quantity int64) error {
+	blocks := r.Lease == nil && r.Rule.Blocks(quantity, r.Mode)
+	if r.Leave > 0 && quantity == 0 {
+		blocks = r.Rule.Blocks(r.Leave, r.Mode)
+	}
+	if blocks {
+		*r.decision = quota.Blocked()
+		return nil
+	}
+	if err := r.find(now); err != nil {
+		return err
+	}
+	s, err := r.shard, error(nil)
+	switch now = s.lastInstant; {
+	case r.Lease != nil:
+		*r.decision, err = s.peekLease(&r.plan.at, r.Lease.Request, r.Lease.MaxHolders)
+	case r.Leave == 0:
+		*r.decision, err = s.step(&r.plan, now, &r.Rule, quantity, r.Mode)
 	default:
-		state, entries := s.logOf(&at)
-		d, _, _, err = t.Rule.Log.StepLog(now, state, entries, t.Quantity, quota.Force)
+		*r.decision, err = quota.Leave(r.Leave, quantity, r.Mode,
+			func(quantity int64, mode quota.Mode) (quota.Decision, error) {
+				return s.step(&r.plan, now, &r.Rule, quantity, mode)
+			})
 	}
-	return d, err
+	return err
+}
+
+// find finds the key of a request.
+func (r *request) find(now int64) error {
+	return r.shard.fill(&r.plan.at, r.shard.advance(now), r.Rule.Kind)
+}
+
+// present returns the decision about a quantity of 0. The request then takes nothing.
+func (r *request) present() (quota.Decision, error) {
+	if r.Lease != nil {
+		return r.shard.peekLease(&r.plan.at, r.Lease.WithQuantity(0), r.Lease.MaxHolders)
+	}
+	return r.shard.step(&r.plan, r.shard.lastInstant, &r.Rule, 0, quota.Peek)
 }
 
 // peekLease returns the decision that a request for a lease would get, or its error.
-func (s *shard) peekLease(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
-	now = s.advance(now)
-	at, err := s.lookup(h, t.Key, now, store.Lease)
-	if err != nil {
-		return d, err
-	}
-	table := s.leaseTable(&at)
-	d, err = table.Peek(now, t.Lease.Request, t.Lease.MaxHolders)
+func (s *shard) peekLease(at *keySlot, r lease.Request, maxHolders int) (quota.Decision, error) {
+	table := s.leaseTable(at)
+	d, err := table.Peek(s.lastInstant, r, maxHolders)
 	s.countEnded(table)
 	return d, err
 }
 
-// untaken returns a decision with what remains of a limit that a request would not exceed.
-func (s *shard) untaken(h keyHash, t *store.LimitRequest, now int64) (d quota.Decision, err error) {
-	if t.Lease == nil {
-		return s.take(h, t.Key, now, &t.Rule, 0, quota.Peek)
+// save saves what all requests make of their keys. It needs no memory that there may not be: see fits. The order is
+// that in which clients get the events of the keys: the last key is the first, but not if there is a forced quantity
+// or a lease, or memory is short. It does not matter which it is, but a server should not change it.
+func (a *stepOnAll) save(all []request) error {
+	next := 0
+	if !a.inOrder {
+		next = max(len(all)-1, 0)
 	}
-	now = s.advance(now)
-	at, err := s.lookup(h, t.Key, now, store.Lease)
-	if err != nil {
-		return d, err
+	for range all {
+		r := &all[next]
+		if next++; next == len(all) {
+			next = 0
+		}
+		var err error
+		if a.shared {
+			err = r.find(a.now)
+		}
+		switch {
+		case err != nil:
+		case r.Lease != nil:
+			_, err = r.shard.grant(&r.plan.at, r.shard.lastInstant, r.Lease.Request, r.Lease.MaxHolders)
+		default:
+			err = r.shard.save(&r.plan, r.Rule.Kind)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	table := s.leaseTable(&at)
-	d = table.Untaken(now, t.Lease.Request)
-	s.countEnded(table)
-	return d, nil
+	return nil
 }
 
-// countEnded updates the bytes of leases that a step has looked at, as some may have ended. Without
-// growth, a lease that begins in the same step may use the memory of those: see countLeases.
+// fits reports whether there is memory for what all requests make of their keys. If there is none, the
+// decisions of the keys that need some become limited, and no others are. If there may be none, because a
+// shard has few page numbers left, only what needs none fits.
+func (a *stepOnAll) fits(all []request) bool {
+	if !a.noGrowth && a.locked.canAdd(a.db, len(all)) {
+		return true
+	}
+	fits := true
+	a.inOrder = true
+	for i := range all {
+		r := &all[i]
+		r.grows = r.decision.Taken > 0 && r.shard.needsMemory(&r.plan, r.LimitRequest)
+		fits = fits && !r.grows
+	}
+	for i := range all {
+		all[i].decision.Limited = all[i].decision.Limited && fits || all[i].grows
+	}
+	return fits
+}
+
+// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A forced
+// quantity limits nothing, except if full is set, and there is no memory for it.
+func (a *stepOnAll) reportUntaken(all []request, full bool) error {
+	var gaps []gapOf
+	for i := range all {
+		r := &all[i]
+		d := r.decision
+		if d.Limited && (full || r.Mode != quota.Force) {
+			continue
+		}
+		if r.Lease != nil {
+			s, table := r.shard, r.shard.leaseTable(&r.plan.at)
+			*d = table.Untaken(s.lastInstant, r.Lease.Request)
+			if gap := table.Gap(s.lastInstant, r.Lease.Request); gap.End > 0 && !full {
+				gaps = append(gaps, gapOf{d, gap})
+			}
+			s.countEnded(table)
+			continue
+		}
+		is, err := r.present()
+		if err != nil {
+			return err
+		}
+		*d = quota.Decision{Limit: d.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter}
+	}
+	limitInGaps(all, gaps)
+	return nil
+}
+
+// reportPresent changes all decisions to those about quantities of 0.
+func (a *stepOnAll) reportPresent(all []request) (err error) {
+	for i := range all {
+		r := &all[i]
+		if *r.decision, err = r.present(); err != nil {
+			return err
+		}
+		if r.Mode == quota.Force {
+			r.decision.Limited, r.decision.RetryAfter = false, quota.Never
+		}
+	}
+	return nil
+}
+
+// gapOf is the gap of a lease that a decision allows.
+type gapOf struct {
+	d *quota.Decision
+	lease.Gap
+}
+
+// limitInGaps limits leases that will have ended when all limited decisions allow their quantities, and would
+// not be granted again then.
+func limitInGaps(all []request, gaps []gapOf) {
+	if len(gaps) == 0 {
+		return
+	}
+	decisions := make([]quota.Decision, len(all))
+	for i := range all {
+		decisions[i] = *all[i].decision
+	}
+	retry, never := quota.LongestRetry(decisions)
+	for i := 0; i < len(gaps) && !never; i++ {
+		g := gaps[i]
+		if g.d.Limited || retry < g.End || retry >= g.Again && g.Again != quota.Never {
+			continue
+		}
+		g.d.Limited, g.d.RetryAfter = true, g.Again
+		never, retry = g.Again == quota.Never, g.Again
+		i = -1 // those before may have ended by then
+	}
+}
+
+// countEnded updates the bytes of leases that a step has looked at, as some may have ended. Without growth, a
+// lease that begins in the same step may use the memory of those: see endNoGrowth.
 func (s *shard) countEnded(table lease.Table) {
 	if held, many := table.(*keyLeases); many && !s.noGrowth {
 		held.updateBytes(&s.leases)
@@ -242,4 +369,25 @@ func (set *lockSet) canAdd(db *database, keys int) bool {
 		}
 	}
 	return true
+}
+
+// setNoGrowth sets whether the step may allocate memory.
+func (a *stepOnAll) setNoGrowth(tight bool) {
+	for word, bitmap := range a.locked {
+		for ; bitmap != 0; bitmap &= bitmap - 1 {
+			a.db.shards[word*64+bits.TrailingZeros64(bitmap)].noGrowth = tight
+		}
+	}
+}
+
+// endNoGrowth ends a step that was not to allocate memory, and counts the bytes of the leases that it has looked
+// at.
+func (a *stepOnAll) endNoGrowth(all []request) {
+	a.setNoGrowth(false)
+	for i := range all {
+		s, at := all[i].shard, &all[i].plan.at
+		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == store.Lease && !r.isInline() {
+			s.leases.at(r.stateWord()).updateBytes(&s.leases)
+		}
+	}
 }

@@ -14,6 +14,10 @@ func (m *Store) OffHeapBytes() int64 {
 	return int64(m.pool.usedCount)*pageBytes - m.pool.heap
 }
 
+// FreedBytes returns how many bytes of keys have become garbage in Go's heap since the start: large
+// values, logs and leases that were removed.
+func (m *Store) FreedBytes() int64 { return m.pool.garbage.Load() }
+
 // Usage returns the usage of each database.
 func (v *view) Usage() []store.Usage {
 	usage := make([]store.Usage, len(v.memory.databases))

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,23 +17,34 @@ import (
 	"cellserver/internal/window"
 )
 
-// rules returns a rule of each limiter of a quantity, which admits two.
-func rules(t *testing.T) (rules []store.Rule) {
-	throttle, err := gcra.NewLimit(1, 1, 60)
+// rules returns a rule of each limiter of a quantity.
+func rules(t *testing.T, size int64) (rules []store.Rule) {
+	throttle, err := gcra.NewLimit(size-1, 1, 60)
 	require.NoError(t, err)
-	windows, err := window.NewLimit(2, 60)
+	windows, err := window.NewLimit(size, 60)
 	require.NoError(t, err)
-	log, err := window.NewLogLimit(2, 60, 100)
+	log, err := window.NewLogLimit(size, 60, 100)
 	require.NoError(t, err)
 	return []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
 		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log},
 		{Kind: store.Quota, Window: windows, Cycle: calendar.Every(time.Minute)}}
 }
 
+// takeAlone makes one call by TakeAll.
+func (r *rig) takeAlone(rule store.Rule, leave, quantity int64, mode quota.Mode) error {
+	t := store.LimitRequest{Key: fmt.Append(nil, "all ", leave), Rule: rule, Quantity: quantity, Leave: leave}
+	if mode == quota.Force {
+		t.Mode, mode = mode, quota.Take
+	}
+	_, _, err := r.view.TakeAll(ctx, []store.LimitRequest{t}, mode)
+	return err
+}
+
 // Only calls that take something may be denied by a value that was read before, and only those that
 // are limited are denied.
 func TestDeniableCalls(t *testing.T) {
-	for _, rule := range rules(t) {
+	four := rules(t, 4) // with which a call that leaves 2 is decided as with two
+	for i, rule := range rules(t, 2) {
 		t.Run(rule.Kind.String(), func(t *testing.T) {
 			r := newRig(t, remote.Options{})
 			var deniable, denied bool
@@ -53,15 +65,24 @@ func TestDeniableCalls(t *testing.T) {
 				{0, quota.Take, false, false},
 				{-1, quota.Take, false, false},
 			} {
-				_, err := r.view.Take(ctx, []byte("k"), &rule, c.quantity, c.mode)
-				require.NoError(t, err)
-				require.Equal(t, c.deniable, deniable, c)
-				require.Equal(t, c.deniable && c.denied, deniable && denied, c)
+				for name, take := range []func() error{
+					func() error { _, err := r.view.Take(ctx, []byte("k"), &rule, c.quantity, c.mode); return err },
+					func() error { return r.takeAlone(rule, 0, c.quantity, c.mode) },
+					func() error { return r.takeAlone(four[i], 2, c.quantity, c.mode) },
+				} {
+					require.NoError(t, take())
+					require.Equal(t, c.deniable, deniable, "%d: %+v", name, c)
+					require.Equal(t, c.deniable && c.denied, deniable && denied, "%d: %+v", name, c)
+				}
 			}
-			_, allowed, err := r.view.TakeAll(ctx, []store.LimitRequest{{Key: []byte("k"), Rule: rule, Quantity: 3}}, false)
+			two := []store.LimitRequest{{Key: []byte("a"), Rule: rule, Quantity: 3}, {Key: []byte("b"), Rule: rule}}
+			_, allowed, err := r.view.TakeAll(ctx, two, quota.Take)
 			require.NoError(t, err)
 			require.False(t, allowed)
 			require.False(t, deniable, "CL.ALL")
+			_, _, err = r.view.TakeAll(ctx, two[:1], quota.Ask)
+			require.NoError(t, err)
+			require.False(t, deniable, "a call that asks")
 			r.acquire("lease", "holder")
 			require.False(t, deniable, "CL.ACQUIRE")
 		})
@@ -76,7 +97,7 @@ func TestDenialsAreNotAsked(t *testing.T) {
 		Known: 100, KnownBytes: 1 << 20, Connections: 2, Timeout: time.Minute, DenialAge: time.Second})
 	t.Cleanup(func() { e.Close(func() {}) })
 	v := remote.New(remote.Options{Executor: e, Clock: store.NewStillClock(1e9)}).View()
-	for _, rule := range rules(t) {
+	for _, rule := range rules(t, 2) {
 		limited := func() bool {
 			d, err := v.Take(ctx, []byte(rule.Kind.String()), &rule, 1, quota.Take)
 			require.NoError(t, err)

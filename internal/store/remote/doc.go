@@ -1,5 +1,5 @@
 // Package remote implements store.Store over a backend, such as Redis or Valkey. Any number of
-// processes that share a backend admit together what one would.
+// processes that share a backend together admit exactly what a single server would.
 //
 // Nothing is installed in the backend, and no limiter is written a second time. Each operation of a
 // view becomes a step (package combine): it is given what its keys hold, and computes what they

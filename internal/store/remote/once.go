@@ -32,16 +32,10 @@ const tokenHeader = len(tokenMark) + 8 + 16
 func (v *view) Once(ctx context.Context, o *store.Once) (decisions []quota.Decision, repeated bool, err error) {
 	token := v.tokenName(o.Keys[0], o.Token.ID)
 	keys := append(slices.Clip(o.Keys), token)
-	operation := func(s *scratch) (err error) {
+	err = v.runOrJoin(ctx, &scratchRun{keys: keys, own: 1, operation: func(s *scratch) (err error) {
 		decisions, repeated, err = v.onceIn(s, o, token)
 		return err
-	}
-	if s := v.steps; s != nil {
-		s.require(v.selected, keys...)
-		err = operation(s)
-	} else {
-		err = v.run(ctx, &scratchRun{keys: keys, own: 1, operation: operation})
-	}
+	}})
 	return decisions, repeated, err
 }
 

@@ -130,11 +130,16 @@ func (l *look) examine(of *Store, database int, now int64, keys [][]byte, withEx
 
 // onKeys is like onKey for several keys, each named once.
 func (v *view) onKeys(ctx context.Context, keys [][]byte, withExpiry bool, o operation) error {
+	return v.runOrJoin(ctx, &scratchRun{keys: keys, withExpiry: withExpiry, operation: o})
+}
+
+// runOrJoin makes the step of a scratchRun, or within Atomically makes its operation there.
+func (v *view) runOrJoin(ctx context.Context, r *scratchRun) error {
 	if v.steps != nil {
-		v.steps.require(v.selected, keys...)
-		return o(v.steps)
+		v.steps.require(v.selected, r.keys...)
+		return r.operation(v.steps)
 	}
-	return v.run(ctx, &scratchRun{keys: keys, withExpiry: withExpiry, operation: o})
+	return v.run(ctx, r)
 }
 
 // run makes the step of a scratchRun, which is not within Atomically.

@@ -135,36 +135,30 @@ func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity 
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
-	case rule.Kind == store.Throttle && rule.Leave == 0:
+	case rule.Kind == store.Throttle:
 		o, err := v.Throttle(ctx, key, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
 		}
 		return rule.Throttle.Decision(o), nil
 	}
-	operation := func(s *scratch) (err error) {
-		d, err = s.view.Take(background, key, rule, quantity, mode)
-		s.denied = d.Limited
-		return err
-	}
-	if rule.Kind == store.Throttle {
-		take := operation
-		operation = func(s *scratch) error { return s.withTATs([][]byte{key}, func() error { return take(s) }) }
-	}
-	if s := v.steps; s != nil {
-		s.require(v.selected, key)
-		err = operation(s)
-		return d, err
-	}
-	err = v.run(ctx, &scratchRun{keys: [][]byte{key}, operation: operation, deniable: isDeniable(quantity, mode)})
+	err = v.runOrJoin(ctx, &scratchRun{keys: [][]byte{key}, deniable: isDeniable(quantity, mode),
+		operation: func(s *scratch) (err error) {
+			d, err = s.view.Take(background, key, rule, quantity, mode)
+			s.denied = d.Limited
+			return err
+		}})
 	return d, err
 }
 
-// TakeAll takes from several keys or from none.
+// TakeAll takes from several keys or from none. A request alone is made by Take if it can be.
 func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
-	peek bool) (_ []quota.Decision, allowed bool, err error) {
-	if len(requests) == 0 {
+	mode quota.Mode) (_ []quota.Decision, allowed bool, err error) {
+	switch {
+	case len(requests) == 0:
 		return nil, true, nil
+	case len(requests) == 1 && isForTake(&requests[0], mode):
+		return v.takeOne(ctx, &requests[0], mode)
 	}
 	keys := make([][]byte, len(requests))
 	var throttled [][]byte
@@ -174,16 +168,38 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 			throttled = append(throttled, keys[i])
 		}
 	}
-	err = v.onKeys(ctx, keys, false, func(s *scratch) error {
+	deniable := len(requests) == 1 && isBinding(&requests[0]) && isDeniable(requests[0].Quantity, mode)
+	err = v.runOrJoin(ctx, &scratchRun{keys: keys, deniable: deniable, operation: func(s *scratch) error {
 		return s.withTATs(throttled, func() error {
 			var d []quota.Decision
 			var err error
-			d, allowed, err = s.view.TakeAll(background, s.withMaxHolders(requests), peek)
+			d, allowed, err = s.view.TakeAll(background, s.withMaxHolders(requests), mode)
 			v.decisions = append(v.decisions[:0], d...) // those of the scratch are used again
+			s.denied = deniable && !allowed
 			return err
 		})
-	})
+	}})
 	return v.decisions, allowed && err == nil, err
+}
+
+// isBinding reports whether a request may refuse its call because of its quantity.
+func isBinding(t *store.LimitRequest) bool {
+	return t.Shadow == 0 && t.Lease == nil && t.Mode != quota.Force
+}
+
+// isForTake reports whether Take decides a request alone as TakeAll does.
+func isForTake(t *store.LimitRequest, mode quota.Mode) bool {
+	return t.Leave == 0 && mode != quota.Ask && (isBinding(t) || t.Mode == quota.Force && mode == quota.Take)
+}
+
+// takeOne makes a request alone. It is the hot path of a limiter with options.
+func (v *view) takeOne(ctx context.Context, t *store.LimitRequest, mode quota.Mode) ([]quota.Decision, bool, error) {
+	if t.Mode == quota.Force {
+		mode = quota.Force
+	}
+	d, err := v.Take(ctx, t.Key, &t.Rule, t.Quantity, mode)
+	v.decisions = append(v.decisions[:0], d)
+	return v.decisions, err == nil && (!d.Limited || mode == quota.Force), err
 }
 
 // maxLeaseBytes bounds the leases of a key, because all of them are sent with every change: beyond it,

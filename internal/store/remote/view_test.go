@@ -220,7 +220,7 @@ func TestSlots(t *testing.T) {
 		"all": func() error {
 			rule := store.Rule{Kind: store.Throttle, Throttle: five(t)}
 			_, _, err := r.view.TakeAll(ctx, []store.LimitRequest{
-				{Key: keys[0], Rule: rule, Quantity: 1}, {Key: keys[1], Rule: rule, Quantity: 1}}, false)
+				{Key: keys[0], Rule: rule, Quantity: 1}, {Key: keys[1], Rule: rule, Quantity: 1}}, quota.Take)
 			return err
 		},
 	} {

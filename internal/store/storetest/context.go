@@ -30,7 +30,7 @@ func cancelledCalls(r *rig) {
 		"size":    func(v store.View) error { _, err := v.Size(done); return err },
 		"release": func(v store.View) error { _, err := v.Release(done, key, []byte("holder")); return err },
 		"take all": func(v store.View) error {
-			_, _, err := v.TakeAll(done, []store.LimitRequest{limitRequest(five, "key", 1)}, false)
+			_, _, err := v.TakeAll(done, []store.LimitRequest{limitRequest(five, "key", 1)}, quota.Take)
 			return err
 		},
 		"steps": func(v store.View) error {

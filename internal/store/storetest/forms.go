@@ -37,7 +37,7 @@ func (c *caller) readForm(key string) (bytes string, state *form.State) {
 	state = new(form.State)
 	if bytes = string(read[len(before):]); bytes != "" {
 		require.NoError(c, state.Read([]byte(bytes), 0))
-		require.Equal(c, e.Kind, store.KindOf(state.Kind))
+		require.Equal(c, e.Kind, state.Kind)
 		require.Equal(c, e.Expires, state.Expires(), "the wall clock is that of the store")
 	}
 	return bytes, state

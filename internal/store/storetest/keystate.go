@@ -60,9 +60,6 @@ func (h keyState) entry() store.Entry { return store.Entry{Kind: h.kind, Expires
 // take makes one step of a rule. The result need be stored only if changed is true.
 func (h keyState) take(now int64, rule store.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
-	if rule.Leave > 0 {
-		return h.leave(now, rule, quantity, mode)
-	}
 	next = keyState{kind: rule.Kind}
 	switch rule.Kind {
 	case store.Throttle:
@@ -84,11 +81,9 @@ func (h keyState) take(now int64, rule store.Rule, quantity int64,
 	return d, next.at(now), changed, err
 }
 
-// leave is take for a rule that leaves some of its limit.
-func (h keyState) leave(now int64, rule store.Rule, quantity int64,
+// takeLeaving is take for a call that leaves n of the limit.
+func (h keyState) takeLeaving(now, n int64, rule store.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
-	n := rule.Leave
-	rule.Leave = 0
 	d, err = quota.Leave(n, quantity, mode, func(quantity int64, mode quota.Mode) (d quota.Decision, err error) {
 		d, next, changed, err = h.take(now, rule, quantity, mode)
 		changed = changed && mode != quota.Peek

@@ -154,7 +154,7 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 				return err
 			}, func() error {
 				r := leaseRequest(key, request(9, 60, "holder", quantity), maxHolders)
-				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{r}, quantity == 0)
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{r}, quota.Mode(quantity))
 				return err
 			})
 		}
@@ -168,12 +168,12 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 		for _, mode := range []quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force} {
 			calls = append(calls, func() error { _, err := c.view.Take(ctx, name, &r, quantity, mode); return err })
 		}
-		for _, peek := range []bool{false, true} {
+		for _, mode := range []quota.Mode{quota.Take, quota.Peek} {
 			calls = append(calls, func() error {
-				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{{Key: name, Rule: r, Quantity: quantity}}, peek)
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{{Key: name, Rule: r, Quantity: quantity}}, mode)
 				return err
 			}, func() error {
-				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{forced(r, key, quantity)}, peek)
+				_, _, err := c.view.TakeAll(ctx, []store.LimitRequest{forced(r, key, quantity)}, mode)
 				return err
 			})
 		}
@@ -318,7 +318,7 @@ func borrowedWords(r *rig) {
 		what = store.Rule{}
 		copy(key, name)
 		requests := []store.LimitRequest{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
-		_, _, err = r.view.TakeAll(ctx, requests, false)
+		_, _, err = r.view.TakeAll(ctx, requests, quota.Take)
 		require.NoError(r, err)
 		scratch()
 		requests[0] = store.LimitRequest{}
@@ -334,7 +334,7 @@ func borrowedWords(r *rig) {
 		} else {
 			of := &store.LeaseRequest{Request: peeked, MaxHolders: maxHolders}
 			all := []store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Lease}, Lease: of}}
-			_, _, err = r.view.TakeAll(ctx, all, false)
+			_, _, err = r.view.TakeAll(ctx, all, quota.Take)
 			*of = store.LeaseRequest{}
 		}
 		require.NoError(r, err)

@@ -19,9 +19,9 @@ func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte,
 	}
 	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries,
 		Quota: h.quota, Cycle: h.cycle, Standing: h.stands}
-	for _, k := range []form.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
+	for _, k := range []store.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
 		form.Standing} {
-		if store.KindOf(k) == h.kind {
+		if k == h.kind {
 			state.Kind = k
 		}
 	}
@@ -38,7 +38,7 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	next := keyState{
-		kind: store.KindOf(state.Kind), expires: state.Expires(), fixed: state.Fixed, sliding: state.Sliding,
+		kind: state.Kind, expires: state.Expires(), fixed: state.Fixed, sliding: state.Sliding,
 		log: state.Log, entries: slices.Clone(state.Entries), quota: state.Quota, cycle: state.Cycle,
 		stands: state.Standing,
 	}

@@ -38,24 +38,8 @@ func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quanti
 	return v.take(v.name(key), v.advance(v.Now()), *rule, quantity, mode)
 }
 
-// leave is take for a rule that leaves some of its limit.
-func (v *naiveView) leave(name string, now int64, rule store.Rule, quantity int64,
-	mode quota.Mode) (quota.Decision, error) {
-	n := rule.Leave
-	rule.Leave = 0
-	if v.has(leavesTooLittle) {
-		n--
-	}
-	return quota.Leave(n, quantity, mode, func(quantity int64, mode quota.Mode) (quota.Decision, error) {
-		return v.take(name, now, rule, quantity, mode)
-	})
-}
-
 func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
-	if rule.Leave > 0 && !rule.Blocks(quantity, mode) {
-		return v.leave(name, now, rule, quantity, mode)
-	}
 	if rule.Kind == store.Throttle {
 		o, err := v.throttle(name, now, rule.Throttle, quantity, mode)
 		if err != nil {
@@ -256,7 +240,7 @@ func (h keyState) fields(now int64) []store.Field {
 		}
 		return []store.Field{{Name: "holders", Value: holders}, {Name: "held", Value: permits}}
 	case store.Standing:
-		return h.standingFields()
+		return h.standingFields(now)
 	}
 	return nil
 }

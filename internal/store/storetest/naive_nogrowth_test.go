@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"math"
 
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
@@ -36,8 +37,8 @@ func (v naiveNoGrowth) Take(
 }
 
 func (v naiveNoGrowth) TakeAll(_ context.Context, requests []store.LimitRequest,
-	peek bool) (d []quota.Decision, ok bool, err error) {
-	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, requests, peek) })
+	mode quota.Mode) (d []quota.Decision, ok bool, err error) {
+	v.within(func() { d, ok, err = v.naiveView.TakeAll(ctx, requests, mode) })
 	return d, ok, err
 }
 
@@ -143,6 +144,28 @@ func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, full
 		}
 		*d = quota.Decision{Limit: d.Limit, Remaining: is.Remaining, RetryAfter: quota.Never, ResetAfter: is.ResetAfter}
 	}
+	for again := !full && !v.has(forgetsGaps); again; {
+		again = v.limitInGaps(requests, now, decisions)
+	}
+}
+
+// limitInGaps asks each lease that is allowed again at the time at which all others allow their quantities. It
+// reports whether one is limited then.
+func (v *naiveView) limitInGaps(requests []store.LimitRequest, now int64, decisions []quota.Decision) (limited bool) {
+	retry, never := quota.LongestRetry(decisions)
+	for i, t := range requests {
+		if d := &decisions[i]; t.Lease != nil && !d.Limited && !never {
+			held := v.live(v.name(t.Key), now)
+			then, _, err := held.ownLeases().Acquire(now+retry, t.Lease.Request, math.MaxInt)
+			if err == nil && then.Limited {
+				d.Limited, d.RetryAfter, limited = true, then.RetryAfter, true
+				if then.RetryAfter != quota.Never {
+					d.RetryAfter += retry
+				}
+			}
+		}
+	}
+	return limited
 }
 
 // forgetting returns the state as if only the latest period counted.

@@ -41,7 +41,7 @@ func (v *naiveView) EditStanding(_ context.Context, key []byte, edit standingEdi
 	return nil
 }
 
-func (h keyState) standingFields() (fields []store.Field) {
+func (h keyState) standingFields(now int64) (fields []store.Field) {
 	if s := h.stands; s.Exemption.Until > 0 {
 		fields = append(fields, store.Field{Name: "exempt_until", Value: s.Exemption.Until, Instant: true})
 	}
@@ -55,5 +55,5 @@ func (h keyState) standingFields() (fields []store.Field) {
 		fields = append(fields, store.Field{Name: "banned_reason", Text: s.Ban.Reason})
 	}
 	return append(fields, store.Field{Name: "level", Value: h.stands.Level},
-		store.Field{Name: "refusals", Value: h.stands.Refusals.Previous + h.stands.Refusals.Current})
+		store.Field{Name: "refusals", Value: h.stands.Counted(now)})
 }

@@ -9,12 +9,131 @@ import (
 	"cellserver/internal/store"
 )
 
-// TakeAll peeks at each key, and then takes from each.
+// TakeAll takes from the binding requests, and then from one group in shadow after the other.
 func (v *naiveView) TakeAll(
-	_ context.Context, requests []store.LimitRequest, peek bool,
+	_ context.Context, requests []store.LimitRequest, mode quota.Mode,
 ) ([]quota.Decision, bool, error) {
 	defer v.lock()()
 	now := v.advance(v.Now())
+	var groups [][]store.LimitRequest // the first binds
+	for i, t := range requests {
+		if i == 0 && t.Shadow > 0 {
+			groups = append(groups, nil)
+		}
+		if i == 0 || t.Shadow != requests[i-1].Shadow {
+			groups = append(groups, nil)
+		}
+		last := &groups[len(groups)-1]
+		*last = append(*last, t)
+	}
+	if len(groups) == 0 {
+		return nil, true, nil
+	}
+	decisions, allowed, err := v.takeGroup(groups[0], now, mode)
+	if err != nil && err != store.ErrFull {
+		return nil, false, err
+	}
+	for _, group := range groups[1:] {
+		in := mode
+		switch {
+		case v.has(shadowsTakeAnyway):
+		case (!allowed || err != nil) && mode != quota.Peek:
+			in = quota.Ask
+		case mode == quota.UpTo:
+			if in = quota.Take; len(decisions) > 0 {
+				group = ofQuantity(group, decisions[0].Taken)
+			}
+		}
+		d, fits, failed := v.takeGroup(group, now, in)
+		if failed != nil && v.has(shadowsFail) {
+			return nil, false, failed
+		}
+		if failed != nil {
+			d = nil
+			for _, t := range group {
+				d = append(d, quota.Decision{Limit: t.Size(), RetryAfter: quota.Never})
+			}
+		}
+		decisions, allowed = append(decisions, d...), allowed && (fits || !v.has(shadowsRefuse))
+	}
+	return decisions, allowed, err
+}
+
+// ofQuantity returns requests for a quantity above 0, or for what they ask for.
+func ofQuantity(requests []store.LimitRequest, quantity int64) []store.LimitRequest {
+	requests = slices.Clone(requests)
+	for i := range requests {
+		if quantity > 0 {
+			requests[i].Quantity = quantity
+		}
+	}
+	return requests
+}
+
+// takeGroup is TakeAll for requests that stand together.
+func (v *naiveView) takeGroup(requests []store.LimitRequest, now int64, mode quota.Mode) (
+	decisions []quota.Decision, allowed bool, err error,
+) {
+	upTo := mode == quota.UpTo && len(requests) > 0 && requests[0].Quantity > 0
+	if upTo {
+		most := requests[0].Quantity
+		for _, t := range requests {
+			if t.Rule.Blocks(1, quota.Take) {
+				most = 0
+				break
+			}
+			t.Quantity = 0
+			d, err := v.peekAt(t, now)
+			if err != nil {
+				return nil, false, err
+			}
+			most = min(most, d.Remaining-t.Leave)
+		}
+		if requests, mode = ofQuantity(requests, max(most, 1)), quota.Take; v.has(upToTakesFirst) {
+			requests[0].Quantity++
+		}
+	}
+	asked := slices.Clone(requests)
+	for i := range asked {
+		t := &asked[i]
+		if t.Quantity < 0 || t.Mode == quota.Force || v.has(leavesNothing) || upTo && v.has(upToLeavesNothing) {
+			continue
+		}
+		t.Quantity += min(t.Leave, math.MaxInt64-t.Quantity) // more than any limit of the tests
+	}
+	if mode != quota.Ask && slices.EqualFunc(asked, requests, equalQuantities) {
+		return v.takeAll(requests, now, mode == quota.Peek)
+	}
+	decisions, allowed, err = v.takeAll(asked, now, true)
+	switch {
+	case err != nil || !allowed:
+		return decisions, false, err
+	case mode == quota.Ask && !v.has(asksAsPeek):
+		return v.present(requests, now), true, nil
+	}
+	return v.takeAll(requests, now, mode == quota.Peek || mode == quota.Ask)
+}
+
+func equalQuantities(a, b store.LimitRequest) bool { return a.Quantity == b.Quantity }
+
+// present returns decisions about quantities of 0.
+func (v *naiveView) present(requests []store.LimitRequest, now int64) (decisions []quota.Decision) {
+	for _, t := range requests {
+		force := t.Mode == quota.Force
+		if t.Quantity, t.Mode = 0, quota.Take; t.Lease != nil {
+			t.Lease = &store.LeaseRequest{Request: t.Lease.WithQuantity(0), MaxHolders: t.Lease.MaxHolders}
+		}
+		d, _ := v.peekAt(t, now)
+		if force {
+			d.Limited, d.RetryAfter = false, quota.Never
+		}
+		decisions = append(decisions, d)
+	}
+	return decisions
+}
+
+// takeAll peeks at each key, and then takes from each.
+func (v *naiveView) takeAll(requests []store.LimitRequest, now int64, peek bool) ([]quota.Decision, bool, error) {
 	if v.has(halfTakes) || v.has(takesUpToError) {
 		return v.takeInTurn(requests, now, peek)
 	}

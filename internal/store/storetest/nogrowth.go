@@ -160,10 +160,10 @@ func (r *rig) takeExpired(kind store.Kind, key string, all bool) bool {
 		require.Equal(r, int64(4), noGrowth.takeBy(five, key, 1, quota.Peek).Remaining)
 		require.Equal(r, int64(5), noGrowth.takeBy(five, key, 0, quota.Take).Remaining)
 		require.True(r, noGrowth.takeBy(five, key, 6, quota.Take).Limited)
-		_, allowed := noGrowth.takeAll(true, requests...)
+		_, allowed := noGrowth.takeAll(quota.Peek, requests...)
 		require.True(r, allowed)
 		if all {
-			_, _, err = noGrowth.view.TakeAll(ctx, requests, false)
+			_, _, err = noGrowth.view.TakeAll(ctx, requests, quota.Take)
 		} else {
 			_, err = noGrowth.view.Take(ctx, []byte(key), &five, 1, quota.Take)
 		}
@@ -187,7 +187,7 @@ func noGrowthForAll(r *rig) {
 			}
 		}
 		before, want, h := r.stateOf(requests), r.expectedUntaken(requests...), r.listen()
-		d, allowed, err := noGrowth.view.TakeAll(ctx, requests, false)
+		d, allowed, err := noGrowth.view.TakeAll(ctx, requests, quota.Take)
 		require.ErrorIs(r, err, store.ErrFull)
 		require.False(r, allowed)
 		for i := range requests {
@@ -196,7 +196,7 @@ func noGrowthForAll(r *rig) {
 				require.Equal(r, want[i], d[i], "%d of %d", i, n)
 			}
 		}
-		_, allowed = noGrowth.takeAll(true, requests...)
+		_, allowed = noGrowth.takeAll(quota.Peek, requests...)
 		require.True(r, allowed, "a peek needs no memory")
 		require.Equal(r, before, r.stateOf(requests))
 		require.Empty(r, h.events())
@@ -204,11 +204,11 @@ func noGrowthForAll(r *rig) {
 		t := &requests[needs]
 		quantity := t.Quantity
 		t.Quantity = 1000
-		_, allowed = noGrowth.takeAll(false, requests...)
+		_, allowed = noGrowth.takeAll(quota.Take, requests...)
 		require.False(r, allowed, "a limited call needs no memory")
 		t.Quantity = quantity
 		r.takeBy(t.Rule, string(t.Key), 1, quota.Take)
-		_, allowed = noGrowth.takeAll(false, requests...)
+		_, allowed = noGrowth.takeAll(quota.Take, requests...)
 		require.True(r, allowed, "all keys exist")
 	}
 }

@@ -228,7 +228,7 @@ func expiryWrittenOver(r *rig) {
 		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
 		"take all": func(v store.View) error {
 			_, _, err := v.TakeAll(ctx,
-				[]store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, false)
+				[]store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, quota.Take)
 			return err
 		},
 		"write":  func(v store.View) error { return v.Write(ctx, key, value, store.Never) },

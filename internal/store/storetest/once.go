@@ -186,7 +186,7 @@ func onceOfSeveral(r *rig) {
 		o.Keys = append(o.Keys, t.Key)
 	}
 	o.Decide = func(v store.View) ([]quota.Decision, bool, error) {
-		d, allowed, err := v.TakeAll(ctx, requests, false)
+		d, allowed, err := v.TakeAll(ctx, requests, quota.Take)
 		return d, allowed, err
 	}
 	first, repeated, err := r.view.Once(ctx, o)

@@ -107,7 +107,7 @@ func otherWindows(r *rig) {
 					_, err := r.view.Take(ctx, []byte(key), &other, quantity, mode)
 					require.Equal(r, &store.CycleError{Cycle: rule.Cycle}, err)
 				}
-				_, _, err := r.view.TakeAll(ctx, []store.LimitRequest{{Key: []byte(key), Rule: other, Quantity: quantity}}, false)
+				_, _, err := r.view.TakeAll(ctx, []store.LimitRequest{limitRequest(other, key, quantity)}, quota.Take)
 				require.Equal(r, &store.CycleError{Cycle: rule.Cycle}, err)
 			}
 			require.Equal(r, before, r.state(key))

@@ -70,8 +70,8 @@ func banFor(d time.Duration, reason string) standingEdit {
 
 func pardon(now int64, s standing.State) standing.State { return s.Pardon(now) }
 
-// standings makes all kinds of edits, with reasons of all lengths, and compares what the store keeps
-// with what the edits returned.
+// standings makes all kinds of edits, with reasons of all lengths and numbers of refusals, and compares what the
+// store keeps with what the edits returned.
 func standings(r *rig) {
 	rule := banAfter(3)
 	require.Zero(r, r.standing("key"))
@@ -102,6 +102,11 @@ func standings(r *rig) {
 	keep(exemptFor(0, ""))
 	keep(pardon)
 	require.Zero(r, r.count("key"))
+	for range standing.MaxExact {
+		keep(refusedBy(banAfter(standing.MaxExact)))
+	}
+	require.Positive(r, kept.Ban.Until)
+	keep(pardon)
 	kept = r.editStanding("key", banFor(2*time.Minute, ""))
 	kept = r.editStanding("key", exemptFor(time.Minute, "a short time"))
 	r.clock.Advance(2*time.Minute - 1)
@@ -179,7 +184,7 @@ func (c *caller) standingCalls(key string) []func() error {
 // useStanding refuses a subject. The decision has only the time until nothing is remembered.
 func (c *caller) useStanding(key string) quota.Decision {
 	c.Helper()
-	s := c.editStanding(key, refusedBy(banAfter(1000)))
+	s := c.editStanding(key, refusedBy(banAfter(standing.MaxExact)))
 	return quota.Decision{ResetAfter: s.Expires() - c.view.Now()}
 }
 

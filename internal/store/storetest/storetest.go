@@ -64,8 +64,8 @@ func RunInCluster(t *testing.T, open func(t *testing.T, clock store.Clock, oneSl
 var needsOneSlot = []string{
 	"several at once", "blocked", "all", "all or nothing", "all untaken", "all peek", "all but one of another kind",
 	"all of any quantity", "all at once", "copies apart", "steps as one", "once of several", "once in a step",
-	"all forced", "all forced too much", "all with leases", "all with too many holders",
-	"step", "step at once",
+	"all forced", "all forced too much", "all with leases", "all with leases that end", "all with too many holders",
+	"all in one step", "step", "step at once",
 }
 
 func runCases(t *testing.T, cases []testCase, open func(t *testing.T, clock store.Clock) store.Store) {
@@ -105,8 +105,8 @@ func cases() []testCase {
 	var all []testCase
 	for _, part := range [][]testCase{
 		decisionCases, timeCases, keyCases, severalCases, noticeCases, scanCases,
-		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, noGrowthCases, standingCases, formCases,
-		onceCases, stepCases, valueCases, idleCases, contextCases,
+		kindCases, windowCases, quotaCases, leaseCases, allCases, mixedCases, jointCases, noGrowthCases, standingCases,
+		formCases, onceCases, stepCases, valueCases, idleCases, contextCases,
 	} {
 		all = append(all, part...)
 	}
@@ -138,6 +138,7 @@ var notExternal = map[string]string{
 
 	"no growth for leases of all": "keys take no memory of this process",
 	"no growth for forced of all": "keys take no memory of this process",
+	"no growth for shadows":       "keys take no memory of this process",
 }
 
 // needsDatabases lists the cases that use several databases. A store over a cluster has one.

@@ -155,13 +155,20 @@ const (
 	noGrowthOnce
 	claimsToBlock
 	obeysContext
-	leavesTooLittle
+	leavesNothing
+	upToLeavesNothing
+	upToTakesFirst
+	asksAsPeek
+	shadowsRefuse
+	shadowsTakeAnyway
+	shadowsFail
 	forcedLimits
 	forcesAnyway
 	takesBeforeError
 	acquiresAnyway
 	peekAcquires
 	reportsGranted
+	forgetsGaps
 	allIgnoresMaxHolders
 	noGrowthAcquires
 	noGrowthForces
@@ -231,7 +238,6 @@ var detectedBy = map[fault]string{
 	keepsEmpty:        "emptied",
 	quietWindows:      "notices of limiters",
 	unlockedWindows:   "atomic limiters",
-	leavesTooLittle:   "any limiter",
 	losesRenewal:      "leases",
 	leasesForever:     "crashed holder",
 	countsRetries:     "asking again",
@@ -307,12 +313,21 @@ var detectedBy = map[fault]string{
 	onceForgetsSteps:    "once in a step",
 	noGrowthOnce:        "no growth and once",
 
+	leavesNothing:     "all of one",
+	upToLeavesNothing: "all of one",
+	upToTakesFirst:    "all in one step",
+	asksAsPeek:        "all in one step",
+	shadowsRefuse:     "all in one step",
+	shadowsTakeAnyway: "all in one step",
+	shadowsFail:       "no growth for shadows",
+
 	forcedLimits:         "all forced",
 	forcesAnyway:         "all forced",
 	takesBeforeError:     "all forced too much",
 	acquiresAnyway:       "all with leases",
 	peekAcquires:         "all with leases",
 	reportsGranted:       "all with leases",
+	forgetsGaps:          "all with leases that end",
 	allIgnoresMaxHolders: "all with too many holders",
 	noGrowthAcquires:     "no growth for leases of all",
 	noGrowthForces:       "no growth for forced of all",

@@ -33,9 +33,9 @@ func limitRequest(r store.Rule, key string, quantity int64) store.LimitRequest {
 	return store.LimitRequest{Key: []byte(key), Rule: r, Quantity: quantity}
 }
 
-func (c *caller) takeAll(peek bool, requests ...store.LimitRequest) ([]quota.Decision, bool) {
+func (c *caller) takeAll(mode quota.Mode, requests ...store.LimitRequest) ([]quota.Decision, bool) {
 	c.Helper()
-	d, allowed, err := c.view.TakeAll(ctx, requests, peek)
+	d, allowed, err := c.view.TakeAll(ctx, requests, mode)
 	require.NoError(c, err)
 	require.Len(c, d, len(requests))
 	return slices.Clone(d), allowed // the view reuses them
@@ -82,7 +82,7 @@ func (c *caller) stateOf(requests []store.LimitRequest) any {
 }
 
 func all(r *rig) {
-	d, allowed := r.takeAll(false)
+	d, allowed := r.takeAll(quota.Take)
 	require.True(r, allowed, "an empty TakeAll is allowed")
 	require.Empty(r, d)
 	h := r.listen()
@@ -90,7 +90,7 @@ func all(r *rig) {
 		requests := manyRequests(n, fmt.Sprint(n, " "))
 		for range 2 { // the first round creates the keys, the second finds them
 			want := r.peekEach(requests...)
-			d, allowed := r.takeAll(false, requests...)
+			d, allowed := r.takeAll(quota.Take, requests...)
 			require.True(r, allowed)
 			require.Equal(r, want, d)
 			for i, t := range requests {
@@ -126,13 +126,13 @@ func allOrNothing(r *rig) {
 	for n, refuses := range map[int]int{1: 0, 2: 1, 3: 0, 5: 2, 64: 40} {
 		for _, quantity := range []int64{1, 20} { // a quantity allowed later, and one never allowed
 			requests := manyRequests(n, fmt.Sprint(n, quantity, " "))
-			r.takeAll(false, requests...)
+			r.takeAll(quota.Take, requests...)
 			t := &requests[refuses]
 			t.Rule, t.Quantity = rule(t.Rule.Kind, 9, 60), quantity
 			r.takeBy(t.Rule, string(t.Key), 30, quota.Force)
 			before, want, h := r.stateOf(requests), r.expectedUntaken(requests...), r.listen()
-			for _, peek := range []bool{false, true} {
-				d, allowed := r.takeAll(peek, requests...)
+			for _, mode := range []quota.Mode{quota.Take, quota.Peek} {
+				d, allowed := r.takeAll(mode, requests...)
 				require.False(r, allowed)
 				require.Equal(r, want, d)
 				require.True(r, d[refuses].Limited)
@@ -154,8 +154,8 @@ func allUntaken(r *rig) {
 		r.clock.Advance(time.Second)
 		r.view.Begin()
 		reset := r.takeBy(five, used, 0, quota.Take).ResetAfter
-		for _, peek := range []bool{false, true} {
-			d, allowed := r.takeAll(peek, limitRequest(five, used, 1), limitRequest(five, unused, 1),
+		for _, mode := range []quota.Mode{quota.Take, quota.Peek} {
+			d, allowed := r.takeAll(mode, limitRequest(five, used, 1), limitRequest(five, unused, 1),
 				limitRequest(five, back, -3), limitRequest(five, full, 1))
 			require.False(r, allowed)
 			require.Equal(r, quota.Decision{Limit: 5, Remaining: 3, RetryAfter: quota.Never, ResetAfter: reset}, d[0])
@@ -169,18 +169,18 @@ func allUntaken(r *rig) {
 func allPeek(r *rig) {
 	requests := manyRequests(9, "key")
 	h := r.listen()
-	peeked, allowed := r.takeAll(true, requests...)
+	peeked, allowed := r.takeAll(quota.Peek, requests...)
 	require.True(r, allowed)
 	require.Zero(r, r.size())
 	require.Empty(r, h.events())
-	taken, _ := r.takeAll(false, requests...)
+	taken, _ := r.takeAll(quota.Take, requests...)
 	require.Equal(r, peeked, taken)
 	before := r.stateOf(requests)
 	h.events()
-	peeked, _ = r.takeAll(true, requests...)
+	peeked, _ = r.takeAll(quota.Peek, requests...)
 	require.Equal(r, before, r.stateOf(requests))
 	require.Empty(r, h.events())
-	taken, _ = r.takeAll(false, requests...)
+	taken, _ = r.takeAll(quota.Take, requests...)
 	require.Equal(r, peeked, taken)
 }
 
@@ -200,8 +200,8 @@ func allButOneOfAnotherKind(r *rig) {
 			requests[(at+1)%4].Quantity = 1000 // a limited request must not hide the error of another
 			before, h := r.stateOf(requests), r.listen()
 			for _, refuses := range []bool{true, false} {
-				for _, peek := range []bool{true, false} {
-					_, allowed, err := r.view.TakeAll(ctx, requests, peek)
+				for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
+					_, allowed, err := r.view.TakeAll(ctx, requests, mode)
 					require.ErrorIs(r, err, store.ErrWrongKind, "a %s at %d", kind, at)
 					require.False(r, allowed)
 					require.Equal(r, before, r.stateOf(requests), "a %s at %d, one limited: %t", kind, at, refuses)
@@ -227,20 +227,20 @@ func allOfAnyQuantity(r *rig) {
 			limitRequest(five, asks, 0), limitRequest(one, limited, 1),
 		}
 		before, want := r.stateOf(requests), r.expectedUntaken(requests...)
-		d, allowed := r.takeAll(false, requests...)
+		d, allowed := r.takeAll(quota.Take, requests...)
 		require.False(r, allowed)
 		require.Equal(r, want, d)
 		require.Equal(r, before, r.stateOf(requests), "%s: a refund is made only if all others are allowed", kind)
 
 		requests[3].Quantity = 0
-		_, allowed = r.takeAll(false, requests...)
+		_, allowed = r.takeAll(quota.Take, requests...)
 		require.True(r, allowed)
 		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
 		require.Equal(r, store.Entry{}, r.lookup(empties))
 		require.Zero(r, r.takeBy(five, asks, 0, quota.Take).Remaining)
 
 		r.takeBy(five, asks, 1, quota.Force)
-		_, allowed = r.takeAll(false, requests...)
+		_, allowed = r.takeAll(quota.Take, requests...)
 		require.False(r, allowed, "%s: 0 is limited in debt", kind)
 		require.Equal(r, int64(4), r.takeBy(five, used, 0, quota.Take).Remaining)
 	}
@@ -279,7 +279,7 @@ func allAtOnce(r *rig) {
 	reader := r.another()
 	done.Go(func() {
 		for ; writing.Load() > 0; reads.Add(1) {
-			d, _, _ := reader.view.TakeAll(ctx, peeks, true)
+			d, _, _ := reader.view.TakeAll(ctx, peeks, quota.Peek)
 			if n := used(d); n%3 != 0 {
 				partial[n]++
 			}
@@ -288,7 +288,7 @@ func allAtOnce(r *rig) {
 	})
 	done.Wait()
 	require.Empty(r, partial, "sums that were seen of calls that were half done, and how often")
-	d, _ := r.takeAll(true, peeks...)
+	d, _ := r.takeAll(quota.Peek, peeks...)
 	require.Zero(r, used(d))
 }
 
@@ -298,13 +298,13 @@ func takeAndRefund(v store.View, random *rand.Rand, keys []store.LimitRequest) {
 	for n, key := range random.Perm(len(keys))[:len(requests)] {
 		requests[n] = limitRequest(keys[key].Rule, string(keys[key].Key), 1)
 	}
-	v.TakeAll(ctx, requests, false)
+	v.TakeAll(ctx, requests, quota.Take)
 	runtime.Gosched()
 	for n := range requests {
 		requests[n].Quantity = -1
 	}
 	random.Shuffle(len(requests), func(a, b int) { requests[a], requests[b] = requests[b], requests[a] })
-	v.TakeAll(ctx, requests, false)
+	v.TakeAll(ctx, requests, quota.Take)
 }
 
 // allAtOneInstant is oneInstant for TakeAll: after a caller has seen that the later of two windows
@@ -325,7 +325,7 @@ func allAtOneInstant(r *rig) {
 			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(time.Second), Taken: 1},
 			{Limit: 1, RetryAfter: quota.Never, ResetAfter: int64(2 * time.Second), Taken: 1},
 		}
-		d, allowed := r.takeAll(false, limitRequest(short, earlier, 1), limitRequest(long, later, 1))
+		d, allowed := r.takeAll(quota.Take, limitRequest(short, earlier, 1), limitRequest(long, later, 1))
 		require.True(r, allowed)
 		require.Equal(r, want, d)
 		require.Equal(r, r.lookup(later).Expires, r.lookup(earlier).Expires+int64(time.Second))

@@ -21,6 +21,8 @@ var mixedCases = []testCase{
 		allForcedTooMuch},
 	{"all with leases", "TakeAll grants a lease as Acquire does if all others are allowed, and otherwise leaves it as it is",
 		allWithLeases},
+	{"all with leases that end", "a lease that TakeAll would grant only because its holder holds as much is limited until it is granted again, " +
+		"if it ends before the other requests are allowed", allWithLeasesThatEnd},
 	{"all with too many holders", "if a key has too many holders for a lease of a TakeAll, the error is ErrHolders, and nothing is taken",
 		allWithTooManyHolders},
 	{"no growth for leases of all", "without growth TakeAll grants a lease that needs no memory, and otherwise returns ErrFull and takes nothing",
@@ -68,21 +70,21 @@ func (r *rig) forceOne(kind store.Kind, prefix string, at int) {
 	require.True(r, want.Limited)
 	before, reset := r.stateOf(requests), r.takeBy(five, key, 0, quota.Peek).ResetAfter
 
-	peeked, allowed := r.takeAll(true, requests...)
+	peeked, allowed := r.takeAll(quota.Peek, requests...)
 	require.True(r, allowed)
 	require.Equal(r, want, peeked[at])
 	require.Equal(r, before, r.stateOf(requests))
 	other, h := &requests[(at+1)%3], r.listen()
 	other.Quantity = 11
-	for _, peek := range []bool{true, false} {
-		d, allowed := r.takeAll(peek, requests...)
+	for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
+		d, allowed := r.takeAll(mode, requests...)
 		require.False(r, allowed)
 		require.Equal(r, quota.Decision{Limit: 5, Remaining: 2, RetryAfter: quota.Never, ResetAfter: reset}, d[at])
 		require.Equal(r, before, r.stateOf(requests))
 		require.Empty(r, h.events())
 	}
 	other.Quantity = 1
-	d, allowed := r.takeAll(false, requests...)
+	d, allowed := r.takeAll(quota.Take, requests...)
 	require.True(r, allowed)
 	require.Equal(r, peeked, d)
 	r.requireChangedOnce(h, 3)
@@ -100,8 +102,8 @@ func allForcedTooMuch(r *rig) {
 		for _, quantity := range []int64{1, 11} { // allowed, and refused
 			requests[1].Quantity = quantity
 			rotations(requests, func(at int, rotated []store.LimitRequest) {
-				for _, peek := range []bool{true, false} {
-					_, allowed, err := r.view.TakeAll(ctx, requests, peek)
+				for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
+					_, allowed, err := r.view.TakeAll(ctx, requests, mode)
 					require.ErrorIs(r, err, quota.ErrQuantity, "%s at %d", kind, at)
 					require.False(r, allowed)
 					require.Equal(r, before, r.stateOf(requests), "%s at %d", kind, at)
@@ -124,7 +126,10 @@ func allWithLeases(r *rig) {
 		}
 		now := r.clock.Now()
 		ask := request(random.Int64N(7), 1+random.Int64N(3), fmt.Sprint("h", random.IntN(5)), random.Int64N(4))
-		peek, refuses := random.IntN(3) == 0, random.IntN(3) == 0
+		mode, refuses := quota.Take, random.IntN(3) == 0
+		if n := random.IntN(6); n < 3 {
+			mode = []quota.Mode{quota.Peek, quota.Peek, quota.Ask}[n]
+		}
 		requests := []store.LimitRequest{leaseRequest("key", ask, 4), limitRequest(ten, "other", 0)}
 		if refuses {
 			requests[1].Quantity = 11
@@ -138,11 +143,14 @@ func allWithLeases(r *rig) {
 		if refuses && err == nil && !d.Limited {
 			d = untakenLease(model, now, ask)
 		}
-		if allowed && changed && !peek {
+		if allowed && mode == quota.Ask {
+			d, _, _ = model.Clone().Acquire(now, ask.WithQuantity(0), 4)
+		}
+		if allowed && changed && mode == quota.Take {
 			_, _, _ = model.Acquire(now, ask, 4)
 		}
 		want := fmt.Sprintf("%+v %t %v", d, allowed, err)
-		said, granted, err := r.view.TakeAll(ctx, requests, peek)
+		said, granted, err := r.view.TakeAll(ctx, requests, mode)
 		got := fmt.Sprintf("%+v %t %v", quota.Decision{}, granted, err)
 		if err == nil {
 			got = fmt.Sprintf("%+v %t %v", said[at], granted, err)
@@ -164,6 +172,34 @@ func untakenLease(leases *lease.Leases, now int64, r lease.Request) quota.Decisi
 	return d
 }
 
+// allWithLeasesThatEnd lowers a limit below what is held: the holder may keep it for 10 s, and another holds as
+// much for 90 s.
+func allWithLeasesThatEnd(r *rig) {
+	const second = int64(time.Second)
+	r.acquire("key", request(6, 10, "a", 3))
+	r.acquire("key", request(6, 90, "b", 3))
+	r.takeBy(rule(store.Fixed, 1, 5), "soon", 1, quota.Take)
+	r.takeBy(rule(store.Fixed, 1, 60), "late", 1, quota.Take)
+	for _, c := range []struct {
+		other          string
+		limit, allowed int64 // allowed is the time after which all are
+	}{{"soon", 4, 5}, {"late", 4, 90}, {"late", 6, 60}, {"late", 2, quota.Never}} {
+		requests := []store.LimitRequest{leaseRequest("key", request(c.limit, 60, "a", 3), 9),
+			limitRequest(rule(store.Fixed, 1, 60), c.other, 1)}
+		rotations(requests, func(at int, rotated []store.LimitRequest) {
+			for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
+				d, allowed := r.takeAll(mode, rotated...)
+				require.False(r, allowed)
+				longest, _ := quota.LongestRetry(d)
+				if longest != quota.Never {
+					longest /= second
+				}
+				require.Equal(r, c.allowed, longest, "%s, limit %d", c.other, c.limit)
+			}
+		})
+	}
+}
+
 func allWithTooManyHolders(r *rig) {
 	ten := rule(store.Fixed, 10, 60)
 	r.acquire("key", request(9, 60, "a", 1))
@@ -174,8 +210,8 @@ func allWithTooManyHolders(r *rig) {
 	for _, quantity := range []int64{1, 11} {
 		requests[1].Quantity = quantity
 		rotations(requests, func(at int, rotated []store.LimitRequest) {
-			for _, peek := range []bool{true, false} {
-				_, allowed, err := r.view.TakeAll(ctx, rotated, peek)
+			for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
+				_, allowed, err := r.view.TakeAll(ctx, rotated, mode)
 				require.ErrorIs(r, err, lease.ErrHolders, "at %d", at)
 				require.False(r, allowed)
 				require.Equal(r, before, r.stateOf(requests), "at %d", at)
@@ -184,7 +220,7 @@ func allWithTooManyHolders(r *rig) {
 	}
 	require.Empty(r, h.events())
 	requests[0], requests[1].Quantity = leaseRequest("key", request(9, 60, "b", 3), 2), 1
-	_, allowed := r.takeAll(false, requests...)
+	_, allowed := r.takeAll(quota.Take, requests...)
 	require.True(r, allowed, "b is a holder already")
 	require.Equal(r, int64(3), r.release("key", "b"))
 }
@@ -195,7 +231,7 @@ func noGrowthForLeasesOfAll(r *rig) {
 	all := func(v store.View, holder, key string, quantity int64) ([]quota.Decision, error) {
 		requests := []store.LimitRequest{limitRequest(ten, "x", 0),
 			leaseRequest(key, request(maxHolders, 60, holder, quantity), maxHolders), limitRequest(ten, "x'", 0)}
-		d, _, err := v.TakeAll(ctx, requests, false)
+		d, _, err := v.TakeAll(ctx, requests, quota.Take)
 		return d, err
 	}
 	d, err := all(noGrowth.view, "me", "new", 1)
@@ -228,7 +264,7 @@ func noGrowthForForcedOfAll(r *rig) {
 		requests := []store.LimitRequest{forced(five, key, 8), limitRequest(ten, there, 1)}
 		rotations(requests, func(at int, rotated []store.LimitRequest) {
 			before, h := r.stateOf(requests), r.listen()
-			d, allowed, err := noGrowth.view.TakeAll(ctx, rotated, false)
+			d, allowed, err := noGrowth.view.TakeAll(ctx, rotated, quota.Take)
 			require.ErrorIs(r, err, store.ErrFull)
 			require.False(r, allowed)
 			require.True(r, d[at].Limited)
@@ -237,7 +273,7 @@ func noGrowthForForcedOfAll(r *rig) {
 			require.Empty(r, h.events())
 		})
 		r.takeBy(five, key, 1, quota.Take)
-		d, allowed := noGrowth.takeAll(false, requests...)
+		d, allowed := noGrowth.takeAll(quota.Take, requests...)
 		require.True(r, allowed)
 		require.True(r, d[0].Limited, "%s: a debt of an existing key", kind)
 	}

@@ -112,9 +112,12 @@ func (v twiceView) mode(peeked quota.Mode) quota.Mode {
 }
 
 func (v twiceView) TakeAll(
-	ctx context.Context, requests []store.LimitRequest, peek bool,
+	ctx context.Context, requests []store.LimitRequest, mode quota.Mode,
 ) ([]quota.Decision, bool, error) {
-	return v.fullView.TakeAll(ctx, requests, peek || *v.dryRun)
+	if *v.dryRun && mode != quota.Ask {
+		mode = quota.Peek
+	}
+	return v.fullView.TakeAll(ctx, requests, mode)
 }
 
 func (v twiceView) Once(ctx context.Context, o *store.Once) ([]quota.Decision, bool, error) {

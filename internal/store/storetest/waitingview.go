@@ -83,10 +83,10 @@ func (v waitingView) Take(
 }
 
 func (v waitingView) TakeAll(
-	ctx context.Context, requests []store.LimitRequest, peek bool,
+	ctx context.Context, requests []store.LimitRequest, mode quota.Mode,
 ) (decisions []quota.Decision, allowed bool, err error) {
 	err = v.submit(ctx, keysOf(requests), func() (err error) {
-		decisions, allowed, err = v.fullView.TakeAll(ctx, requests, peek)
+		decisions, allowed, err = v.fullView.TakeAll(ctx, requests, mode)
 		return err
 	})
 	return decisions, allowed, err

@@ -43,9 +43,6 @@ func anyLimiter(r *rig) {
 		now, kind := r.clock.Now(), limiters[random.IntN(len(limiters))]
 		key, by := fmt.Sprint(kind, random.IntN(3)), rule(kind, 1+random.Int64N(9), 1+random.Int64N(3))
 		quantity, mode := random.Int64N(16)-4, quota.Mode(random.IntN(4))
-		if random.IntN(2) == 0 {
-			by.Leave = random.Int64N(10)
-		}
 		want, next, changed, err := keys[key].at(now).take(now, by, quantity, mode)
 		require.NoError(r, err)
 		if changed {
@@ -133,7 +130,7 @@ func blocked(r *rig) {
 			}
 		}
 		allowing, blocking := limitRequest(five, key, 1), limitRequest(none, key+" unused", 1)
-		results, allowed := r.takeAll(false, allowing, blocking)
+		results, allowed := r.takeAll(quota.Take, allowing, blocking)
 		require.False(r, allowed)
 		require.Equal(r, quota.Blocked(), results[1])
 	}

@@ -72,7 +72,7 @@ int main(void) {
     ok("transaction");
 
     SAME(1, refused(c, "INCR pipe", "WRONGTYPE "));
-    SAME(1, refused(c, "CL.THROTTLE k 15 30 x", "ERR value is not an integer or out of range: period"));
+    SAME(1, refused(c, "CL.THROTTLE k 15 30 x", "ERR value is not an integer or out of range: period (units are ms, s, m, h and d)"));
     ok("errors");
 
     redisContext *two = connect_to(2);

@@ -48,7 +48,7 @@ public class JedisScenario {
         var wrong = Scenario.refused(JedisDataException.class, () -> redis.incr("pipe"));
         Scenario.same("WRONGTYPE", wrong.split(" ")[0]);
         wrong = Scenario.refused(JedisDataException.class, () -> redis.sendCommand(THROTTLE, "k", "15", "30", "x"));
-        Scenario.same("ERR value is not an integer or out of range: period", wrong);
+        Scenario.same("ERR value is not an integer or out of range: period (units are ms, s, m, h and d)", wrong);
         Scenario.ok("errors");
 
         try (var two = open(2)) {

@@ -63,7 +63,7 @@ public class LettuceScenario {
         Scenario.same("WRONGTYPE", wrong.split(" ")[0]);
         var refused = throttle(redis, "k", 15, 30, "x");
         refused.await(10, TimeUnit.SECONDS);
-        Scenario.same("ERR value is not an integer or out of range: period", refused.getError());
+        Scenario.same("ERR value is not an integer or out of range: period (units are ms, s, m, h and d)", refused.getError());
         Scenario.ok("errors");
 
         var two = open(2);

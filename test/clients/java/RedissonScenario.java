@@ -67,7 +67,7 @@ public class RedissonScenario {
         var wrong = Scenario.refused(RedisException.class, () -> redis.getAtomicLong("pipe").incrementAndGet());
         Scenario.same("WRONGTYPE", wrong.split(" ")[0]);
         wrong = Scenario.refused(RedisException.class, () -> throttle(executor, "k", 15, 30, "x"));
-        Scenario.same("ERR value is not an integer or out of range: period", wrong.split("\\. channel")[0]);
+        Scenario.same("ERR value is not an integer or out of range: period (units are ms, s, m, h and d)", wrong.split("\\. channel")[0]);
         Scenario.ok("errors");
 
         var lua = open(0, false); // with the script cache, it would send EVALSHA for ever

@@ -33,7 +33,7 @@ ok("transaction");
 
 const refused = (message) => (e) => e instanceof ErrorReply && e.message.startsWith(message);
 await assert.rejects(redis.incr("pipe"), refused("WRONGTYPE "));
-await assert.rejects(redis.sendCommand(limit("k", "15", "30", "x")), refused("ERR value is not an integer or out of range: period"));
+await assert.rejects(redis.sendCommand(limit("k", "15", "30", "x")), refused("ERR value is not an integer or out of range: period (units are ms, s, m, h and d)"));
 ok("errors");
 
 const two = await open(2);

@@ -37,7 +37,7 @@ ok('transaction');
 same(false, $redis->incr('pipe')); // phpredis returns false instead of throwing these errors
 same('WRONGTYPE ', substr($redis->getLastError(), 0, 10));
 same(false, $redis->rawCommand('CL.THROTTLE', 'k', 15, 30, 'x'));
-same('ERR value is not an integer or out of range: period', $redis->getLastError());
+same('ERR value is not an integer or out of range: period (units are ms, s, m, h and d)', $redis->getLastError());
 ok('errors');
 
 $two = open(2);

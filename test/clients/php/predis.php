@@ -53,7 +53,7 @@ ok('transaction');
 
 same('WRONGTYPE', refused(fn () => $redis->incr('pipe'))->getErrorType());
 $e = refused(fn () => $redis->throttle('k', 15, 30, 'x'));
-same(['ERR', 'ERR value is not an integer or out of range: period'], [$e->getErrorType(), $e->getMessage()]);
+same(['ERR', 'ERR value is not an integer or out of range: period (units are ms, s, m, h and d)'], [$e->getErrorType(), $e->getMessage()]);
 ok('errors');
 
 $two = open(2);

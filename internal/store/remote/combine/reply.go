@@ -40,9 +40,9 @@ func (m *Machine) settle(f *flight, r *Request, l *lane) {
 			m.endAll(f, ErrUnavailable)
 			return
 		}
-		m.again(f, l, false)
+		m.again(f, false)
 	default:
-		m.again(f, l, r.Reply.Status == Later)
+		m.again(f, r.Reply.Status == Later)
 	}
 }
 
@@ -154,7 +154,7 @@ func (m *Machine) forget(f *flight) {
 }
 
 // again sends a flight again of which nothing was done, at once or after a pause.
-func (m *Machine) again(f *flight, l *lane, later bool) {
+func (m *Machine) again(f *flight, later bool) {
 	f.computed = 0
 	if f.live == 0 {
 		m.dissolve(f)
@@ -198,7 +198,7 @@ func (m *Machine) settleCommand(f *flight, r *Request, l *lane) {
 	}
 	if f.pending == 0 {
 		f.sent = false
-		m.again(f, l, status == Later)
+		m.again(f, status == Later)
 	}
 }
 

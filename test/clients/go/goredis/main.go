@@ -107,7 +107,7 @@ func transaction(rdb redis.UniversalClient) {
 func refusals(rdb redis.UniversalClient) {
 	scenario.Equal(redis.HasErrorPrefix(rdb.Incr(ctx, "pipe").Err(), "WRONGTYPE"), true)
 	scenario.Equal(fmt.Sprint(rdb.Do(ctx, "CL.THROTTLE", "k", 15, 30, "x").Err()),
-		"ERR value is not an integer or out of range: period")
+		"ERR value is not an integer or out of range: period (units are ms, s, m, h and d)")
 	scenario.Ok("errors")
 }
 

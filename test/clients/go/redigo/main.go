@@ -97,7 +97,7 @@ func transaction(c redis.Conn) {
 // refusals checks how the client returns errors that the server sends.
 func refusals(pool *redis.Pool) {
 	scenario.Equal(strings.HasPrefix(refused(do(pool, "INCR", "pipe")), "WRONGTYPE "), true)
-	scenario.Equal(refused(do(pool, "CL.THROTTLE", "k", 15, 30, "x")), "ERR value is not an integer or out of range: period")
+	scenario.Equal(refused(do(pool, "CL.THROTTLE", "k", 15, 30, "x")), "ERR value is not an integer or out of range: period (units are ms, s, m, h and d)")
 	scenario.Ok("errors")
 }
 

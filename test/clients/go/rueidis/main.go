@@ -88,7 +88,7 @@ func refusals(client rueidis.Client) {
 	wrong, _ := rueidis.IsRedisErr(client.Do(ctx, client.B().Incr().Key("pipe").Build()).Error())
 	scenario.Equal(strings.HasPrefix(wrong.Error(), "WRONGTYPE "), true)
 	wrong, _ = rueidis.IsRedisErr(client.Do(ctx, limit(client, "k", "15", "30", "x")).Error())
-	scenario.Equal(wrong.Error(), "value is not an integer or out of range: period") // rueidis removes ERR
+	scenario.Equal(wrong.Error(), "value is not an integer or out of range: period (units are ms, s, m, h and d)") // rueidis removes ERR
 	scenario.Ok("errors")
 }
 

@@ -50,7 +50,7 @@ fn main() {
 
     assert_eq!(refused(con.incr::<_, _, i64>("pipe", 1)).code(), Some("WRONGTYPE"));
     let wrong = refused(cmd("CL.THROTTLE").arg("k").arg(15).arg(30).arg("x").query::<[i64; 5]>(&mut con));
-    assert_eq!((wrong.code(), wrong.detail()), (Some("ERR"), Some("value is not an integer or out of range: period")));
+    assert_eq!((wrong.code(), wrong.detail()), (Some("ERR"), Some("value is not an integer or out of range: period (units are ms, s, m, h and d)")));
     ok("errors");
 
     let mut two = client(2).get_connection().unwrap();

@@ -1,0 +1,152 @@
+package decide
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/topk"
+)
+
+// Decider makes the decisions of a server.
+type Decider struct {
+	Fallback  Fallback
+	Top       topk.Counter           // for CL.TOP
+	Tokens    store.TokenCounter     // for INFO; nil if the store does not count IDs
+	Standings store.StandingReporter // nil if the store does not know whether it holds standings
+
+	// LimitWhenFull limits a call, in place of refusing it, if there is no memory for its keys (--oom-decision).
+	LimitWhenFull atomic.Bool
+	IDTime        time.Duration // for which the ID of a call is remembered
+	repeats       atomic.Int64  // calls that got the decision of an earlier one with the same ID
+}
+
+// Watch makes rows that decide notice that the store makes decisions again.
+func (d *Decider) Watch(rows []*command.Command) []*command.Command {
+	for _, row := range rows {
+		if row.Traits&command.Decides != 0 && d.Fallback.Log != nil {
+			row.Run = d.Fallback.watch(row.Run)
+		}
+	}
+	return rows
+}
+
+// Call asks for one decision about all of its requests: to take from all of them, or from none.
+type Call struct {
+	Requests []store.LimitRequest // borrowed; those of parts among them
+	Key      []byte               // to which an ID belongs
+	Parts    []Part               // what policies add to the call; nil if it names no policy
+	Mode     quota.Mode           // Take, Peek or UpTo; single requests may be forced
+	Options
+	// Reply counts the decision and writes the reply. It is called once, unless the call waits or gets an error.
+	// The decisions are those of the requests, without the requests of parts that have not asked (see Part.Asked).
+	Reply func(decisions []quota.Decision, allowed bool) error
+
+	asked   []store.LimitRequest // Requests without those of parts that are decided by their standing
+	refused bool                 // a part refuses the call, whatever the limits say
+}
+
+// Decide makes a call, and writes its reply, unless the call waits.
+func (d *Decider) Decide(c *command.Call, k *Call) error {
+	a := &attempt{Decider: d, call: c, of: k}
+	k.asked = k.Requests
+	if err := a.judgeFirst(); err != nil {
+		return err
+	}
+	if !k.refused { // a refused call takes nothing, so there is nothing to wait for, and nothing to remember
+		a.wait = waitOf(c, k)
+		if taken, err := a.enter(); taken || err != nil {
+			return err
+		}
+	}
+	decisions, allowed, err := a.make(c.Context, c.View)
+	if err != nil {
+		return a.answer(err, decisions)
+	}
+	if !a.repeated && !k.refused && a.left > 0 && (!allowed || a.behind) {
+		if key, of := a.longest(decisions); a.continues(&of) {
+			return c.Wait(a.delay(key, &of, decisions))
+		}
+	}
+	if a.left > 0 && !a.repeated { // only now it is known that the call does not wait
+		a.countRefusals(c.Context, c.View, decisions, allowed)
+	}
+	return a.reply(decisions, allowed)
+}
+
+// OnError answers a call that a row has made itself, in one step, and that the store has failed to decide: as
+// --store-fails says if the store fails, and as --oom-decision says if memory is full. Any other error is returned. The
+// decisions are those that the store has returned with the error.
+func (d *Decider) OnError(c *command.Call, k *Call, err error, decisions []quota.Decision) error {
+	k.asked = k.Requests
+	return (&attempt{Decider: d, call: c, of: k}).answer(err, decisions)
+}
+
+// Answer answers a call on a policy that a row has made itself, in one step, because the store holds no standings.
+func (d *Decider) Answer(c *command.Call, k *Call, decisions []quota.Decision, allowed bool) error {
+	k.asked = k.Requests
+	a := &attempt{Decider: d, call: c, of: k}
+	a.countRefusals(c.Context, c.View, decisions, allowed)
+	return a.reply(decisions, allowed)
+}
+
+// answer answers a call that the store has failed to decide.
+func (a *attempt) answer(err error, decisions []quota.Decision) error {
+	if a.judges && !errors.Is(err, store.ErrWrongKind) {
+		a.judgeWithoutStore()
+		if len(a.of.asked) == 0 {
+			return a.reply(nil, !a.of.refused)
+		}
+	}
+	allowed := false
+	if !errors.Is(err, store.ErrFull) {
+		decisions, allowed, err = a.Fallback.decide(a, err)
+	}
+	if errors.Is(err, store.ErrFull) && a.LimitWhenFull.Load() {
+		decisions, err = a.limitIfFull(decisions)
+	}
+	if err != nil {
+		return err
+	}
+	return a.reply(decisions, allowed)
+}
+
+// limitIfFull limits the requests for which there is no memory, so that clients that admit calls on errors do not
+// admit this one. The decisions about several requests say which of them need memory. If there are no decisions,
+// because a call with an ID cannot be remembered, the first request is limited.
+func (a *attempt) limitIfFull(decisions []quota.Decision) (_ []quota.Decision, err error) {
+	asked := a.of.asked
+	switch {
+	case len(decisions) == len(asked):
+	case len(asked) == 1:
+		decisions = []quota.Decision{{Limited: true}}
+	default:
+		if decisions, _, err = a.call.View.TakeAll(a.call.Context, asked, quota.Ask); err != nil {
+			return nil, err
+		}
+		decisions[0].Limited = true
+	}
+	for i := range decisions {
+		// The client may try again after a second: the next measurement of memory may find some free.
+		if decisions[i].Limited {
+			decisions[i] = quota.Decision{Limited: true, Limit: asked[i].Size(), RetryAfter: int64(time.Second)}
+		}
+	}
+	return decisions, nil
+}
+
+// reply counts the decisions of a call, and writes its reply.
+func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
+	if a.repeated {
+		a.call.AfterCommit(func() { a.repeats.Add(1) })
+	} else {
+		for i := range decisions {
+			a.CountKey(a.call, a.of.asked[i].Key, decisions[i].Limited)
+		}
+	}
+	a.of.settle(decisions)
+	return a.of.Reply(decisions, allowed)
+}

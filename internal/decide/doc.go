@@ -1,0 +1,33 @@
+// Package decide makes the decisions of limiters: requests and options in, decisions out. The families of limiters and
+// policies write requests and replies, and everything between is here, once.
+//
+//	decide.go    a Call, and how it is decided and answered
+//	attempt.go   one run of a call: one step of the store
+//	wait.go      WAIT: when a call waits, for which key, and behind whom
+//	once.go      ID: calls that a client may repeat
+//	parts.go     the policies of a call, and the standings of their subjects
+//	policies.go  what CL.ALL needs of the family of policies
+//	fallback.go  decisions that the store does not make (--store-fails)
+//	options.go   options, modes and the five integers of a reply
+//	metrics.go   metrics, and the lines of INFO
+//
+// A limiter on one key is a Call with one request, CL.ALL is a Call with several, and a policy adds a Part: its
+// limits are requests like others, and the standing of its subject (an exemption or a ban) may decide them first.
+// What is about one request is a field of store.LimitRequest, such as what it leaves to other calls. What is about the
+// call as a whole is a field of Call. So each attempt is one step of the store, and a new option or a new front, such
+// as another protocol, needs no variant of it.
+//
+// Most calls have no options. Their rows ask the store directly, because the way through a Call allocates memory and
+// takes half as long again, and come here only with an error of the store (Decider.OnError).
+//
+// # The order of an attempt
+//
+//  1. The standings of the parts are read, and decide the parts that need no limits. A call that a part refuses takes
+//     nothing, does not wait, and is not remembered.
+//  2. If other calls wait for one of the keys, the call has to wait behind them.
+//  3. If the ID of the call is remembered, the call gets the decisions of the earlier call.
+//  4. The store takes from all requests or from none. The refusal is counted for a ban.
+//  5. The call waits, or the reply is written.
+//
+// Over a network, the store makes 1 and 4 in one round trip (store.Stepper), and 3 and 4 if there is an ID.
+package decide

@@ -1,0 +1,66 @@
+package decide
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+)
+
+// Options are the options WAIT and ID of a call.
+type Options struct {
+	Wait int64 // how long the call may wait, in milliseconds
+	// WaitAt and IDAt are the indexes of the words after WAIT and ID; 0 if the option was not given.
+	WaitAt, IDAt int
+}
+
+// OptionsOf returns the options of a call whose row binds them. It refuses options that contradict the mode: a forced
+// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits.
+func OptionsOf(c *command.Call, mode quota.Mode) (o Options, err error) {
+	switch {
+	case mode == quota.Force && c.HasOption("LEAVE"):
+		return o, command.ErrSyntaxAt([]byte("LEAVE"))
+	case (mode == quota.Force || mode == quota.Peek) && c.HasOption("WAIT"):
+		return o, command.ErrSyntaxAt([]byte("WAIT"))
+	}
+	return Options{c.Option("WAIT"), c.OptionAt("WAIT"), c.OptionAt(command.IDOption)}, nil
+}
+
+// Modes maps the choice of the argument mode (PEEK, UPTO or FORCE) to a mode; the first is for a call without it.
+var Modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
+
+// WriteDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of
+// a limited call is never 0, and a client that waits that long is admitted. The decision is passed by
+// its address, because copying six words that were just written takes longer than the divisions.
+func WriteDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
+	limited := int64(0)
+	if d.Limited {
+		limited = 1
+	}
+	retry, reset := command.WholeUnits(d.RetryAfter, ms), command.WholeUnits(d.ResetAfter, ms)
+	if mode == quota.UpTo {
+		c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset, d.Taken)
+		return
+	}
+	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
+}
+
+// CountKey counts a decision about a key for CL.TOP. Most decisions are not sampled, and this check is all that
+// they cost.
+func (d *Decider) CountKey(c *command.Call, key []byte, limited bool) {
+	if !c.Sampling.Skip() {
+		d.sample(c, key, limited)
+	}
+}
+
+func (d *Decider) sample(c *command.Call, key []byte, limited bool) {
+	if c.InTransaction {
+		d.sampleLater(c, key, limited)
+		return
+	}
+	d.Top.Count(&c.Sampling, c.Now(), c.View.Selected(), key, limited, uint64(c.View.Caller()))
+}
+
+// sampleLater is not a part of sample, because its closure would make every sampled call allocate.
+func (d *Decider) sampleLater(c *command.Call, key []byte, limited bool) {
+	now, database, caller := c.Now(), c.View.Selected(), uint64(c.View.Caller())
+	c.AfterCommit(func() { d.Top.Count(&c.Sampling, now, database, key, limited, caller) })
+}

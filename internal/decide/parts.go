@@ -1,0 +1,211 @@
+package decide
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+
+	"cellserver/internal/command"
+	"cellserver/internal/policy"
+	"cellserver/internal/quota"
+	"cellserver/internal/standing"
+	"cellserver/internal/store"
+)
+
+// Part is what a policy adds to a call: the requests of its limits, and the standing of its subject, which may decide
+// the part without them.
+type Part struct {
+	Policy    *policy.Policy
+	Subject   policy.Subject
+	Treatment policy.Treatment
+	Request   policy.Request
+	Standing  []byte // key
+	From      int    // index of its first request; there is one for each limit of the treatment
+
+	// Verdict is the answer of the policy, and Decisions are those of its limits; nil if they have not decided.
+	Verdict   policy.Verdict
+	Decisions []quota.Decision
+
+	decided bool // by the standing, or by an override that needs no limits
+	banned  bool // by this call
+	asked   int  // index of its first request among those that are asked
+}
+
+// requests returns the number of requests of a part.
+func (p *Part) requests() int { return len(p.Treatment.Limits) }
+
+// Asked returns the number of decisions of the part among those of its call.
+func (p *Part) Asked() int {
+	if p.decided {
+		return 0
+	}
+	return p.requests()
+}
+
+// MayHaveStandings reports whether a subject may have a standing.
+func (d *Decider) MayHaveStandings() bool {
+	return d.Standings == nil || d.Standings.MayHaveStandings()
+}
+
+// judgeFirst judges the parts of a call before its decision. If each operation of the store costs a round trip, the
+// parts are judged in the step of the decision instead. Then other calls on the same subject, also those of other
+// processes, come either before all of the call or after all of it. A call with an ID is judged first in any case,
+// because its ID is looked up after the standings.
+func (a *attempt) judgeFirst() (err error) {
+	c, k := a.call, a.of
+	switch s, steps := c.View.(store.Stepper); {
+	case k.Parts == nil:
+		return nil
+	case !a.MayHaveStandings():
+		a.judgeWithoutStore()
+		return nil
+	case steps && k.IDAt == 0:
+		a.judges = true
+		return nil
+	case steps:
+		err = s.Step(c.Context, distinct(k.standings(nil)), func(v store.View) error { return a.judge(c.Context, v) })
+	default:
+		err = a.judge(c.Context, c.View)
+	}
+	if err == nil || errors.Is(err, store.ErrWrongKind) {
+		return err
+	}
+	if a.judgeWithoutStore(); len(k.asked) > 0 {
+		a.failed = err
+	}
+	return nil
+}
+
+// judge reads the standings, and decides the parts for which they suffice.
+func (a *attempt) judge(ctx context.Context, v store.View) error {
+	for i := range a.of.Parts {
+		p := &a.of.Parts[i]
+		state, err := v.Standing(ctx, p.Standing)
+		if err != nil {
+			return err
+		}
+		p.judge(v.Now(), &state)
+	}
+	a.of.ask()
+	return nil
+}
+
+// judgeWithoutStore decides the parts for which their override suffices.
+func (a *attempt) judgeWithoutStore() {
+	for i := range a.of.Parts {
+		a.of.Parts[i].judge(a.call.View.Now(), nil)
+	}
+	a.of.ask()
+}
+
+func (p *Part) judge(now int64, s *standing.State) {
+	p.banned, p.Decisions = false, nil
+	p.Verdict, p.decided = p.Policy.JudgeStanding(now, s, p.Treatment, p.Request)
+}
+
+// ask lists the requests of the call without those of parts that are decided.
+func (k *Call) ask() {
+	k.refused = false
+	drop := make([]bool, len(k.Requests))
+	for i := range k.Parts {
+		if p := &k.Parts[i]; p.decided {
+			k.refused = k.refused || p.Verdict.Limited
+			for j := range p.Treatment.Limits {
+				drop[p.From+j] = true
+			}
+		}
+	}
+	place := make([]int, len(k.Requests)+1) // of each request among those that are asked
+	k.asked = nil
+	for i := range k.Requests {
+		if place[i] = len(k.asked); !drop[i] {
+			k.asked = append(k.asked, k.Requests[i])
+		}
+	}
+	place[len(k.Requests)] = len(k.asked)
+	for i := range k.Parts {
+		k.Parts[i].asked = place[k.Parts[i].From]
+	}
+}
+
+// keys returns the keys of a step of the call, each once, beginning with the key to which its ID belongs.
+func (k *Call) keys() (keys [][]byte) {
+	if k.IDAt > 0 {
+		keys = append(keys, k.Key)
+	}
+	keys = k.standings(keys)
+	for i := range k.asked {
+		keys = append(keys, k.asked[i].Key)
+	}
+	return distinct(keys)
+}
+
+func (k *Call) standings(keys [][]byte) [][]byte {
+	for i := range k.Parts {
+		keys = append(keys, k.Parts[i].Standing)
+	}
+	return keys
+}
+
+// distinct returns the keys, each once, in order. They are at most 128.
+func distinct(keys [][]byte) (each [][]byte) {
+	for _, key := range keys {
+		if !slices.ContainsFunc(each, func(other []byte) bool { return bytes.Equal(key, other) }) {
+			each = append(each, key)
+		}
+	}
+	return each
+}
+
+// countRefusals counts a refusal by limits for the policies that ban subjects, and reports whether it has. A refusal
+// after a wait does not count. If a refusal leads to a ban, the ban is the verdict of the part. A refusal that cannot
+// be counted, because memory is full or the store fails, stays a refusal.
+func (a *attempt) countRefusals(ctx context.Context, v store.View, decisions []quota.Decision, allowed bool) bool {
+	counted := false
+	if allowed || a.silent || a.last || a.call.Attempt != command.FirstAttempt {
+		return false
+	}
+	for i := range a.of.Parts {
+		p := &a.of.Parts[i]
+		if p.decided || !p.Policy.CountsForBan(p.Request, policy.AtOnce, p.of(decisions)) {
+			continue
+		}
+		var verdict policy.Verdict
+		var banned bool
+		err := v.EditStanding(ctx, p.Standing, func(now int64, was standing.State) (next standing.State) {
+			next, verdict, banned = p.Policy.Refuse(now, was, p.Treatment)
+			return next
+		})
+		counted = counted || err == nil
+		if p.banned = banned && err == nil; p.banned {
+			p.Verdict = verdict
+		}
+	}
+	return counted
+}
+
+// of returns the decisions of the limits of the part.
+func (p *Part) of(decisions []quota.Decision) []quota.Decision {
+	return decisions[p.asked : p.asked+p.requests()]
+}
+
+// settle sets the verdicts of the parts that the limits have decided.
+func (k *Call) settle(decisions []quota.Decision) {
+	for i := range k.Parts {
+		p := &k.Parts[i]
+		switch {
+		case p.decided || p.banned:
+			continue
+		case k.Fits(decisions):
+			p.Decisions = p.of(decisions)
+		default:
+			p.Decisions = decisions
+		}
+		p.Verdict = p.Policy.JudgeLimits(p.Decisions)
+	}
+}
+
+// Fits reports whether there is a decision about each request. A call that repeats an earlier one gets the decisions of
+// the earlier call, and its policies may have got other limits since.
+func (k *Call) Fits(decisions []quota.Decision) bool { return len(decisions) == len(k.asked) }

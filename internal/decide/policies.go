@@ -1,0 +1,33 @@
+package decide
+
+import (
+	"cellserver/internal/command"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// MaxRequests bounds the limits of one call, with those of policies.
+const MaxRequests = 64
+
+// Policies is what CL.ALL needs of the family of policies: its members may be policies.
+type Policies interface {
+	// Part returns what a policy adds to a call: a part, and the requests of its limits.
+	Part(c *command.Call, mode quota.Mode, subject, policy []byte, quantity int64) (Part, []store.LimitRequest, error)
+	// Count counts the decisions of the parts of a call that is limited or not, and CountFailure those of a call that
+	// gets an error.
+	Count(c *command.Call, k *Call, limited bool)
+	CountFailure(c *command.Call, k *Call)
+	// WriteVerbose writes a part as CL.TAKE with VERBOSE does.
+	WriteVerbose(c *command.Call, p *Part, ms bool)
+
+	// MemberWork returns the most work (see command.Call) of finding the limits of a subject of a policy, asking them
+	// and, if verbose, showing them.
+	MemberWork(snapshot any, subject, policy []byte, verbose bool) int
+	// Snapshot is that of command.KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
+	// MemberRight what the key patterns of users are checked against.
+	Snapshot() any
+	MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
+	MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
+	// MemberHead returns what the names of all keys of a subject of a policy begin with.
+	MemberHead(snapshot any, subject, policy []byte) []byte
+}

@@ -1,0 +1,69 @@
+// Package limit says what limiters there are, each once, and what the rule of one is. The algorithms are in packages
+// gcra, window and lease.
+package limit
+
+import "strings"
+
+// Kind is the kind of what a key holds: the state of a limiter, or a value.
+type Kind uint8
+
+const (
+	None       Kind = iota // no key
+	Throttle               // state of CL.THROTTLE: its TAT
+	Fixed                  // state of a fixed window counter
+	Sliding                // state of a sliding window counter
+	SlidingLog             // entries of a sliding window log
+	Quota                  // count of a calendar quota
+	Lease                  // leases of permits
+	Standing               // exemption, ban and refusals of a policy's subject
+	Integer                // a value that is an integer
+	Bytes                  // any other value
+
+	Kinds = iota // the number of kinds, with None
+)
+
+// kinds describes each kind.
+var kinds = [Kinds]struct {
+	name    string // as CL.INSPECT shows it
+	command string // that makes keys of the kind; empty for values
+	letter  byte   // in forms (package form); 0 for values
+}{
+	None:       {name: "none"},
+	Throttle:   {"cl.throttle", "cl.throttle", 't'},
+	Fixed:      {"cl.fixed", "cl.fixed", 'f'},
+	Sliding:    {"cl.sliding", "cl.sliding", 's'},
+	SlidingLog: {"cl.slidinglog", "cl.slidinglog", 'l'},
+	Quota:      {"cl.quota", "cl.quota", 'q'},
+	Lease:      {"cl.lease", "cl.acquire", 'c'},
+	Standing:   {"cl.standing", "cl.exempt", 'b'},
+	Integer:    {name: "integer"},
+	Bytes:      {name: "bytes"},
+}
+
+// String returns the name of the kind as CL.INSPECT shows it.
+func (k Kind) String() string { return kinds[k].name }
+
+// Command returns the name of the command that makes keys of a kind that is no value.
+func (k Kind) Command() string { return kinds[k].command }
+
+// Letter returns the letter of a kind in forms; 0 for values.
+func (k Kind) Letter() byte { return kinds[k].letter }
+
+// OfLetter returns the kind with a letter. ok is false if there is none.
+func OfLetter(letter byte) (k Kind, ok bool) {
+	for k = Throttle; k <= Standing; k++ {
+		if kinds[k].letter == letter {
+			return k, true
+		}
+	}
+	return None, false
+}
+
+// IsValue reports whether the kind is a value, as SET writes it.
+func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
+
+// Word returns the name of a kind in policies, such as throttle.
+func (k Kind) Word() string { return strings.TrimPrefix(kinds[k].name, "cl.") }
+
+// OfPolicies are the kinds of limits that policies may have: those that take quantities.
+var OfPolicies = [...]Kind{Throttle, Fixed, Sliding, SlidingLog, Quota}

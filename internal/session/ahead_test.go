@@ -1,0 +1,98 @@
+package session_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/command"
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/session"
+)
+
+// similarCalls returns random calls, many of which differ from the one before in one word only.
+func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
+	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
+		"id", "5"}
+	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
+		"INCR", "WATCH", "MULTI", "SSUBSCRIBE"}
+	for len(calls) < 200 {
+		call := []string{names[random.IntN(len(names))], keys[random.IntN(len(keys))]}
+		if strings.EqualFold(call[0], "CL.THROTTLE") {
+			call = append(call, "15", "30", "60")
+		}
+		for random.IntN(2) == 0 && len(call) < 9 {
+			call = append(call, words[random.IntN(len(words))])
+		}
+		for range 1 + random.IntN(12) {
+			calls = append(calls, commandstest.Encode(call))
+			if call[0] == "KEYS" && len(call) == 2 {
+				call[1] = "none" // the order of several keys differs between stores
+			}
+			if at := random.IntN(4 * len(call)); at < len(call) && at > 0 {
+				call[at] = words[random.IntN(len(words))]
+			}
+			call[1] = keys[random.IntN(len(keys))]
+		}
+	}
+	return calls
+}
+
+// A pipeline gets the replies that its calls get one by one, although calls that repeat the one
+// before take a shorter path.
+func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
+	words := commandstest.Vocabulary()
+	for seed := range uint64(60) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		calls := similarCalls(random, words)
+		single, pipelined := commandstest.New(t).Connect(), commandstest.New(t).Connect()
+		var want strings.Builder
+		var input []byte
+		for _, call := range calls {
+			require.NoError(t, single.Send(call))
+			want.WriteString(single.Output())
+			input = append(input, call...)
+		}
+		require.NoError(t, pipelined.Send(input))
+		got := pipelined.Output()
+		same := 0
+		for same < min(len(got), want.Len()) && got[same] == want.String()[same] {
+			same++
+		}
+		require.True(t, got == want.String(), "seed %d: %.60q, not %.60q", seed, got[same:], want.String()[same:])
+	}
+}
+
+// The checks that a call has passed are skipped for its repeats until the end of the turn, and no
+// longer: a MONITOR that begins between two turns sees the calls of the second.
+func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
+	s := commandstest.New(t)
+	c, monitor := s.Connect(), s.Connect()
+	two := commandstest.Encode(
+		strings.Fields("EXISTS a b c d e f g"),
+	) // it costs two units, so the turn ends within a window
+	input := append(two, slices.Repeat(commandstest.Encode([]string{"INCR", "n"}), command.TurnUnits+session.Lookahead)...)
+	c.Session.Feed(input)
+	clear(input) // as a transport's next bytes do
+	require.True(t, c.Session.More())
+	require.Equal(t, "+OK\r\n", monitor.Do(t, "MONITOR"))
+	c.Settle()
+	require.True(t, strings.HasSuffix(c.Output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+session.Lookahead)))
+	monitor.Settle()
+	require.Equal(t, 2+session.Lookahead, strings.Count(monitor.Output(), `"INCR" "n"`))
+}
+
+// The rights to the key of a repeat are checked.
+func TestEachKeyOfRepeatsIsAuthorized(t *testing.T) {
+	user := commandstest.New(t).ConnectAs(t, "+@all ~a*")
+	require.Equal(t, ":1\r\n", user.Do(t, "INCR a")) // the first of a row is timed
+	require.NoError(
+		t,
+		user.Send(slices.Concat(commandstest.Encode([]string{"INCR", "a"}), commandstest.Encode([]string{"INCR", "b"}))),
+	)
+	require.Contains(t, user.Output(), "-NOPERM")
+}
