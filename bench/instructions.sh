@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and those
-# of a CL.TAKE of a policy with that limit, which may cost half as much again:
+# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and compares
+# with it a CL.TAKE of a policy with that limit, which may cost a fifth more, and a CL.ALL of that limit and
+# another, which may cost three times as much:
 #
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
-# calls and one of 64,000 (BenchmarkSession and BenchmarkTake, valgrind's callgrind), so that the start of the process
-# does not count.
+# calls and one of 64,000 (BenchmarkSession, BenchmarkTake and BenchmarkAll, valgrind's callgrind), so that the start of
+# the process does not count. Record the profile again (make pgo) before comparing a change on the hot path: the
+# compiler follows the profile by the names and the lines of functions.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not installed" >&2; exit 1; }
@@ -57,7 +59,10 @@ for flight in 1 64; do
         before=$(count "$dir/before" "Session/P=$flight" 64000 192000)
         printf ', %s at %s: %s' "$(show "$before")" "$1" "$(difference "$before" "$after")"
     fi
-    take=$(count . "Take/P=$flight" 64000 192000)
-    printf '\nCL.TAKE,     %2d in flight: %s instructions, %s times those of CL.THROTTLE\n' "$flight" "$(show "$take")" \
-        "$(awk "BEGIN { printf \"%.2f\", $take / $after }")"
+    echo
+    for other in Take All; do
+        count=$(count . "Benchmark$other/P=$flight" 64000 192000)
+        printf 'CL.%s, %2d in flight: %s instructions, %s times those of CL.THROTTLE\n' "${other^^}" "$flight" \
+            "$(show "$count")" "$(awk "BEGIN { printf \"%.2f\", $count / $after }")"
+    done
 done

@@ -61,12 +61,12 @@ func scenarios(o *options) []scenario {
 		{"options-p64", "P=64, 50 connections, 100k keys, options and quotas", usual(64, 50, few).cpu(o.withOptions())},
 		{"latency-50", "50 % of redis-server's maximum", latencyLoad{0.5, 50, few}.latency(o.field())},
 		{"latency-80", "80 % of redis-server's maximum", latencyLoad{0.8, 50, few}.latency(o.field())},
-	}, o.durabilityScenarios(few, many), o.memoryScenarios(million, many), o.storeScenarios(few),
+	}, o.durabilityScenarios(few, million, many), o.memoryScenarios(million, many), o.storeScenarios(few),
 		o.compareScenarios(few, million))
 }
 
 // durabilityScenarios are about --dir.
-func (o *options) durabilityScenarios(few, many int) []scenario {
+func (o *options) durabilityScenarios(few, million, many int) []scenario {
 	// A pass is made each second. After a fill, the indexes of the shards grow for about 18 s.
 	const settle, rest = 1500 * time.Millisecond, 20 * time.Second
 	usual := cpuLoad{pipeline: 64, connections: 50, keys: few, limit: limitUsual, settle: settle}
@@ -82,6 +82,8 @@ func (o *options) durabilityScenarios(few, many int) []scenario {
 			duringSnapshots{0.5, 50, many}.latency(o.durable())},
 		{"dir-files", inWords(many) + " with --dir: how fast they are written and loaded, and how long passes take",
 			durability{many, few}.measure(o)},
+		{"dir-load", inWords(million) + ": the CPU time of loading them, compared with redis-server",
+			loading(million).measure(o)},
 	}
 }
 
