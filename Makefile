@@ -40,7 +40,8 @@ test-race: test-servers ## run every test with the race detector
 
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
-	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/commands ./test/hostile
+	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/commands/... ./internal/session ./internal/client \
+		./internal/maxmemory ./test/hostile
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 
 .PHONY: test-transports
@@ -59,6 +60,12 @@ test-long: test-servers ## compare with redis-server over each transport (nightl
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
+
+PAUSE := 2s
+
+.PHONY: test-slowly
+test-slowly: test-servers ## play transcripts to real servers with PAUSE before each call: no reply may depend on a quick client (nightly)
+	CELLSERVER_TEST_PAUSE=$(PAUSE) $(GOTEST) -parallel 64 ./test/differential ./test/snippets -run TestConversations
 
 .PHONY: faults
 faults: test-servers ## kill and stop servers that keep keys on a disk, and make the disk fail, many times (test does so a few times)
@@ -145,6 +152,15 @@ rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review 
 	$(GO) test ./test/prometheus -run TestPageIsCurrent -rewrite
 	$(GO) run ./bench/limiters
 
+# TZDATA chooses a version, as in make zoneinfo TZDATA===2026.6. The same version gives the same bytes.
+TZDATA :=
+
+.PHONY: zoneinfo
+zoneinfo: ## embed the newest time zone database, from PyPI's package tzdata (needs pip)
+	rm -rf bin/tzdata
+	python3 -m pip download --quiet --no-deps --only-binary :all: --dest bin/tzdata 'tzdata$(TZDATA)'
+	$(GO) run ./internal/calendar/zonezip bin/tzdata/*.whl internal/calendar/zoneinfo.zip
+
 FUZZTIME := 60s
 
 .PHONY: fuzz
@@ -190,7 +206,7 @@ instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares 
 pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) again, in three runs
 	@mkdir -p bin/pgo
 	for run in 1 2 3; do \
-		$(GO) test -run '^$$' -bench 'Session|Values' -benchtime 5s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
+		$(GO) test -run '^$$' -bench '^Benchmark(Session|Values|Take|All|Limiters)$$' -benchtime 3s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
 	done
 	$(GO) tool pprof -proto bin/pgo/1 bin/pgo/2 bin/pgo/3 > cmd/cellserver/default.pgo
 
@@ -205,6 +221,10 @@ compare: build ## compare with redis-cell, throttlecrab, redis_rate and a script
 .PHONY: test-release
 test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
 	test/release/run.sh
+
+.PHONY: test-fresh
+test-fresh: ## run the commands of README.md in a new Debian with Go and git alone, as root, in an hour (ARGS=run starts the server only)
+	test/fresh/run.sh $(ARGS)
 
 .PHONY: test-helm
 test-helm: ## check the chart in deploy/helm with helm, and compare it with the plain manifests
