@@ -134,6 +134,7 @@ var worstCalls = append([]worst{
 	{row: "cl.release", stage: "leases", call: "CL.RELEASE leases holder1", where: onLoop},
 	{row: "cl.holders", stage: "leases", call: "CL.HOLDERS leases", where: offLoop},
 	{row: "cl.all", call: "CL.ALL 64 (FIXED {64K#} 9 9 1)*64", where: offLoop},
+	{row: "cl.all", call: "CL.ALL 64 (FIXED {1K#} 9 9 1)*64 ID x", where: onLoop},
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 64 (ACQUIRE leases# 10000 99999 holder1 1)*64", where: offLoop},
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 holder1 1)*32", where: onLoop},
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 other 10000)*32", where: onLoop},

@@ -37,7 +37,7 @@ func (d *Decider) Watch(rows []*command.Command) []*command.Command {
 // Call asks for one decision about all of its requests: to take from all of them, or from none.
 type Call struct {
 	Requests []store.LimitRequest // borrowed; those of parts among them
-	Key      []byte               // to which an ID belongs
+	Key      []byte               // to which an ID belongs: the standing or the key of the first member
 	Parts    []Part               // what policies add to the call; nil if it names no policy
 	Mode     quota.Mode           // Take, Peek or UpTo; single requests may be forced
 	Options

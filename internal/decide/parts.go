@@ -64,7 +64,7 @@ func (a *attempt) judgeFirst() (err error) {
 		a.judges = true
 		return nil
 	case steps:
-		err = s.Step(c.Context, distinct(k.standings(nil)), func(v store.View) error { return a.judge(c.Context, v) })
+		err = s.Step(c.Context, k.standings(nil), func(v store.View) error { return a.judge(c.Context, v) })
 	default:
 		err = a.judge(c.Context, c.View)
 	}
@@ -129,33 +129,36 @@ func (k *Call) ask() {
 	}
 }
 
-// keys returns the keys of a step of the call, each once, beginning with the key to which its ID belongs.
-func (k *Call) keys() (keys [][]byte) {
+// keys returns the keys of a step of the call, each once, beginning with the key to which its ID belongs. The keys of
+// its requests differ already, and may be long, so they are compared only with the first key and with the standings,
+// which are short.
+func (k *Call) keys() [][]byte {
+	var first [][]byte
 	if k.IDAt > 0 {
-		keys = append(keys, k.Key)
+		first = append(first, k.Key)
 	}
-	keys = k.standings(keys)
+	keys := k.standings(first)
+	known := keys
 	for i := range k.asked {
-		keys = append(keys, k.asked[i].Key)
-	}
-	return distinct(keys)
-}
-
-func (k *Call) standings(keys [][]byte) [][]byte {
-	for i := range k.Parts {
-		keys = append(keys, k.Parts[i].Standing)
+		if key := k.asked[i].Key; !contains(known, key) {
+			keys = append(keys, key)
+		}
 	}
 	return keys
 }
 
-// distinct returns the keys, each once, in order. They are at most 128.
-func distinct(keys [][]byte) (each [][]byte) {
-	for _, key := range keys {
-		if !slices.ContainsFunc(each, func(other []byte) bool { return bytes.Equal(key, other) }) {
-			each = append(each, key)
+// standings appends the keys of the standings, each once.
+func (k *Call) standings(keys [][]byte) [][]byte {
+	for i := range k.Parts {
+		if key := k.Parts[i].Standing; !contains(keys, key) {
+			keys = append(keys, key)
 		}
 	}
-	return each
+	return keys
+}
+
+func contains(keys [][]byte, key []byte) bool {
+	return slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(key, other) })
 }
 
 // countRefusals counts a refusal by limits for the policies that ban subjects, and reports whether it has. A refusal

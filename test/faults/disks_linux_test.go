@@ -43,8 +43,9 @@ var outages = map[string]outage{
 	"removed": {says: "no such file|was removed", removes: true, begin: func(_ *disk, dir string) { os.RemoveAll(dir) },
 		end: func(_ *disk, dir string) { os.Mkdir(dir, 0o700) }},
 	"journal removed": {says: "no such file", removes: true, heals: true, begin: removeFiles("journal-*"), end: nothing},
-	"all removed":     {says: "no such file|was removed", removes: true, heals: true, begin: removeFiles("*"), end: nothing},
-	"lock removed":    {says: "the lock file was removed", heals: true, begin: removeFiles("lock"), end: nothing},
+	"all removed": {says: "no such file|was removed", removes: true, heals: true, begin: removeFiles("*"),
+		end: nothing},
+	"lock removed": {says: "the lock file was removed", heals: true, begin: removeFiles("lock"), end: nothing},
 }
 
 // limitFiles lets the journal have a few bytes more: a write is made in part, and then fails.

@@ -57,7 +57,7 @@ func flushCommand(name, since, wrong string, flags command.Flags, policy string)
 	}
 }
 
-var function = command.Container("function", "server", "7.0.0", "Commands about functions, of which there are none.",
+var function = command.Container("function", "server", "7.0.0", "Commands about functions; the server has none.",
 	flushCommand("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
 		command.AllShards),
 	command.HelpOf("function", "7.0.0"))
@@ -65,14 +65,14 @@ var function = command.Container("function", "server", "7.0.0", "Commands about 
 // script has only the subcommand FLUSH. The error for others is that of an unknown command, from which
 // clients learn that there are no scripts.
 func script() *command.Command {
-	row := command.Container("script", "server", "2.6.0", "Commands about scripts, of which there are none.",
+	row := command.Container("script", "server", "2.6.0", "Commands about scripts; the server has none.",
 		flushCommand("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
 		command.HelpOf("script", "5.0.0"))
 	row.Admit.UnknownSub = command.ErrUnknown
 	return row
 }
 
-var module = command.Container("module", "server", "4.0.0", "Commands about modules, of which there are none.",
+var module = command.Container("module", "server", "4.0.0", "Commands about modules; the server has none.",
 	&moduleList, command.HelpOf("module", "5.0.0"))
 
 var moduleList = command.Command{

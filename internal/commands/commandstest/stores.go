@@ -39,8 +39,7 @@ func Allocated(f func()) int {
 	return int(after.TotalAlloc-before.TotalAlloc) / times
 }
 
-// MemoryServer is a server that uses as much memory as a test sets: bytes outside of the heap and
-// in it, some of which are garbage.
+// MemoryServer is a server that uses as much memory as a test sets, in bytes. Garbage is a part of the heap.
 type MemoryServer struct {
 	*Server
 	Outside, Heap, Garbage int64
