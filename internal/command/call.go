@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/resp"
 	"cellserver/internal/stats"
@@ -106,7 +107,7 @@ type Call struct {
 
 // limiterState is memory of the limiters, which keep it in the call so that they need not allocate.
 type limiterState struct {
-	Rule          store.Rule           // the rule of the current limiter
+	Rule          limit.Rule           // the rule of the current limiter
 	LastLimit     gcra.Memo            // of the latest CL.THROTTLE
 	Requests      []store.LimitRequest // of CL.ALL
 	LeaseRequests []store.LeaseRequest // of its leases
@@ -365,7 +366,7 @@ func (c *Call) Committed() {
 func (c *Call) ReadContent(key []byte) (content []byte, e store.Entry, err error) {
 	for {
 		content, e, err = c.View.Read(c.Context, key, nil)
-		if err != nil || e.Kind == store.None || e.Kind.IsValue() {
+		if err != nil || e.Kind == limit.None || e.Kind.IsValue() {
 			return content, e, err
 		}
 		content, e, err = c.View.ReadForm(c.Context, key, nil)

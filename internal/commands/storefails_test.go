@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/standing"
@@ -49,7 +50,7 @@ func (v failingView) Throttle(ctx context.Context, key []byte, limit gcra.Limit,
 	return v.fullView.Throttle(ctx, key, limit, quantity, mode)
 }
 
-func (v failingView) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
+func (v failingView) Take(ctx context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	if *v.fails != nil {
 		return quota.Decision{}, *v.fails

@@ -9,10 +9,11 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/window"
 )
 
-var fixed = form.State{Kind: form.Fixed, Fixed: window.Fixed{Start: 5, Used: 2, End: 9}}
+var fixed = form.State{Kind: limit.Fixed, Fixed: window.Fixed{Start: 5, Used: 2, End: 9}}
 
 // chunk is one entry of each kind.
 func chunk() []byte {

@@ -5,25 +5,26 @@ import (
 	"math"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 )
 
 // Check returns an error if the state is not one that the algorithm of its kind can produce.
 func (s *State) Check() error {
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		return ensure(s.TAT > 0, "the TAT must be above 0")
-	case Fixed:
+	case limit.Fixed:
 		f := s.Fixed
 		return ensure(f.Start >= 0 && f.Used > 0 && f.End > f.Start, "a fixed window must have a duration and a count above 0")
-	case Sliding:
+	case limit.Sliding:
 		return s.checkSliding()
-	case SlidingLog:
+	case limit.SlidingLog:
 		return s.checkLog()
-	case Quota:
+	case limit.Quota:
 		return s.checkQuota()
-	case Lease:
+	case limit.Lease:
 		return s.checkLeases()
-	case Standing:
+	case limit.Standing:
 		return ensure(s.Standing.Check(), "a standing must have an exemption, a ban, a level or refusals")
 	}
 	return errors.New("unknown kind of limiter")

@@ -14,17 +14,6 @@ import (
 	"cellserver/internal/window"
 )
 
-// The kinds of limiters.
-const (
-	Throttle   = limit.Throttle
-	Fixed      = limit.Fixed
-	Sliding    = limit.Sliding
-	SlidingLog = limit.SlidingLog
-	Quota      = limit.Quota
-	Lease      = limit.Lease
-	Standing   = limit.Standing
-)
-
 // mark is the beginning of every form. The digit after it is the version; this package knows only
 // version 1.
 const (
@@ -95,17 +84,17 @@ type State struct {
 // time, on the clock of any store.
 func (s *State) Expires() int64 {
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		return s.TAT
-	case Fixed:
+	case limit.Fixed:
 		return s.Fixed.End
-	case Sliding:
+	case limit.Sliding:
 		return s.Sliding.End
-	case SlidingLog:
+	case limit.SlidingLog:
 		return s.Log.End
-	case Quota:
+	case limit.Quota:
 		return s.Quota.End
-	case Standing:
+	case limit.Standing:
 		return s.Standing.Expires()
 	default:
 		return s.Leases[len(s.Leases)-1].End
@@ -117,9 +106,9 @@ func (s *State) Expires() int64 {
 // and returns false. The end of a Quota stays, because it is Unix time.
 func (s *State) Shift(by int64) bool {
 	switch s.Kind {
-	case Quota:
+	case limit.Quota:
 		return true
-	case Standing:
+	case limit.Standing:
 		return s.Standing.Shift(by)
 	}
 	first, last := s.span()
@@ -127,22 +116,22 @@ func (s *State) Shift(by int64) bool {
 		return false
 	}
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		s.TAT += by
-	case Fixed:
+	case limit.Fixed:
 		s.Fixed.Start += by
 		s.Fixed.End += by
-	case Sliding:
+	case limit.Sliding:
 		s.Sliding.Start += by
 		s.Sliding.End += by
 		s.Sliding.Until = shiftUntil(s.Sliding.Until, by)
-	case SlidingLog:
+	case limit.SlidingLog:
 		for i := range s.Entries {
 			s.Entries[i].At += by
 		}
 		s.Log.End += by
 		s.Log.Until = shiftUntil(s.Log.Until, by)
-	case Lease:
+	case limit.Lease:
 		for i := range s.Leases {
 			s.Leases[i].End += by
 		}
@@ -162,13 +151,13 @@ func shiftUntil(until, by int64) int64 {
 // span returns the first and the last instant of a state.
 func (s *State) span() (first, last int64) {
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		return s.TAT - 1, s.TAT // minus 1, so that the shifted TAT is above 0
-	case Fixed:
+	case limit.Fixed:
 		return s.Fixed.Start, s.Fixed.End
-	case Sliding:
+	case limit.Sliding:
 		return s.Sliding.Start, max(s.Sliding.End, s.Sliding.Until)
-	case SlidingLog:
+	case limit.SlidingLog:
 		return s.Entries[0].At, max(s.Log.End, s.Log.Until)
 	default:
 		return s.Leases[0].End - 1, s.Expires()
@@ -181,7 +170,7 @@ const versionBytes = headBytes + 8
 // hasVersion reports whether a value is the form of a log or of leases.
 func hasVersion(value []byte) bool {
 	kind, err := KindOf(value)
-	return err == nil && (kind == SlidingLog || kind == Lease) && len(value) >= versionBytes
+	return err == nil && (kind == limit.SlidingLog || kind == limit.Lease) && len(value) >= versionBytes
 }
 
 // SetVersion writes a version into a form, if it is that of a log or of leases. A store that compares
@@ -207,27 +196,27 @@ func Identity(value []byte) int {
 func Append(dst []byte, s *State) []byte {
 	dst = append(append(dst, mark...), digit, s.Kind.Letter())
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		dst = appendInstant(dst, s.TAT)
-	case Fixed:
+	case limit.Fixed:
 		dst = appendInstant(dst, s.Fixed.Start)
 		dst = appendCount(dst, s.Fixed.Used)
 		dst = appendCount(dst, s.Fixed.End-s.Fixed.Start)
-	case Sliding:
+	case limit.Sliding:
 		dst = appendInstant(dst, s.Sliding.Start)
 		dst = appendCount(dst, s.Sliding.Previous)
 		dst = appendCount(dst, s.Sliding.Current)
 		dst = appendCount(dst, s.Sliding.End-s.Sliding.Start)
 		dst = appendInstant(dst, s.Sliding.Until)
-	case SlidingLog:
+	case limit.SlidingLog:
 		dst = appendLog(dst, s)
-	case Quota:
+	case limit.Quota:
 		dst = appendInstant(dst, s.Quota.End)
 		dst = appendCount(dst, s.Quota.Used)
 		dst = appendCycle(dst, s.Cycle)
-	case Lease:
+	case limit.Lease:
 		dst = appendLeases(dst, s)
-	case Standing:
+	case limit.Standing:
 		dst = standing.Append(dst, &s.Standing)
 	}
 	return dst
@@ -297,27 +286,27 @@ func (s *State) Read(value []byte, maxEntries int) error {
 	s.Kind = kind
 	r := reader{value: value, at: headBytes}
 	switch s.Kind {
-	case Throttle:
+	case limit.Throttle:
 		s.TAT = r.instant()
-	case Fixed:
+	case limit.Fixed:
 		s.Fixed.Start = r.instant()
 		s.Fixed.Used = r.count()
 		s.Fixed.End = r.after(s.Fixed.Start)
-	case Sliding:
+	case limit.Sliding:
 		s.Sliding.Start = r.instant()
 		s.Sliding.Previous = r.count()
 		s.Sliding.Current = r.count()
 		s.Sliding.End = r.after(s.Sliding.Start)
 		s.Sliding.Until = r.instant()
-	case SlidingLog:
+	case limit.SlidingLog:
 		s.readLog(&r, maxEntries)
-	case Quota:
+	case limit.Quota:
 		s.Quota.End = r.instant()
 		s.Quota.Used = r.count()
 		s.Cycle = r.cycle()
-	case Lease:
+	case limit.Lease:
 		s.readLeases(&r, maxEntries)
-	case Standing:
+	case limit.Standing:
 		s.Standing = r.standing()
 	}
 	r.end()

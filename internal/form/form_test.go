@@ -12,6 +12,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/window"
 )
@@ -25,34 +26,36 @@ var golden = []struct {
 	state State
 	form  string // without the mark
 }{
-	{State{Kind: Throttle, TAT: now},
+	{State{Kind: limit.Throttle, TAT: now},
 		"t 17979cfe3d85cd15"},
-	{State{Kind: Fixed, Fixed: window.Fixed{Start: now, Used: 300, End: now + 60e9}},
+	{State{Kind: limit.Fixed, Fixed: window.Fixed{Start: now, Used: 300, End: now + 60e9}},
 		"f 17979cfe3d85cd15 ac02 80b09dc2df01"},
-	{State{Kind: Sliding, Sliding: window.Sliding{
+	{State{Kind: limit.Sliding, Sliding: window.Sliding{
 		Start: now, Previous: 7, Current: 128, Until: now + 60e9, End: now + 120e9,
 	}},
 		"s 17979cfe3d85cd15 07 8001 80e0ba84bf03 17979d0c35cd2515"},
-	{State{Kind: Sliding, Sliding: window.Sliding{Start: 0, Previous: 1, End: math.MaxInt64}},
+	{State{Kind: limit.Sliding, Sliding: window.Sliding{Start: 0, Previous: 1, End: math.MaxInt64}},
 		"s 0000000000000000 01 00 ffffffffffffffff7f 0000000000000000"},
-	{State{Kind: Quota, Quota: window.Calendar{Used: 300, End: 86400e9}, Cycle: cycleOf(calendar.Day, "Europe/Berlin")},
+	{State{Kind: limit.Quota, Quota: window.Calendar{Used: 300, End: 86400e9},
+		Cycle: cycleOf(calendar.Day, "Europe/Berlin")},
 		"q 00004e94914f0000 ac02 00 01 0d 4575726f70652f4265726c696e"},
-	{State{Kind: Quota, Quota: window.Calendar{Used: 1, End: now}, Cycle: cycleOf(calendar.Year, "Mars/Olympus")},
+	{State{Kind: limit.Quota, Quota: window.Calendar{Used: 1, End: now}, Cycle: cycleOf(calendar.Year, "Mars/Olympus")},
 		"q 17979cfe3d85cd15 01 00 04 0c 4d6172732f4f6c796d707573"},
-	{State{Kind: Quota, Quota: window.Calendar{Used: 1, End: 1_700_000_010e9}, Cycle: calendar.Every(90 * time.Second)},
+	{State{Kind: limit.Quota, Quota: window.Calendar{Used: 1, End: 1_700_000_010e9},
+		Cycle: calendar.Every(90 * time.Second)},
 		"q 17979d008a35e400 01 8088aca3cf02"},
-	{State{Kind: Standing, Standing: standing.State{Exemption: standing.Term{Until: now, Reason: "ok"},
+	{State{Kind: limit.Standing, Standing: standing.State{Exemption: standing.Term{Until: now, Reason: "ok"},
 		Refusals: window.Sliding{Start: now, Current: 1, End: now + 20}}},
 		"b 01 17979cfe3d85cd15 02 6f6b 0000000000000000 00 00 0000000000000000 17979cfe3d85cd15 00 01 14 0000000000000000"},
-	{State{Kind: Standing, Standing: standing.State{
+	{State{Kind: limit.Standing, Standing: standing.State{
 		Recent: standing.Recent{Instants: "\x17\x97\x9c\xfe\x3d\x85\xcd\x15", End: now + 20}}},
 		"b 02 0000000000000000 00 0000000000000000 00 00 0000000000000000 0000000000000000 00 00 00 0000000000000000" +
 			" 01 17979cfe3d85cd15 14"},
-	{State{Kind: SlidingLog, Version: 0x0102030405060708,
+	{State{Kind: limit.SlidingLog, Version: 0x0102030405060708,
 		Log:     window.Log{Until: 5, End: now + 10e9},
 		Entries: []window.Entry{{At: now, Total: 1}, {At: now + 1, Total: 3}, {At: now + 1e9, Total: 4}}},
 		"l 0102030405060708 01 17979cfe3d85cd15 02 01 01 ff93ebdc03 00 80b4c4c321 0000000000000005"},
-	{State{Kind: Lease, Version: 1<<64 - 1, Leases: []lease.Lease{
+	{State{Kind: limit.Lease, Version: 1<<64 - 1, Leases: []lease.Lease{
 		{Holder: "b", Quantity: 1, End: now}, {Holder: "c\x00", Quantity: 1000, End: now},
 		{Holder: "a", Quantity: 2, End: now + 1}}},
 		"c ffffffffffffffff 01 17979cfe3d85cd15 01 62 e807 00 02 6300 02 01 01 61 00"},
@@ -182,8 +185,9 @@ const (
 func TestSumsDoNotOverflow(t *testing.T) {
 	const most = math.MaxInt64
 	for _, s := range []State{
-		{Kind: SlidingLog, Entries: []window.Entry{{At: 1, Total: most}, {At: 2, Total: most + 1}}, Log: window.Log{End: 3}},
-		{Kind: Lease, Leases: []lease.Lease{{Holder: "a", Quantity: most, End: 1}, {Holder: "b", Quantity: 1, End: 1}}},
+		{Kind: limit.SlidingLog, Entries: []window.Entry{{At: 1, Total: most}, {At: 2, Total: most + 1}},
+			Log: window.Log{End: 3}},
+		{Kind: limit.Lease, Leases: []lease.Lease{{Holder: "a", Quantity: most, End: 1}, {Holder: "b", Quantity: 1, End: 1}}},
 	} {
 		require.Error(t, s.Check())
 		var got State
@@ -217,7 +221,7 @@ func TestShift(t *testing.T) {
 		s := g.state
 		s.Entries, s.Leases = append([]window.Entry(nil), s.Entries...), append([]lease.Lease(nil), s.Leases...)
 		before := s.Expires()
-		if s.Kind == Quota { // in Unix time
+		if s.Kind == limit.Quota { // in Unix time
 			require.True(t, s.Shift(math.MaxInt64))
 			require.True(t, s.Shift(math.MinInt64))
 			require.Equal(t, g.state, s)
@@ -269,7 +273,7 @@ func TestVersions(t *testing.T) {
 		versioned := bytes.Clone(value)
 		SetVersion(versioned, 0x1112131415161718)
 		state := g.state
-		if state.Kind != SlidingLog && state.Kind != Lease {
+		if state.Kind != limit.SlidingLog && state.Kind != limit.Lease {
 			require.Equal(t, value, versioned)
 			require.Equal(t, len(value), Identity(value))
 			continue

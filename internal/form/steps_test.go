@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/window"
 )
@@ -65,16 +66,16 @@ func TestThrottleGoesOn(t *testing.T) {
 		if step == 0 {
 			tat, copied = 0, 0
 		}
-		limit, err := gcra.NewLimit(rapid.Int64Range(-1, 10).Draw(c.t, "burst"), 5, quota.Seconds(c.period()))
+		rate, err := gcra.NewLimit(rapid.Int64Range(-1, 10).Draw(c.t, "burst"), 5, quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
-		want, next, err := limit.Step(at, tat, quantity, mode)
-		got, nextCopied, errCopied := limit.Step(at, copied, quantity, mode)
+		want, next, err := rate.Step(at, tat, quantity, mode)
+		got, nextCopied, errCopied := rate.Step(at, copied, quantity, mode)
 		require.Equal(c.t, want, got)
 		require.Equal(c.t, err, errCopied)
 		tat, copied = next, nextCopied
 		if tat > max(at, 0) {
-			copied = restored(c.t, State{Kind: Throttle, TAT: copied}).TAT
+			copied = restored(c.t, State{Kind: limit.Throttle, TAT: copied}).TAT
 		}
 	})
 }
@@ -85,16 +86,16 @@ func TestFixedGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied = window.Fixed{}, window.Fixed{}
 		}
-		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
+		rate, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
-		want, next, err := limit.StepFixed(at, state, quantity, mode)
-		got, nextCopied, errCopied := limit.StepFixed(at, copied, quantity, mode)
+		want, next, err := rate.StepFixed(at, state, quantity, mode)
+		got, nextCopied, errCopied := rate.StepFixed(at, copied, quantity, mode)
 		require.Equal(c.t, want, got)
 		require.Equal(c.t, err, errCopied)
 		state, copied = next, nextCopied
 		if copied != (window.Fixed{}) {
-			copied = restored(c.t, State{Kind: Fixed, Fixed: copied}).Fixed
+			copied = restored(c.t, State{Kind: limit.Fixed, Fixed: copied}).Fixed
 			require.Equal(c.t, state, copied)
 		}
 	})
@@ -106,7 +107,7 @@ func TestQuotaGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied = window.Calendar{}, window.Calendar{}
 		}
-		limit, err := window.NewCalendarLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"))
+		rate, err := window.NewCalendarLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
 		cycle := cycleOf(calendar.Month, "Asia/Tokyo")
@@ -114,13 +115,13 @@ func TestQuotaGoesOn(t *testing.T) {
 			copied = window.Calendar{End: cycle.End(min(at, now))}
 			state = copied
 		}
-		want, next, err := limit.StepCalendar(at, state, quantity, mode)
-		got, nextCopied, errCopied := limit.StepCalendar(at, copied, quantity, mode)
+		want, next, err := rate.StepCalendar(at, state, quantity, mode)
+		got, nextCopied, errCopied := rate.StepCalendar(at, copied, quantity, mode)
 		require.Equal(c.t, want, got)
 		require.Equal(c.t, err, errCopied)
 		state, copied = next, nextCopied
 		if copied.Used > 0 {
-			s := restored(c.t, State{Kind: Quota, Quota: copied, Cycle: cycle})
+			s := restored(c.t, State{Kind: limit.Quota, Quota: copied, Cycle: cycle})
 			require.Equal(c.t, cycle, s.Cycle)
 			copied = s.Quota
 			require.Equal(c.t, state, copied)
@@ -134,16 +135,16 @@ func TestSlidingGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied = window.Sliding{}, window.Sliding{}
 		}
-		limit, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
+		rate, err := window.NewLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()))
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
-		want, next, err := limit.StepSliding(at, state, quantity, mode)
-		got, nextCopied, errCopied := limit.StepSliding(at, copied, quantity, mode)
+		want, next, err := rate.StepSliding(at, state, quantity, mode)
+		got, nextCopied, errCopied := rate.StepSliding(at, copied, quantity, mode)
 		require.Equal(c.t, want, got)
 		require.Equal(c.t, err, errCopied)
 		state, copied = next, nextCopied
 		if copied != (window.Sliding{}) {
-			copied = restored(c.t, State{Kind: Sliding, Sliding: copied}).Sliding
+			copied = restored(c.t, State{Kind: limit.Sliding, Sliding: copied}).Sliding
 			require.Equal(c.t, state, copied)
 		}
 	})
@@ -170,11 +171,11 @@ func TestLogGoesOn(t *testing.T) {
 		if step == 0 {
 			state, copied, stored, storedCopied = window.Log{}, window.Log{}, nil, nil
 		}
-		limit, err := window.NewLogLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()), 10)
+		rate, err := window.NewLogLimit(rapid.Int64Range(0, 10).Draw(c.t, "limit"), quota.Seconds(c.period()), 10)
 		require.NoError(c.t, err)
 		at, quantity, mode := c.next()
-		want, next, edit, err := limit.StepLog(at, state, stored, quantity, mode)
-		got, nextCopied, editCopied, errCopied := limit.StepLog(at, copied, storedCopied, quantity, mode)
+		want, next, edit, err := rate.StepLog(at, state, stored, quantity, mode)
+		got, nextCopied, editCopied, errCopied := rate.StepLog(at, copied, storedCopied, quantity, mode)
 		require.Equal(c.t, want, got)
 		require.Equal(c.t, err, errCopied)
 		if edit == (window.Edit{}) {
@@ -185,7 +186,7 @@ func TestLogGoesOn(t *testing.T) {
 		copied, storedCopied = nextCopied, storedCopied.edited(editCopied)
 		if len(storedCopied) > 0 {
 			version := rapid.Uint64().Draw(c.t, "version")
-			s := restored(c.t, State{Kind: SlidingLog, Version: version, Log: copied, Entries: storedCopied})
+			s := restored(c.t, State{Kind: limit.SlidingLog, Version: version, Log: copied, Entries: storedCopied})
 			require.Equal(c.t, version, s.Version)
 			require.Zero(c.t, s.Log.Base)
 			copied, storedCopied = s.Log, s.Entries
@@ -222,7 +223,7 @@ func TestLeasesGoOn(t *testing.T) {
 		require.Equal(c.t, table.Expires(), copied.Expires())
 		if copied.Len() > 0 {
 			held := slices.Collect(copied.Holders(0))
-			s := restored(c.t, State{Kind: Lease, Leases: held})
+			s := restored(c.t, State{Kind: limit.Lease, Leases: held})
 			require.Equal(c.t, held, s.Leases)
 			require.Equal(c.t, held, slices.Collect(table.Holders(0)))
 			copied = lease.Of(s.Leases)

@@ -19,6 +19,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
+	"cellserver/internal/limit"
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
@@ -215,7 +216,7 @@ func (s contendedStore) View() store.View { return contendedView{s.Store.View()}
 
 type contendedView struct{ store.View }
 
-func (contendedView) Take(context.Context, []byte, *store.Rule, int64, quota.Mode) (d quota.Decision, err error) {
+func (contendedView) Take(context.Context, []byte, *limit.Rule, int64, quota.Mode) (d quota.Decision, err error) {
 	return d, store.ErrContended
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
@@ -93,9 +94,9 @@ func damageLongLog(t *testing.T) (dir string) {
 }
 
 func takeFromLongLog(t *testing.T, data store.Store) {
-	limit, err := window.NewLogLimit(5000, 3600, 5000)
+	rate, err := window.NewLogLimit(5000, 3600, 5000)
 	require.NoError(t, err)
-	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	rule := limit.Rule{Kind: limit.SlidingLog, Log: rate}
 	v := data.View()
 	v.Begin()
 	_, err = v.Take(ctx, []byte("long log"), &rule, 1, quota.Take)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/store"
 )
@@ -101,7 +102,7 @@ func (w *rdbWriter) database(number int) error {
 // key writes a key that a scan has found. The key may have changed since, or no longer exist.
 func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
 	switch {
-	case e.Kind == store.Throttle:
+	case e.Kind == limit.Throttle:
 		w.value = form.AppendTAT(w.value[:0], e.Expires+w.offset)
 	case e.Kind.IsValue():
 		w.value, e, err = w.view.Read(w.ctx, key, w.value[:0])
@@ -110,7 +111,7 @@ func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
 		}
 	default:
 		w.value, e, err = w.view.ReadForm(w.ctx, key, w.value[:0])
-		if err != nil || e.Kind.IsValue() || e.Kind == store.None {
+		if err != nil || e.Kind.IsValue() || e.Kind == limit.None {
 			return err
 		}
 		return w.form(key)
@@ -119,7 +120,7 @@ func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
 	if e.Expires != store.Never {
 		expires = form.Milliseconds(e.Expires + w.offset)
 	}
-	if e.Kind == store.Integer {
+	if e.Kind == limit.Integer {
 		n, err := strconv.ParseInt(string(w.value), 10, 64)
 		if err != nil {
 			return err

@@ -19,6 +19,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/rdb"
 	"cellserver/internal/standing"
@@ -60,19 +61,19 @@ func fill(t *testing.T, data store.Store) {
 	require.NoError(t, err)
 	log, err := window.NewLogLimit(5000, 3600, 5000)
 	require.NoError(t, err)
-	for name, rule := range map[string]store.Rule{
-		"throttle": {Kind: store.Throttle, Throttle: throttle},
-		"fixed":    {Kind: store.Fixed, Window: fixed},
-		"sliding":  {Kind: store.Sliding, Window: fixed},
-		"log":      {Kind: store.SlidingLog, Log: log},
-		"quota":    {Kind: store.Quota, Window: fixed, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
+	for name, rule := range map[string]limit.Rule{
+		"throttle": {Kind: limit.Throttle, Throttle: throttle},
+		"fixed":    {Kind: limit.Fixed, Window: fixed},
+		"sliding":  {Kind: limit.Sliding, Window: fixed},
+		"log":      {Kind: limit.SlidingLog, Log: log},
+		"quota":    {Kind: limit.Quota, Window: fixed, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
 	} {
 		for range 3 {
 			_, err := v.Take(ctx, []byte(name), &rule, 1, quota.Take)
 			require.NoError(t, err)
 		}
 	}
-	rule := store.Rule{Kind: store.SlidingLog, Log: log}
+	rule := limit.Rule{Kind: limit.SlidingLog, Log: log}
 	for range 1000 {
 		v.Begin()
 		_, err := v.Take(ctx, []byte("long log"), &rule, 1, quota.Take)
@@ -111,7 +112,7 @@ func dump(t *testing.T, data store.Store) map[string]string {
 			require.NoError(t, err)
 			state, _, err := v.ReadForm(ctx, []byte(key), nil)
 			require.NoError(t, err)
-			if e.Kind == store.Quota { // its end is Unix time, and is in its state
+			if e.Kind == limit.Quota { // its end is Unix time, and is in its state
 				e.Expires = 0
 			}
 			all[fmt.Sprint(n, " ", key)] = fmt.Sprintf("%v %d %q %x", e.Kind, e.Expires, value, state)
@@ -218,7 +219,7 @@ func TestSaveRDB(t *testing.T) {
 	require.Equal(t, end, state.Leases[0].End/1e6)
 	require.Equal(t, end, keys["0 leases"].Expires)
 	require.NoError(t, state.Read(keys["0 quota"].Bytes, 0))
-	require.Equal(t, form.Quota, state.Kind)
+	require.Equal(t, limit.Quota, state.Kind)
 }
 
 // readRDB returns the keys of a file, by database and name.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/journal"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
-	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/window"
 )
@@ -36,8 +36,8 @@ func requireOldKeys(t *testing.T, data *memory.Store) {
 	require.NoError(t, err)
 	log, err := window.NewLogLimit(1000, 315360000, 1000)
 	require.NoError(t, err)
-	for key, rule := range map[string]store.Rule{
-		"fixed": {Kind: store.Fixed, Window: fixed}, "log": {Kind: store.SlidingLog, Log: log},
+	for key, rule := range map[string]limit.Rule{
+		"fixed": {Kind: limit.Fixed, Window: fixed}, "log": {Kind: limit.SlidingLog, Log: log},
 	} {
 		d, err := v.Take(ctx, []byte(key), &rule, 0, quota.Peek)
 		require.NoError(t, err)

@@ -31,24 +31,6 @@ type Store interface {
 	Close() error
 }
 
-// Kind is the kind of what a key holds.
-type Kind = limit.Kind
-
-// The kinds, and their number with None.
-const (
-	None       = limit.None
-	Throttle   = limit.Throttle
-	Fixed      = limit.Fixed
-	Sliding    = limit.Sliding
-	SlidingLog = limit.SlidingLog
-	Quota      = limit.Quota
-	Lease      = limit.Lease
-	Standing   = limit.Standing
-	Integer    = limit.Integer
-	Bytes      = limit.Bytes
-	Kinds      = limit.Kinds
-)
-
 // Value is a value to be written: an integer, or any other bytes. A value that is the decimal form
 // of an integer must be passed as an integer.
 type Value struct {
@@ -92,13 +74,10 @@ type Transfer struct {
 	Replace bool // a key at the destination is replaced
 }
 
-// Rule is the rule of a limiter.
-type Rule = limit.Rule
-
 // LimitRequest is one element of a TakeAll: a quantity of a limiter, or a lease.
 type LimitRequest struct {
 	Key      []byte
-	Rule     Rule
+	Rule     limit.Rule
 	Quantity int64
 	// Mode is Take, or Force for a quantity that is taken even beyond the limit: it is taken if all
 	// others allow theirs, and never limits the request.
@@ -138,7 +117,7 @@ func (t *LimitRequest) Size() int64 {
 
 // Entry describes a key at one instant.
 type Entry struct {
-	Kind    Kind
+	Kind    limit.Kind
 	Expires int64 // instant in nanoseconds on the store's clock; for a Throttle key its TAT
 }
 
@@ -171,7 +150,7 @@ type Usage struct {
 	Keys  int   // records, including expired ones that have not been removed yet
 	Bytes int64 // memory for them: records with their slack, and the index
 	// ByKind is the number of such records of each Kind.
-	ByKind [Kinds]int
+	ByKind [limit.Kinds]int
 	// NoExpiry is the number of values that do not expire.
 	NoExpiry int
 	// Copied is the number of bytes of values that were copied while a shard was locked, since the

@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 )
@@ -59,7 +60,7 @@ type Limiters interface {
 	) (gcra.Outcome, error)
 	// Take is Throttle for a limiter of any kind. It keeps neither the key nor the rule.
 	Take(
-		ctx context.Context, key []byte, rule *Rule, quantity int64, mode quota.Mode,
+		ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
 	) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, or from none, in one atomic step and at one
 	// instant. It returns the decision for each request, and whether all binding requests allowed their

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/resp"
 )
@@ -180,7 +181,7 @@ func (d *fileDestination) put(it *item) error {
 	}
 	d.report.written(it.state != nil)
 	d.content = it.appendContent(d.content[:0])
-	if it.state != nil && it.state.Kind == form.Throttle { // in the format of redis-cell
+	if it.state != nil && it.state.Kind == limit.Throttle { // in the format of redis-cell
 		d.content = form.AppendTAT(d.content[:0], it.state.TAT)
 	}
 	if n, ok := resp.ParseInt(d.content); ok {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/persist"
 	"cellserver/internal/rdb"
 	"cellserver/internal/resp"
@@ -112,10 +113,10 @@ func (d *folderDestination) refusal(it *item) string {
 func (d *folderDestination) compare(it *item) (exists, same bool, err error) {
 	ctx := context.Background()
 	content, e, err := d.view.Read(ctx, it.key, nil)
-	if err == nil && e.Kind != store.None && !e.Kind.IsValue() {
+	if err == nil && e.Kind != limit.None && !e.Kind.IsValue() {
 		content, e, err = d.view.ReadForm(ctx, it.key, nil)
 	}
-	exists = e.Kind != store.None
+	exists = e.Kind != limit.None
 	same = exists && e.Kind.IsValue() == (it.state == nil) && bytes.Equal(content, it.appendContent(nil))
 	return exists, same, err
 }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/match"
 	"cellserver/internal/rdb"
 	"cellserver/internal/resp"
@@ -46,7 +47,7 @@ func (r *reader) read(rec *rdb.Record) (it item, why string) {
 		}
 		it.setState(&r.state)
 	} else if tat, ok := r.tat(&it); ok {
-		r.state = form.State{Kind: form.Throttle, TAT: tat}
+		r.state = form.State{Kind: limit.Throttle, TAT: tat}
 		it.setState(&r.state)
 	}
 	return it, ""

@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/persist"
 	"cellserver/internal/quota"
 	"cellserver/internal/rdb"
@@ -53,12 +54,12 @@ func fillLimiters(t *testing.T, v store.View, i int) {
 	require.NoError(t, err)
 	log, err := window.NewLogLimit(100, 3600, 100)
 	require.NoError(t, err)
-	for name, rule := range map[string]store.Rule{
-		"throttle": {Kind: store.Throttle, Throttle: throttle},
-		"fixed":    {Kind: store.Fixed, Window: size},
-		"sliding":  {Kind: store.Sliding, Window: size},
-		"log":      {Kind: store.SlidingLog, Log: log},
-		"quota":    {Kind: store.Quota, Window: size, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
+	for name, rule := range map[string]limit.Rule{
+		"throttle": {Kind: limit.Throttle, Throttle: throttle},
+		"fixed":    {Kind: limit.Fixed, Window: size},
+		"sliding":  {Kind: limit.Sliding, Window: size},
+		"log":      {Kind: limit.SlidingLog, Log: log},
+		"quota":    {Kind: limit.Quota, Window: size, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)},
 	} {
 		_, err := v.Take(ctx, fmt.Append(nil, name, " ", i), &rule, 1, quota.Take)
 		require.NoError(t, err)
@@ -91,7 +92,7 @@ func expected(t *testing.T, data *memory.Store, database int) map[string]held {
 		value, _, err := v.Read(ctx, []byte(key), nil)
 		require.NoError(t, err)
 		switch want.value = string(value); {
-		case e.Kind == store.Throttle:
+		case e.Kind == limit.Throttle:
 			want.value = strconv.FormatInt(e.Expires+offset, 10)
 		case !e.Kind.IsValue():
 			value, _, err = v.ReadForm(ctx, []byte(key), nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -20,9 +21,9 @@ const tokenMark = "cl1id:"
 
 // takeOne returns a call with a token that takes one of 1000.
 func takeOne(t *testing.T, key, token string) *store.Once {
-	limit, err := window.NewLimit(1000, quota.Seconds(86400))
+	rate, err := window.NewLimit(1000, quota.Seconds(86400))
 	require.NoError(t, err)
-	rule := store.Rule{Kind: store.Fixed, Window: limit}
+	rule := limit.Rule{Kind: limit.Fixed, Window: rate}
 	return &store.Once{
 		Keys: [][]byte{[]byte(key)}, Token: store.Token{ID: []byte(token), TTL: time.Hour},
 		Decide: func(v store.View) ([]quota.Decision, bool, error) {

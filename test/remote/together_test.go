@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
@@ -71,9 +72,9 @@ func limitersOf(t *testing.T, size int64) map[string]func(v store.View, caller i
 	log, err := window.NewLogLimit(size, day, int(size))
 	require.NoError(t, err)
 	calls := map[string]func(v store.View, caller int) (bool, error){}
-	for _, rule := range []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
-		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log},
-		{Kind: store.Quota, Window: windows, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)}} {
+	for _, rule := range []limit.Rule{{Kind: limit.Throttle, Throttle: throttle}, {Kind: limit.Fixed, Window: windows},
+		{Kind: limit.Sliding, Window: windows}, {Kind: limit.SlidingLog, Log: log},
+		{Kind: limit.Quota, Window: windows, Cycle: calendar.Every(31 * 365 * 24 * time.Hour)}} {
 		calls[rule.Kind.String()] = func(v store.View, _ int) (bool, error) {
 			d, err := v.Take(context.Background(), []byte(rule.Kind.String()), &rule, 1, quota.Take)
 			return !d.Limited, err

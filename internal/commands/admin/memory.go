@@ -4,6 +4,7 @@ import (
 	"runtime/debug"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -25,7 +26,7 @@ var memoryUsage = command.Command{
 		if err != nil {
 			return err
 		}
-		if e.Kind == store.None {
+		if e.Kind == limit.None {
 			c.Out.Null()
 			return nil
 		}

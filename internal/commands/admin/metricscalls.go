@@ -2,6 +2,7 @@ package admin
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/metric"
 	"cellserver/internal/stats"
@@ -106,10 +107,10 @@ func readUsage(s store.Store, server *command.Server, out *metric.Samples) {
 	}
 	out.Int(keysMemory, sum.Bytes)
 	out.Int(keyCount, int64(sum.Keys))
-	for kind := store.Throttle; !kind.IsValue(); kind++ {
+	for kind := limit.Throttle; !kind.IsValue(); kind++ {
 		out.Int(keysByKind, int64(sum.ByKind[kind]), kind.String())
 	}
-	out.Int(keysByKind, int64(sum.ByKind[store.Integer]+sum.ByKind[store.Bytes]), "string")
+	out.Int(keysByKind, int64(sum.ByKind[limit.Integer]+sum.ByKind[limit.Bytes]), "string")
 	out.Int(keysForever, int64(sum.NoExpiry))
 	out.Int(keysExpired, sum.Expired-server.Stats.ExpiredThen.Load())
 }

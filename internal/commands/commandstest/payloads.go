@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/window"
@@ -36,7 +37,7 @@ func PayloadNamed(word string) string {
 
 // FormOfLeases returns the state of a key with n holders, as bytes.
 func FormOfLeases(n int) string {
-	state := form.State{Kind: form.Lease}
+	state := form.State{Kind: limit.Lease}
 	for i := range n {
 		state.Leases = append(state.Leases,
 			lease.Lease{Holder: fmt.Sprintf("holder%05d", i), Quantity: 1, End: Start + 1e15 + int64(i)})
@@ -71,7 +72,7 @@ func Call(c *sessiontest.Client, t require.TestingT, words ...string) string {
 
 // FormOfLog returns the state of a log with n entries, as bytes.
 func FormOfLog(n int) string {
-	state := form.State{Kind: form.SlidingLog, Log: window.Log{End: Start + 1e15}}
+	state := form.State{Kind: limit.SlidingLog, Log: window.Log{End: Start + 1e15}}
 	for i := range n {
 		state.Entries = append(state.Entries, window.Entry{At: Start + int64(i), Total: uint64(i + 1)})
 	}

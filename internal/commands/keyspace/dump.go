@@ -56,8 +56,8 @@ func writeDump(c *command.Call, key []byte) error {
 	if err != nil {
 		return err
 	}
-	c.CountLookup(e.Kind != store.None)
-	if e.Kind == store.None {
+	c.CountLookup(e.Kind != limit.None)
+	if e.Kind == limit.None {
 		c.Out.Null()
 		return nil
 	}
@@ -73,9 +73,9 @@ func writeDump(c *command.Call, key []byte) error {
 }
 
 // payloadOf returns the payload of a value, or of the form of a limiter's state.
-func payloadOf(c *command.Call, content []byte, kind store.Kind) ([]byte, error) {
+func payloadOf(c *command.Call, content []byte, kind limit.Kind) ([]byte, error) {
 	switch n, ok := resp.ParseInt(content); {
-	case kind == store.Integer && ok:
+	case kind == limit.Integer && ok:
 		return rdb.AppendIntegerDump(nil, n), nil
 	case kind.IsValue():
 		return rdb.AppendDump(nil, content), nil
@@ -225,7 +225,7 @@ func checkUse(idle, frequency []byte) error {
 }
 
 func (r *restoration) checkAbsent(e store.Entry) error {
-	if e.Kind != store.None && !r.replace {
+	if e.Kind != limit.None && !r.replace {
 		return errBusyKey
 	}
 	return nil
@@ -276,7 +276,7 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 		return err
 	}
 	most, option := k.MaxLogLimit, "max-log-limit"
-	if kind == form.Lease {
+	if kind == limit.Lease {
 		most, option = k.MaxHolders, "max-holders"
 	}
 	release, err := c.Allocate(memoryOfState(kind, len(content), most))
@@ -295,7 +295,7 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 	if !state.Shift(-offset) {
 		return errInstants
 	}
-	if state.Kind != form.Quota {
+	if state.Kind != limit.Quota {
 		offset = 0 // the expiry of a quota is still Unix time
 	}
 	at := inSelected(c, r.key)
@@ -304,7 +304,7 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 		if err == nil {
 			err = r.checkAbsent(e)
 		}
-		if err != nil || e.Kind == store.None && state.Expires() <= c.View.Now()+offset {
+		if err != nil || e.Kind == limit.None && state.Expires() <= c.View.Now()+offset {
 			return err
 		}
 		return c.View.WriteForm(c.Context, r.key, &state)
@@ -315,10 +315,10 @@ func (k *Family) restoreLimiter(c *command.Call, r *restoration, content []byte)
 // entries or leases as fit in its length, and no more than most.
 func memoryOfState(kind limit.Kind, length, most int) int {
 	switch kind {
-	case form.SlidingLog:
+	case limit.SlidingLog:
 		const shortest, entry = 2, 64
 		return min(length/shortest, most) * entry
-	case form.Lease:
+	case limit.Lease:
 		const shortest, lease = 4, 256
 		return min(length/shortest, most) * lease
 	}

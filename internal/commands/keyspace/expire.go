@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -26,7 +27,7 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 		}
 		return c.ChangeIf(key, func(e store.Entry) (store.Change, error) {
 			switch {
-			case e.Kind == store.None:
+			case e.Kind == limit.None:
 				return store.Change{}, nil
 			case !e.Kind.IsValue():
 				return store.Change{}, command.ErrOwnExpiry
@@ -105,7 +106,7 @@ var persist = command.Command{
 	Run: func(c *command.Call) error {
 		return c.ChangeIf(c.Key(), func(e store.Entry) (store.Change, error) {
 			switch {
-			case e.Kind == store.None || e.Expires == store.Never:
+			case e.Kind == limit.None || e.Expires == store.Never:
 				return store.Change{}, nil
 			case !e.Kind.IsValue():
 				return store.Change{}, command.ErrOwnExpiry
@@ -131,8 +132,8 @@ func readingExpiry(row command.Command, read func(c *command.Call, e store.Entry
 		if err != nil {
 			return err
 		}
-		c.CountLookup(e.Kind != store.None)
-		if e.Kind == store.None {
+		c.CountLookup(e.Kind != limit.None)
+		if e.Kind == limit.None {
 			c.Out.Int(ttlNoKey)
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -86,18 +87,18 @@ var keyType = command.Command{
 		if err != nil {
 			return err
 		}
-		c.CountLookup(e.Kind != store.None)
+		c.CountLookup(e.Kind != limit.None)
 		c.Out.Status(typeName(e.Kind))
 		return nil
 	},
 }
 
 // typeName returns the type of a kind of key. That of CL.THROTTLE is a string, as in redis-cell.
-func typeName(k store.Kind) string {
+func typeName(k limit.Kind) string {
 	switch k {
-	case store.None:
+	case limit.None:
 		return "none"
-	case store.Throttle, store.Integer, store.Bytes:
+	case limit.Throttle, limit.Integer, limit.Bytes:
 		return "string"
 	default:
 		return k.String()

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -20,7 +21,7 @@ func aboutObject(row command.Command, answer func(c *command.Call, key []byte, e
 		if err != nil {
 			return err
 		}
-		if e.Kind == store.None {
+		if e.Kind == limit.None {
 			c.Out.Null()
 			return nil
 		}
@@ -38,9 +39,9 @@ var (
 		const longestEmbedded = 44 // bytes: a string that Redis keeps in its object
 		name := e.Kind.String()
 		switch e.Kind {
-		case store.Integer, store.Throttle:
+		case limit.Integer, limit.Throttle:
 			name = "int"
-		case store.Bytes:
+		case limit.Bytes:
 			length, err := inspectField(c, key, "bytes")
 			if err != nil {
 				return err
@@ -78,7 +79,7 @@ var (
 	}, func(c *command.Call, key []byte, e store.Entry) error {
 		const shared = 10000
 		count := int64(1)
-		if e.Kind == store.Integer {
+		if e.Kind == limit.Integer {
 			n, err := inspectField(c, key, "value")
 			if err != nil {
 				return err

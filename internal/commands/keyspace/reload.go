@@ -3,6 +3,7 @@ package keyspace
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/store"
 )
@@ -42,7 +43,7 @@ func (k *Family) Reload(c *command.Call) error {
 func (k *Family) reloadKey(c *command.Call, key []byte) error {
 	return c.View.Atomically(c.Context, []store.KeyRef{inSelected(c, key)}, false, func() error {
 		content, e, err := c.ReadContent(key)
-		if err != nil || e.Kind == store.None {
+		if err != nil || e.Kind == limit.None {
 			return err
 		}
 		payload, err := payloadOf(c, content, e.Kind)

@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -21,7 +22,7 @@ func formOfQuota(used int64) string {
 	day, _ := calendar.In(calendar.Day, []byte("UTC"))
 	end := day.End(commandstest.Start)
 	return string(form.Append(nil, &form.State{
-		Kind: form.Quota, Quota: window.Calendar{Used: used, End: end}, Cycle: day,
+		Kind: limit.Quota, Quota: window.Calendar{Used: used, End: end}, Cycle: day,
 	}))
 }
 
@@ -112,10 +113,10 @@ func TestRestoreChecksTheRightsOfTheLimiter(t *testing.T) {
 	s := commandstest.New(t)
 	s.Connect().Do(t, "CONFIG SET acllog-max-len 100")
 	for name, value := range map[string]string{
-		"cl.throttle": string(form.Append(nil, &form.State{Kind: form.Throttle, TAT: 2 * commandstest.Start})),
-		"cl.fixed": string(form.Append(nil, &form.State{Kind: form.Fixed,
+		"cl.throttle": string(form.Append(nil, &form.State{Kind: limit.Throttle, TAT: 2 * commandstest.Start})),
+		"cl.fixed": string(form.Append(nil, &form.State{Kind: limit.Fixed,
 			Fixed: window.Fixed{Used: 1, End: 2 * commandstest.Start}})),
-		"cl.sliding": string(form.Append(nil, &form.State{Kind: form.Sliding,
+		"cl.sliding": string(form.Append(nil, &form.State{Kind: limit.Sliding,
 			Sliding: window.Sliding{Previous: 1, End: 2 * commandstest.Start}})),
 		"cl.quota":      formOfQuota(1),
 		"cl.slidinglog": commandstest.FormOfLog(1), "cl.acquire": commandstest.FormOfLeases(1),
@@ -194,7 +195,7 @@ func TestRestoredQuotas(t *testing.T) {
 	}
 	mars, ok := calendar.Restore(calendar.Day, []byte("Mars/Olympus"))
 	require.True(t, ok)
-	unknown := form.State{Kind: form.Quota, Quota: window.Calendar{Used: 1, End: 2 * commandstest.Start}, Cycle: mars}
+	unknown := form.State{Kind: limit.Quota, Quota: window.Calendar{Used: 1, End: 2 * commandstest.Start}, Cycle: mars}
 	c := commandstest.New(t).Connect()
 	payload := commandstest.PayloadOf(string(form.Append(nil, &unknown)))
 	require.Equal(t, "+OK", commandstest.Call(c, t, "RESTORE", "k", "0", payload))
@@ -208,10 +209,11 @@ func TestRestoredQuotas(t *testing.T) {
 func FuzzRestore(f *testing.F) {
 	for _, value := range []string{"", "v", "123", "-5", commandstest.FormOfLeases(2),
 		commandstest.FormOfLeases(60), commandstest.FormOfLog(2), commandstest.FormOfLog(100),
-		string(form.Append(nil, &form.State{Kind: form.Throttle, TAT: commandstest.Start + 5})), formOfQuota(3),
-		string(form.Append(nil, &form.State{Kind: form.Fixed, Fixed: window.Fixed{Used: 3, End: commandstest.Start + 1e12}})),
+		string(form.Append(nil, &form.State{Kind: limit.Throttle, TAT: commandstest.Start + 5})), formOfQuota(3),
 		string(form.Append(nil, &form.State{
-			Kind: form.Sliding, Sliding: window.Sliding{Current: 3, End: 2 * commandstest.Start},
+			Kind: limit.Fixed, Fixed: window.Fixed{Used: 3, End: commandstest.Start + 1e12}})),
+		string(form.Append(nil, &form.State{
+			Kind: limit.Sliding, Sliding: window.Sliding{Current: 3, End: 2 * commandstest.Start},
 		})),
 	} {
 		payload := commandstest.PayloadOf(value)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/match"
 	"cellserver/internal/store"
 )
@@ -74,14 +75,14 @@ func parseCount(word []byte) (int64, error) {
 // filter selects keys by a pattern and by the name of a type; nil selects all.
 type filter struct{ pattern, kind []byte }
 
-func (f filter) matches(key []byte, k store.Kind) bool {
+func (f filter) matches(key []byte, k limit.Kind) bool {
 	return (f.kind == nil || strings.EqualFold(typeName(k), string(f.kind))) &&
 		(f.pattern == nil || command.Glob(f.pattern, key, false))
 }
 
 // matchesIn is like matches, but bounds the steps of matching in a transaction, because its keys
 // are locked.
-func (f filter) matchesIn(c *command.Call, key []byte, k store.Kind) (ok bool, err error) {
+func (f filter) matchesIn(c *command.Call, key []byte, k limit.Kind) (ok bool, err error) {
 	if !c.InTransaction || f.pattern == nil {
 		return f.matches(key, k), nil
 	}
@@ -188,7 +189,7 @@ func (s *search) write(c *command.Call) {
 type keyList struct {
 	bytes []byte
 	ends  []int
-	kinds []store.Kind // of the keys that visit has added
+	kinds []limit.Kind // of the keys that visit has added
 }
 
 func (l *keyList) add(key []byte) {

@@ -2,6 +2,7 @@ package keyspace
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -28,7 +29,7 @@ func renaming(row command.Command, replace bool, answer func(c *command.Call, do
 		err := c.View.Atomically(c.Context, []store.KeyRef{from, to}, false, func() (err error) {
 			done = false
 			e, err := c.View.Lookup(c.Context, from.Key)
-			if err == nil && e.Kind == store.None {
+			if err == nil && e.Kind == limit.None {
 				err = command.ErrNoKey
 			}
 			if err == nil {

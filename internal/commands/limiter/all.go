@@ -3,6 +3,7 @@ package limiter
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -223,9 +224,9 @@ func (l *Family) fixedWork(words [][]byte) (work int) {
 		switch {
 		case e.form == nil:
 			return work
-		case e.form.kind == store.Lease:
+		case e.form.kind == limit.Lease:
 			work += leaseChangeWork
-		case e.form.kind == store.None:
+		case e.form.kind == limit.None:
 			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[1], words[2], verbose)
 		}
 		words = words[e.words:]
@@ -267,7 +268,7 @@ func namesNoPolicy(words [][]byte) bool {
 // allKeys is the KeyRules.Touched of CL.ALL.
 func (l *Family) allKeys(keys, words [][]byte, snapshot any) [][]byte {
 	eachMember(words, func(e entry, words [][]byte) {
-		if e.form.kind == store.None {
+		if e.form.kind == limit.None {
 			keys = l.Policies.MemberKeys(keys, snapshot, words[1], words[2])
 		} else {
 			keys = append(keys, words[1])
@@ -279,7 +280,7 @@ func (l *Family) allKeys(keys, words [][]byte, snapshot any) [][]byte {
 // firstKey returns the key by which a call waits its turn to be made outside the event loop.
 func (l *Family) firstKey(c *command.Call) []byte {
 	words := c.Words[2:]
-	if entryOf(words).form.kind == store.None {
+	if entryOf(words).form.kind == limit.None {
 		return l.Policies.MemberHead(snapshotOf(c), words[1], words[2])
 	}
 	return words[1]
@@ -288,7 +289,7 @@ func (l *Family) firstKey(c *command.Call) []byte {
 // allRights is the KeyRules.Rights of CL.ALL.
 func (l *Family) allRights(keys, words [][]byte, snapshot any) [][]byte {
 	eachMember(words, func(e entry, words [][]byte) {
-		if e.form.kind == store.None {
+		if e.form.kind == limit.None {
 			keys = l.Policies.MemberRight(keys, snapshot, words[1], words[2])
 		} else {
 			keys = append(keys, words[1])

@@ -9,6 +9,7 @@ import (
 	"cellserver/internal/decide"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -17,19 +18,19 @@ import (
 // entryForm is the form of an entry: one of the limiters of a call.
 type entryForm struct {
 	name      string
-	kind      store.Kind
+	kind      limit.Kind
 	words     int    // with the name, the key and the quantity
 	arguments string // the names of the others, for errors
 }
 
 var entryForms = [...]entryForm{
-	{"THROTTLE", store.Throttle, 6, "key max_burst count_per_period period quantity"},
-	{"FIXED", store.Fixed, 5, "key limit period quantity"},
-	{"SLIDING", store.Sliding, 5, "key limit period quantity"},
-	{"SLIDINGLOG", store.SlidingLog, 5, "key limit period quantity"},
-	{"QUOTA", store.Quota, 5, "key limit unit quantity"},
-	{"ACQUIRE", store.Lease, 6, "key limit ttl holder quantity"},
-	{"TAKE", store.None, 4, "subject policy quantity"}, // a policy for a subject
+	{"THROTTLE", limit.Throttle, 6, "key max_burst count_per_period period quantity"},
+	{"FIXED", limit.Fixed, 5, "key limit period quantity"},
+	{"SLIDING", limit.Sliding, 5, "key limit period quantity"},
+	{"SLIDINGLOG", limit.SlidingLog, 5, "key limit period quantity"},
+	{"QUOTA", limit.Quota, 5, "key limit unit quantity"},
+	{"ACQUIRE", limit.Lease, 6, "key limit ttl holder quantity"},
+	{"TAKE", limit.None, 4, "subject policy quantity"}, // a policy for a subject
 }
 
 // entry is one of the limiters of a call.
@@ -53,7 +54,7 @@ func entryOf(words [][]byte) (e entry) {
 		}
 		if n := f.words; len(words) > n {
 			e = entry{form: f, words: n}
-			if isForce(words[n]) && f.kind != store.Lease && f.kind != store.None {
+			if isForce(words[n]) && f.kind != limit.Lease && f.kind != limit.None {
 				e.words, e.forced = n+1, true
 			}
 		} else if len(words) == n {
@@ -156,12 +157,12 @@ func (l *Family) parseMember(c *command.Call, k *allCall, i int, e entry, words 
 		return err
 	}
 	switch e.form.kind {
-	case store.None:
+	case limit.None:
 		c.Work += l.Policies.MemberWork(snapshotOf(c), words[0], words[1], false) // showing it is counted later
 		k.policies = append(k.policies, namedPolicy{i, words[1]})
 		r.Quantity, err = integerBeforeOption("quantity", words[2])
 		return err
-	case store.Lease:
+	case limit.Lease:
 		return l.leaseRequest(c, k, i, words)
 	default:
 		return l.request(r, e, words)
@@ -181,7 +182,7 @@ func (l *Family) request(t *store.LimitRequest, e entry, words [][]byte) (err er
 	if t.Rule.Kind = e.form.kind; e.forced {
 		t.Mode = quota.Force
 	}
-	if e.form.kind == store.Quota {
+	if e.form.kind == limit.Quota {
 		return quotaRequest(t, words)
 	}
 	var numbers [4]int64
@@ -198,9 +199,9 @@ func (l *Family) request(t *store.LimitRequest, e entry, words [][]byte) (err er
 	t.Quantity = numbers[len(words)-2]
 	period := quota.Period(numbers[len(words)-3])
 	switch e.form.kind {
-	case store.Throttle:
+	case limit.Throttle:
 		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], period)
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		t.Rule.Log, err = window.NewLogLimit(numbers[0], period, l.maxLogLimit)
 	default:
 		t.Rule.Window, err = window.NewLimit(numbers[0], period)
@@ -211,7 +212,7 @@ func (l *Family) request(t *store.LimitRequest, e entry, words [][]byte) (err er
 // leaseRequest reads the i-th entry of a call, which is ACQUIRE.
 func (l *Family) leaseRequest(c *command.Call, k *allCall, i int, words [][]byte) error {
 	t, holder := &k.requests[i], words[3]
-	t.Rule.Kind = store.Lease
+	t.Rule.Kind = limit.Lease
 	c.Work += leaseChangeWork
 	limit, err := integerBeforeOption("limit", words[1])
 	if err != nil {

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -23,11 +24,11 @@ Nil if there is no such key.`,
 			if err != nil {
 				return err
 			}
-			if e.Kind == store.None {
+			if e.Kind == limit.None {
 				c.Out.Null()
 				return nil
 			}
-			if e.Kind == store.Lease {
+			if e.Kind == limit.Lease {
 				c.Work += int(fields[0].Value) * leaseWork // all leases were read
 			}
 			c.Out.Map(3)

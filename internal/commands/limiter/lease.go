@@ -5,6 +5,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -53,7 +54,7 @@ seconds until the last lease ends.`,
 }
 
 func (l *Family) acquireRequest(key []byte, r lease.Request, ms bool) request {
-	return request{store.LimitRequest{Key: key, Rule: store.Rule{Kind: store.Lease},
+	return request{store.LimitRequest{Key: key, Rule: limit.Rule{Kind: limit.Lease},
 		Lease: &store.LeaseRequest{Request: r, MaxHolders: l.maxHolders}}, quota.Take, ms}
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -17,7 +18,7 @@ func (l *Family) quota() *command.Command {
 		Name: "cl.quota", Complexity: "O(1)",
 		Summary: "Counts against a limit per hour, day, week, month or year of a time zone (calendar quota).",
 	}, limitArg, command.Word("unit"), func(c *command.Call) (err error) {
-		c.Rule.Kind = store.Quota
+		c.Rule.Kind = limit.Quota
 		if c.Rule.Window, err = window.NewCalendarLimit(c.Int()); err != nil {
 			return err
 		}

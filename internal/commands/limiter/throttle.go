@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -47,7 +48,7 @@ func (l *Family) runThrottle(c *command.Call) error {
 	return nil
 }
 
-func throttleRequest(key []byte, limit gcra.Limit, quantity int64, mode quota.Mode, ms bool) request {
-	rule := store.Rule{Kind: store.Throttle, Throttle: limit}
+func throttleRequest(key []byte, rate gcra.Limit, quantity int64, mode quota.Mode, ms bool) request {
+	rule := limit.Rule{Kind: limit.Throttle, Throttle: rate}
 	return request{store.LimitRequest{Key: key, Rule: rule, Quantity: quantity}, mode, ms}
 }

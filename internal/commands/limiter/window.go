@@ -3,6 +3,7 @@ package limiter
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -12,7 +13,7 @@ func (l *Family) fixed() *command.Command {
 		Name: "cl.fixed", Complexity: "O(1)",
 		Summary: "Counts against a limit in a window that the first call opens (fixed window).",
 	}, limitArg, periodArg, func(c *command.Call) (err error) {
-		c.Rule.Kind = store.Fixed
+		c.Rule.Kind = limit.Fixed
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
 	})
@@ -23,7 +24,7 @@ func (l *Family) sliding() *command.Command {
 		Name: "cl.sliding", Complexity: "O(1)",
 		Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
 	}, limitArg, periodArg, func(c *command.Call) (err error) {
-		c.Rule.Kind = store.Sliding
+		c.Rule.Kind = limit.Sliding
 		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
 		return err
 	})
@@ -37,7 +38,7 @@ func (l *Family) slidingLog() *command.Command {
 	}, command.Int("limit"), periodArg,
 		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
 		func(c *command.Call) (err error) {
-			c.Rule.Kind = store.SlidingLog
+			c.Rule.Kind = limit.SlidingLog
 			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Period(), l.maxLogLimit)
 			return err
 		})

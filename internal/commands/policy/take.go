@@ -5,6 +5,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
+	"cellserver/internal/limit"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
@@ -86,7 +87,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 
 // takeOne asks a limit.
 func takeOne(c *command.Call, key []byte, l *policies.Limit, quantity int64, mode quota.Mode) (quota.Decision, error) {
-	if l.Kind != store.Throttle {
+	if l.Kind != limit.Throttle {
 		return c.View.Take(c.Context, key, &l.Rule, quantity, mode)
 	}
 	o, err := c.View.Throttle(c.Context, key, l.Throttle, quantity, mode)

@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -262,7 +263,7 @@ func (n *Notifier) NoteMisses(c *command.Call, row *command.Command, words [][]b
 		if len(keys) > 1 {
 			e, err = c.View.Lookup(c.Context, key)
 		}
-		if err == nil && e.Kind == store.None {
+		if err == nil && e.Kind == limit.None {
 			database := c.View.Selected()
 			c.AfterCommit(func() { n.note(database, key, command.MissedEvent) })
 		}

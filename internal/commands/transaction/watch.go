@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -119,11 +120,11 @@ func (ws *Watches) add(c *command.Call, key []byte) error {
 func (ws *Watches) look(c *command.Call, key []byte) (found sight, err error) {
 	if ws.changes != nil {
 		e, err := c.View.Lookup(c.Context, key)
-		return sight{exists: e.Kind != store.None}, err
+		return sight{exists: e.Kind != limit.None}, err
 	}
 	bytes, e, err := c.ReadContent(key)
 	c.Work += len(bytes) * digestWork
-	return sight{e.Kind != store.None, len(bytes), sha256.Sum256(bytes)}, err
+	return sight{e.Kind != limit.None, len(bytes), sha256.Sum256(bytes)}, err
 }
 
 // sight is what a look at a key has found.
@@ -240,7 +241,7 @@ func (ws *Watches) BeforeSwap(c *command.Call, a, b int) {
 		e, err := c.View.Lookup(c.Context, []byte(k.key))
 		ws.mu.Lock()
 		for _, w := range watching {
-			w.changed = w.changed || err != nil || e.Kind != store.None
+			w.changed = w.changed || err != nil || e.Kind != limit.None
 		}
 		ws.mu.Unlock()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -133,7 +134,7 @@ func deleteIf(c *command.Call, key []byte, when valueCondition) error {
 	done, counted := false, c.Counts()
 	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
 		c.ResetCounts(counted)
-		if done = e.Kind != store.None; when.kind != 0 {
+		if done = e.Kind != limit.None; when.kind != 0 {
 			if old, err = asString(c, e, old); err != nil {
 				return change, errNoString
 			}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -253,7 +254,7 @@ func hasLongText(floats ...*big.Float) bool {
 
 // floatValue returns the number at a key, 0 if there is no such key.
 func floatValue(e store.Entry, value []byte) (*big.Float, bool) {
-	if e.Kind == store.None {
+	if e.Kind == limit.None {
 		return new(big.Float).SetPrec(floatPrecision), true
 	}
 	return parseFloat(value)

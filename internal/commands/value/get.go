@@ -2,6 +2,7 @@ package value
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -86,7 +87,7 @@ func getAndEdit(c *command.Call, key []byte, edit func(e store.Entry) (store.Cha
 	err := c.View.Edit(c.Context, key, func(e store.Entry, old []byte) (change store.Change, err error) {
 		before = nil
 		c.ResetCounts(counted)
-		if old, err = asString(c, e, old); err != nil || e.Kind == store.None {
+		if old, err = asString(c, e, old); err != nil || e.Kind == limit.None {
 			return change, err
 		}
 		before = copied(c, old)

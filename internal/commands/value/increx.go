@@ -4,6 +4,7 @@ import (
 	"math/big"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -140,7 +141,7 @@ func readNumbers[T any](parse func(word []byte) (T, bool), kind string, numbers 
 
 func (n *intCounter) count(e store.Entry, old []byte, saturate bool) (bool, error) {
 	var before int64
-	if e.Kind != store.None {
+	if e.Kind != limit.None {
 		var ok bool
 		if before, ok = resp.ParseInt(old); !ok {
 			return false, command.ErrNotAnInteger

@@ -2,6 +2,7 @@ package value
 
 import (
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -30,7 +31,7 @@ var appendTo = command.Command{
 		defer func() { c.Server.Room.Release(room) }()
 		err := editValue(c, key, func(e store.Entry, old []byte) (store.Change, error) {
 			length = len(old) + len(more)
-			if err := checkLength(c, int64(length)); err != nil && e.Kind != store.None {
+			if err := checkLength(c, int64(length)); err != nil && e.Kind != limit.None {
 				return store.Change{}, err
 			}
 			return patch(old, len(old), more, e)

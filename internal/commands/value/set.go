@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -105,7 +106,7 @@ func (how setOptions) allows(c *command.Call, e store.Entry, old []byte) (before
 	switch {
 	case err != nil:
 		return nil, false, err
-	case how.nx && e.Kind != store.None, how.xx && e.Kind == store.None:
+	case how.nx && e.Kind != limit.None, how.xx && e.Kind == limit.None:
 		return before, false, nil
 	}
 	ok, err = how.condition.matches(c, old)
@@ -161,7 +162,7 @@ var setNX = command.Command{
 			return err
 		}
 		return c.ChangeIf(key, func(e store.Entry) (store.Change, error) {
-			if e.Kind != store.None {
+			if e.Kind != limit.None {
 				return store.Change{}, nil
 			}
 			return put(value, e), nil

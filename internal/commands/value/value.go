@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/resp"
 	"cellserver/internal/store"
 )
@@ -77,7 +78,7 @@ func readPart(c *command.Call, key []byte, start, end int64) (part []byte, lengt
 	}
 	c.Work += len(part)
 	part, err = asString(c, e, part)
-	if e.Kind == store.Throttle {
+	if e.Kind == limit.Throttle {
 		length = len(part)
 		part = store.Part(part, start, end)
 	}
@@ -90,20 +91,20 @@ const maxKeptValue = 4 << 10
 // asString returns the string that a client sees at a key, given the value if there is one, and
 // counts the key as read.
 func asString(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
-	c.CountLookup(e.Kind != store.None)
+	c.CountLookup(e.Kind != limit.None)
 	return text(c, e, value)
 }
 
 // text is like asString, but does not count the key as read.
 func text(c *command.Call, e store.Entry, value []byte) ([]byte, error) {
 	switch {
-	case e.Kind == store.None:
+	case e.Kind == limit.None:
 		return nil, nil
 	case e.Kind.IsValue() && value == nil:
 		return []byte{}, nil // an empty string; nil is for no such key
 	case e.Kind.IsValue():
 		return value, nil
-	case e.Kind == store.Throttle:
+	case e.Kind == limit.Throttle:
 		return appendInt(c.Unix(e.Expires)), nil
 	}
 	return nil, command.ErrWrongType
@@ -114,7 +115,7 @@ func editValue(c *command.Call, key []byte, edit func(e store.Entry, value []byt
 	counted := c.Counts()
 	return c.View.Edit(c.Context, key, func(e store.Entry, value []byte) (store.Change, error) {
 		c.ResetCounts(counted)
-		if e.Kind != store.None && !e.Kind.IsValue() {
+		if e.Kind != limit.None && !e.Kind.IsValue() {
 			return store.Change{}, command.ErrWrongType
 		}
 		change, err := edit(e, value)

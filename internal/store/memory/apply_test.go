@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/entry"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -84,7 +85,7 @@ func TestTheLastEntryOfAKeyCounts(t *testing.T) {
 		value, e, err := v.Read(context.Background(), fmt.Appendf(nil, "user:%d", i), nil)
 		require.NoError(t, err)
 		if i == 7 {
-			require.Equal(t, store.None, e.Kind)
+			require.Equal(t, limit.None, e.Kind)
 			continue
 		}
 		require.Equal(t, fmt.Sprint(entries-keys+i), string(value))

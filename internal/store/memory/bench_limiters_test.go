@@ -8,13 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
 
 // benchmarkTake is BenchmarkThrottle for any limiter, with as many keys, so that cache misses cost
 // the same.
-func benchmarkTake(b *testing.B, rule *store.Rule, keys int, fill int64) {
+func benchmarkTake(b *testing.B, rule *limit.Rule, keys int, fill int64) {
 	m := New(Options{SweepEvery: -1})
 	v, names := m.View(), keysOf17(keys)
 	for _, key := range names {
@@ -29,30 +30,30 @@ func benchmarkTake(b *testing.B, rule *store.Rule, keys int, fill int64) {
 }
 
 func BenchmarkTakeThrottle(b *testing.B) {
-	benchmarkTake(b, &store.Rule{Kind: store.Throttle, Throttle: sixteenAMinute}, benchKeys, 1)
+	benchmarkTake(b, &limit.Rule{Kind: limit.Throttle, Throttle: sixteenAMinute}, benchKeys, 1)
 }
 func BenchmarkTakeFixed(b *testing.B) {
-	benchmarkTake(b, plainRule(store.Fixed, 16, 1000), benchKeys, 1)
+	benchmarkTake(b, plainRule(limit.Fixed, 16, 1000), benchKeys, 1)
 }
 func BenchmarkTakeSliding(b *testing.B) {
-	benchmarkTake(b, plainRule(store.Sliding, 16, 1000), benchKeys, 1)
+	benchmarkTake(b, plainRule(limit.Sliding, 16, 1000), benchKeys, 1)
 }
 
 // BenchmarkTakeLog uses logs that are full, with a thousand entries: each call removes as many as
 // it adds.
 func BenchmarkTakeLog(b *testing.B) {
-	const keys, limit = 1000, 1000
+	const keys, rate = 1000, 1000
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
-	v, names, rule := m.View(), keysOf17(keys), plainRule(store.SlidingLog, limit, 1)
+	v, names, rule := m.View(), keysOf17(keys), plainRule(limit.SlidingLog, rate, 1)
 	call := func(n int) bool {
-		clock.Advance(time.Second / (keys * limit)) // so that a key is called limit times per period
+		clock.Advance(time.Second / (keys * rate)) // so that a key is called limit times per period
 		v.Begin()
 		d, err := v.Take(background, names[n%keys], rule, 1, quota.Take)
 		return err == nil && !d.Limited
 	}
 	n := 0
-	for ; n < keys*limit; n++ {
+	for ; n < keys*rate; n++ {
 		call(n)
 	}
 	b.ReportAllocs()
@@ -67,11 +68,11 @@ func BenchmarkTakeLog(b *testing.B) {
 
 // BenchmarkTakeLogRefused measures calls that are limited and only read.
 func BenchmarkTakeLogRefused(b *testing.B) {
-	const keys, limit = 1000, 1000
+	const keys, rate = 1000, 1000
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
-	v, names, rule := m.View(), keysOf17(keys), plainRule(store.SlidingLog, limit, 1_000_000)
-	for range limit {
+	v, names, rule := m.View(), keysOf17(keys), plainRule(limit.SlidingLog, rate, 1_000_000)
+	for range rate {
 		clock.Advance(1)
 		v.Begin()
 		for _, key := range names {
@@ -135,7 +136,7 @@ type bytesPerKey struct {
 // fillKey creates the state of a key.
 type fillKey func(v store.View, clock *store.StillClock, key []byte)
 
-func fillWindow(kind store.Kind, entries int) fillKey {
+func fillWindow(kind limit.Kind, entries int) fillKey {
 	rule := plainRule(kind, 1000, 1000)
 	return func(v store.View, clock *store.StillClock, key []byte) {
 		for range entries {
@@ -165,12 +166,12 @@ func TestBytesPerKey(t *testing.T) {
 	const keys = 100_000
 	names := keysOf17(keys)
 	for _, c := range []bytesPerKey{
-		{"throttle", keys, fillWindow(store.Throttle, 1), 60, 0.1},
-		{"fixed", keys, fillWindow(store.Fixed, 1), 80, 0.1},
-		{"sliding", keys, fillWindow(store.Sliding, 1), 90, 0.1},
-		{"log of 1", keys / 2, fillWindow(store.SlidingLog, 1), 120, 0.1},
-		{"log of 10", keys / 5, fillWindow(store.SlidingLog, 10), 350, 0.1},
-		{"log of 1000", keys / 500, fillWindow(store.SlidingLog, 1000), 30_000, 0.1},
+		{"throttle", keys, fillWindow(limit.Throttle, 1), 60, 0.1},
+		{"fixed", keys, fillWindow(limit.Fixed, 1), 80, 0.1},
+		{"sliding", keys, fillWindow(limit.Sliding, 1), 90, 0.1},
+		{"log of 1", keys / 2, fillWindow(limit.SlidingLog, 1), 120, 0.1},
+		{"log of 10", keys / 5, fillWindow(limit.SlidingLog, 10), 350, 0.1},
+		{"log of 1000", keys / 500, fillWindow(limit.SlidingLog, 1000), 30_000, 0.1},
 		{"1 lease", keys / 2, fillLeases(1, 16), 130, 0.1},
 		{"10 leases", keys / 5, fillLeases(10, 16), 600, 0.1},
 		{"100 leases", keys / 100, fillLeases(100, 16), 20_000, 0.4},

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -79,15 +80,15 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 		r := s.pages.at(at)
 		var err error
 		switch {
-		case (r.kind() == store.Quota) != (r.expires() < 0):
+		case (r.kind() == limit.Quota) != (r.expires() < 0):
 			err = errors.New("the expiry is not that of its kind")
 		case r.isInline():
 			err = s.checkInline(at)
-		case r.kind() == store.Standing:
+		case r.kind() == limit.Standing:
 			err = s.checkStanding(at)
-		case r.kind() == store.SlidingLog:
+		case r.kind() == limit.SlidingLog:
 			err = s.logs.claim(r.stateWord(), logs, func(l *entryLog) error { logBytes += l.bytes(); return checkLog(r, l) })
-		case r.kind() == store.Lease:
+		case r.kind() == limit.Lease:
 			err = s.leases.claim(r.stateWord(), leased, func(l *keyLeases) error {
 				leaseBytes += l.counted
 				return errors.Join(checkLeases(r, l), checkCounted(l))
@@ -123,7 +124,7 @@ func (s *shard) checkInline(at ref) error {
 	if room := s.pages.slotSize(at); r.size() > room {
 		return fmt.Errorf("it takes %d bytes of %d", r.size(), room)
 	}
-	if r.kind() == store.Lease {
+	if r.kind() == limit.Lease {
 		return checkLeases(r, s.leaseTable(&keySlot{record: r, live: true}))
 	}
 	if l := r.ring(); l.head*entryBytes >= len(l.entries) || l.count*entryBytes > len(l.entries) {
@@ -268,7 +269,7 @@ func (s *shard) checkBucket(number uint32, b *bucket, named map[ref]bool) error 
 			return fmt.Errorf("slot %d: key %.20q has another hash", slot, r.key())
 		case found == nil || p.bucket.ref(p.slot) != at:
 			return fmt.Errorf("slot %d: key %.20q is not found there", slot, r.key())
-		case r.kind() == store.None:
+		case r.kind() == limit.None:
 			return fmt.Errorf("slot %d: the record of key %.20q is free", slot, r.key())
 		}
 		named[at] = true

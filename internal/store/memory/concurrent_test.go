@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -119,7 +120,7 @@ func randomRequests(random *rand.Rand, keys [][]byte, holder string) (requests [
 		case 0:
 			t.Mode = quota.Force
 		case 1:
-			t = store.LimitRequest{Key: key, Rule: store.Rule{Kind: store.Lease},
+			t = store.LimitRequest{Key: key, Rule: limit.Rule{Kind: limit.Lease},
 				Lease: &store.LeaseRequest{Request: plainRequest(9, 1, holder, 1), MaxHolders: 4}}
 		}
 		requests = append(requests, t)

@@ -4,7 +4,7 @@ import (
 	"cellserver/internal/entry"
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
-	"cellserver/internal/store"
+	"cellserver/internal/limit"
 	"cellserver/internal/window"
 )
 
@@ -70,9 +70,9 @@ func (s *shard) hasBaseline(r record) bool {
 	switch {
 	case r.isInline():
 		return false
-	case r.kind() == store.SlidingLog:
+	case r.kind() == limit.SlidingLog:
 		return s.logs.at(r.stateWord()).baseline.version != 0
-	case r.kind() == store.Lease:
+	case r.kind() == limit.Lease:
 		return s.leases.at(r.stateWord()).baseline.version != 0
 	}
 	return false
@@ -84,9 +84,9 @@ func (s *shard) forgetBaseline(r record) bool {
 	switch {
 	case r.isInline():
 		return false
-	case r.kind() == store.SlidingLog:
+	case r.kind() == limit.SlidingLog:
 		s.logs.at(r.stateWord()).baseline = logBaseline{}
-	case r.kind() == store.Lease:
+	case r.kind() == limit.Lease:
 		s.leases.at(r.stateWord()).baseline = leaseBaseline{}
 	default:
 		return false
@@ -103,9 +103,9 @@ func (t *tracking) appendChange(s *shard, key []byte, r record) {
 		return
 	}
 	switch kind := r.kind(); {
-	case kind == store.SlidingLog && !r.isInline():
+	case kind == limit.SlidingLog && !r.isInline():
 		t.appendLogChange(s, generation, key, r)
-	case kind == store.Lease && !r.isInline():
+	case kind == limit.Lease && !r.isInline():
 		t.appendLeaseChange(s, generation, key, r)
 	default:
 		t.pending = s.appendEntry(t.pending, generation, key, r, &t.state)
@@ -172,9 +172,9 @@ func (t *tracking) appendLeaseChange(s *shard, generation uint64, key []byte, r 
 func (s *shard) setBaseline(r record, state *form.State) {
 	switch {
 	case r.isInline():
-	case state.Kind == form.SlidingLog:
+	case state.Kind == limit.SlidingLog:
 		s.logs.at(r.stateWord()).baseline = logBaseline{version: state.Version, kept: len(state.Entries)}
-	case state.Kind == form.Lease:
+	case state.Kind == limit.Lease:
 		s.leases.at(r.stateWord()).baseline = leaseBaseline{version: state.Version}
 	}
 }
@@ -182,7 +182,7 @@ func (s *shard) setBaseline(r record, state *form.State) {
 // applyLogDelta applies a delta of a log. It returns false if the key does not hold the state that
 // the delta is based on.
 func (s *shard) applyLogDelta(at *keySlot, c *entry.LogChanges) bool {
-	if at.record == nil || at.record.kind() != store.SlidingLog || at.record.isInline() {
+	if at.record == nil || at.record.kind() != limit.SlidingLog || at.record.isInline() {
 		return false
 	}
 	log := s.logs.at(at.record.stateWord())
@@ -215,7 +215,7 @@ func (s *shard) applyLogDelta(at *keySlot, c *entry.LogChanges) bool {
 // applyLeaseDelta applies a delta of leases. It returns false if the key does not hold the state
 // that the delta is based on.
 func (s *shard) applyLeaseDelta(at *keySlot, c *entry.LeaseChanges) bool {
-	if at.record == nil || at.record.kind() != store.Lease || at.record.isInline() {
+	if at.record == nil || at.record.kind() != limit.Lease || at.record.isInline() {
 		return false
 	}
 	held := s.leases.at(at.record.stateWord())

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 	"time"
 
-	"cellserver/internal/store"
+	"cellserver/internal/limit"
 )
 
 // A record contains when its key was last used, in units of 2^30 nanoseconds, about a second: the
@@ -38,7 +38,7 @@ func (v *view) touchRead(r record) {
 }
 
 // reset begins a record of a kind in this slot, last used now.
-func (r record) reset(k store.Kind, now int64) {
+func (r record) reset(k limit.Kind, now int64) {
 	r.setExpires(0) // removes the expiry of the slot's previous record
 	binary.LittleEndian.PutUint32(r[atKind:], uint32(now>>usedShift)<<belowUsed|uint32(k))
 }
@@ -59,7 +59,7 @@ func (v *view) Idle(_ context.Context, key []byte) (idle time.Duration, found bo
 	}
 	defer v.unlockShard(s)
 	r, _ := s.find(h, key)
-	if v.now = s.advance(v.now); s.entry(r, v.now).Kind == store.None {
+	if v.now = s.advance(v.now); s.entry(r, v.now).Kind == limit.None {
 		return 0, false, nil
 	}
 	return r.idle(v.now), true, nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -16,9 +17,9 @@ import (
 func TestIdleOfARecord(t *testing.T) {
 	for _, mark := range []byte{0, 1} {
 		for _, now := range []int64{0, 1 << usedShift, 1e18, math.MaxInt64 - 1<<40} {
-			r := record{atKind: byte(store.Bytes), atKind + 1: mark, atLength: 3, 20: 0}
+			r := record{atKind: byte(limit.Bytes), atKind + 1: mark, atLength: 3, 20: 0}
 			r.touch(now)
-			require.Equal(t, store.Bytes, r.kind())
+			require.Equal(t, limit.Bytes, r.kind())
 			require.Equal(t, mark, r[atKind+1]&1)
 			require.Equal(t, byte(3), r[atLength])
 			require.Zero(t, r.idle(now))

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -32,12 +33,12 @@ func (r record) inline() []byte {
 }
 
 func (r record) isInline() bool {
-	return (r.kind() == store.SlidingLog || r.kind() == store.Lease) && r.stateWord()&inlineBit != 0
+	return (r.kind() == limit.SlidingLog || r.kind() == limit.Lease) && r.stateWord()&inlineBit != 0
 }
 
 func (r record) inlineBytes() int {
 	n := r.stateWord() &^ inlineBit
-	if r.kind() == store.SlidingLog {
+	if r.kind() == limit.SlidingLog {
 		return int(n>>16) * entryBytes
 	}
 	return int(n)
@@ -74,7 +75,7 @@ func (s *shard) resize(at *keySlot, size int) error {
 
 // createOrResize gives a key a record of a kind with so many bytes after its value: a new one, or
 // the existing one, in another slot if necessary.
-func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
+func (s *shard) createOrResize(at *keySlot, kind limit.Kind, bytes int) error {
 	if at.live {
 		return s.resize(at, recordSize(len(at.key), kind)+bytes)
 	}
@@ -83,7 +84,7 @@ func (s *shard) createOrResize(at *keySlot, kind store.Kind, bytes int) error {
 
 // inlineCapacity returns how many bytes of inline state a key's record may have: none if the key is
 // long.
-func inlineCapacity(key []byte, kind store.Kind) int {
+func inlineCapacity(key []byte, kind limit.Kind) int {
 	return max(maxInline-recordSize(len(key), kind), 0)
 }
 
@@ -150,7 +151,7 @@ func (s *shard) editLog(at *keySlot, e window.Edit) error {
 	s.logs.bytes -= log.bytes()
 	log.apply(e)
 	s.logs.bytes += log.bytes()
-	if log.Len()*entryBytes > maxInline/4 || log.Len()*entryBytes > inlineCapacity(at.key, store.SlidingLog) {
+	if log.Len()*entryBytes > maxInline/4 || log.Len()*entryBytes > inlineCapacity(at.key, limit.SlidingLog) {
 		return nil
 	}
 	s.gatherEntries(log, 0, log.Len())
@@ -172,13 +173,13 @@ func (s *shard) gatherEntries(log window.Entries, from, to int) {
 // storeLog makes s.scratchEntries the entries of a record, which must not have entries in a slab.
 // Inline entries are overwritten.
 func (s *shard) storeLog(at *keySlot) error {
-	if len(s.scratchEntries)*entryBytes <= inlineCapacity(at.key, store.SlidingLog) {
+	if len(s.scratchEntries)*entryBytes <= inlineCapacity(at.key, limit.SlidingLog) {
 		return s.storeRing(at)
 	}
 	if s.noGrowth {
 		return store.ErrFull
 	}
-	if err := s.createOrResize(at, store.SlidingLog, 0); err != nil {
+	if err := s.createOrResize(at, limit.SlidingLog, 0); err != nil {
 		return err
 	}
 	n, log := s.logs.add()
@@ -192,8 +193,8 @@ func (s *shard) storeLog(at *keySlot) error {
 // again, but none for a single entry, as many logs have just one.
 func (s *shard) storeRing(at *keySlot) error {
 	count := len(s.scratchEntries)
-	size := min(count+count/2, inlineCapacity(at.key, store.SlidingLog)/entryBytes)
-	if err := s.createOrResize(at, store.SlidingLog, size*entryBytes); err != nil {
+	size := min(count+count/2, inlineCapacity(at.key, limit.SlidingLog)/entryBytes)
+	if err := s.createOrResize(at, limit.SlidingLog, size*entryBytes); err != nil {
 		return err
 	}
 	at.record.setRing(size, 0, count)
@@ -260,7 +261,7 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool, holder 
 		if err := s.storeLeases(at); err != nil {
 			return err
 		}
-	} else if held.ToFew(&s.scratchLeases, min(maxInline/4, inlineCapacity(at.key, store.Lease))) {
+	} else if held.ToFew(&s.scratchLeases, min(maxInline/4, inlineCapacity(at.key, limit.Lease))) {
 		n := at.record.stateWord()
 		if s.storeLeases(at) == nil { // otherwise the leases stay in the slab
 			s.leases.bytes -= held.counted
@@ -276,13 +277,13 @@ func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool, holder 
 func (s *shard) storeLeases(at *keySlot) error {
 	few := s.scratchLeases.Bytes()
 	bytes := len(few)
-	if bytes > inlineCapacity(at.key, store.Lease) {
+	if bytes > inlineCapacity(at.key, limit.Lease) {
 		if s.noGrowth {
 			return store.ErrFull
 		}
 		bytes = 0
 	}
-	if err := s.createOrResize(at, store.Lease, bytes); err != nil {
+	if err := s.createOrResize(at, limit.Lease, bytes); err != nil {
 		return err
 	}
 	if bytes > 0 {

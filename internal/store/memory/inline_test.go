@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -36,7 +37,7 @@ func TestLogsMoveInAndOut(t *testing.T) {
 				e.Drop = random.IntN(len(naive))
 				e.Cut = random.IntN(min(len(naive)-e.Drop, 4))
 			}
-			at, err := s.lookup(h, key, 1e18, store.SlidingLog)
+			at, err := s.lookup(h, key, 1e18, limit.SlidingLog)
 			require.NoError(t, err)
 			require.NoError(t, s.editLog(&at, e))
 			naive = slices.Clone(naive[e.Drop : len(naive)-e.Cut])
@@ -122,7 +123,7 @@ func TestSmallStateAllocatesNothing(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v, log, leases := m.View(), []byte("log"), []byte("leases")
-	rule, n := plainRule(store.SlidingLog, 100, 1), 0
+	rule, n := plainRule(limit.SlidingLog, 100, 1), 0
 	holders := make([][]byte, 10)
 	for i := range holders {
 		holders[i] = fmt.Appendf(nil, "holder %d", i)

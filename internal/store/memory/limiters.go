@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -34,20 +35,20 @@ func (at *keySlot) ref() ref {
 }
 
 // addAt creates a record for a key that has none, with so many bytes after its value.
-func (s *shard) addAt(at *keySlot, kind store.Kind, extra int) (err error) {
+func (s *shard) addAt(at *keySlot, kind limit.Kind, extra int) (err error) {
 	at.record, at.added, err = s.addSized(at.hash, at.key, kind, extra)
 	return err
 }
 
 // lookup finds the record of a key for a limiter of a kind, at the instant now.
-func (s *shard) lookup(h keyHash, key []byte, now int64, kind store.Kind) (keySlot, error) {
+func (s *shard) lookup(h keyHash, key []byte, now int64, kind limit.Kind) (keySlot, error) {
 	at := keySlot{hash: h, key: key}
 	err := s.fill(&at, now, kind)
 	return at, err
 }
 
 // fill is lookup for the slot of a key.
-func (s *shard) fill(at *keySlot, now int64, kind store.Kind) error {
+func (s *shard) fill(at *keySlot, now int64, kind limit.Kind) error {
 	at.record, at.position = s.findLive(at.hash, at.key, now)
 	if at.live = at.record != nil; !at.live {
 		return nil
@@ -61,7 +62,7 @@ func (s *shard) fill(at *keySlot, now int64, kind store.Kind) error {
 
 // createIfAbsent creates a record with so many bytes after its value, unless the key has a live
 // one.
-func (s *shard) createIfAbsent(at *keySlot, kind store.Kind, extra int) (err error) {
+func (s *shard) createIfAbsent(at *keySlot, kind limit.Kind, extra int) (err error) {
 	if at.live {
 		return nil
 	}
@@ -88,12 +89,12 @@ func (s *shard) removeKey(at *keySlot) {
 }
 
 // take makes one step of a rule on one key.
-func (s *shard) take(h keyHash, key []byte, now int64, rule *store.Rule, quantity int64,
+func (s *shard) take(h keyHash, key []byte, now int64, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
-	case rule.Kind == store.Throttle:
+	case rule.Kind == limit.Throttle:
 		o, err := s.throttle(h, key, now, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
@@ -141,7 +142,7 @@ func (l *keyLeases) updateBytes(s *slab[keyLeases]) {
 
 func (s *shard) acquire(h keyHash, key []byte, now int64, r lease.Request, maxHolders int) (quota.Decision, error) {
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, limit.Lease)
 	if err != nil {
 		return quota.Decision{}, err
 	}
@@ -167,7 +168,7 @@ func (s *shard) grant(at *keySlot, now int64, r lease.Request, maxHolders int) (
 
 func (s *shard) renew(h keyHash, key []byte, now int64, ttl time.Duration, holder []byte) (bool, error) {
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, limit.Lease)
 	if err != nil || !at.live {
 		return false, err
 	}
@@ -178,7 +179,7 @@ func (s *shard) renew(h keyHash, key []byte, now int64, ttl time.Duration, holde
 
 func (s *shard) release(h keyHash, key []byte, now int64, holder []byte) (int64, error) {
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, limit.Lease)
 	if err != nil || !at.live {
 		return 0, err
 	}
@@ -189,7 +190,7 @@ func (s *shard) release(h keyHash, key []byte, now int64, holder []byte) (int64,
 
 func (s *shard) holders(h keyHash, key []byte, now int64) (list []lease.Lease, err error) {
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, store.Lease)
+	at, err := s.lookup(h, key, now, limit.Lease)
 	if err != nil || !at.live {
 		return nil, err
 	}
@@ -199,7 +200,7 @@ func (s *shard) holders(h keyHash, key []byte, now int64) (list []lease.Lease, e
 // freeState frees the state that a record has in a slab, before the record is removed.
 func (s *shard) freeState(r record) {
 	switch r.kind() {
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		if r.isInline() {
 			return
 		}
@@ -208,7 +209,7 @@ func (s *shard) freeState(r record) {
 		s.logs.bytes -= bytes
 		s.pages.pool.garbage.Add(bytes)
 		s.logs.remove(n)
-	case store.Lease:
+	case limit.Lease:
 		if r.isInline() {
 			return
 		}
@@ -223,22 +224,22 @@ func (s *shard) freeState(r record) {
 // fields returns the state of a live record as named fields.
 func (s *shard) fields(r record, now int64) []store.Field {
 	switch r.kind() {
-	case store.Throttle:
+	case limit.Throttle:
 		return []store.Field{instant("tat", r.expires())}
-	case store.Fixed:
+	case limit.Fixed:
 		return []store.Field{instant("start", r.field(0)), number("used", r.field(1))}
-	case store.Quota:
+	case limit.Quota:
 		state := r.calendar()
 		return []store.Field{{Name: "unit", Text: r.cycle().Word()}, number("used", state.Used), number("end", state.End)}
-	case store.Integer:
+	case limit.Integer:
 		return []store.Field{number("value", r.field(0))}
-	case store.Bytes:
+	case limit.Bytes:
 		return []store.Field{number("bytes", int64(len(r.bytes())))}
-	case store.Sliding:
+	case limit.Sliding:
 		return []store.Field{instant("start", r.field(0)), number("previous", r.field(1)), number("current", r.field(2))}
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
-	case store.Standing:
+	case limit.Standing:
 		return standingFields(r.standing(), now)
 	default:
 		var holders, permits int64

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -26,7 +27,7 @@ type wish struct {
 	what     string // take, all, acquire, renew, release, lookup
 	keys     []int
 	now      int64 // the caller's instant
-	rules    []*store.Rule
+	rules    []*limit.Rule
 	requests []store.LimitRequest // for TakeAll, without their keys
 	quantity int64
 	mode     quota.Mode
@@ -183,7 +184,7 @@ func randomWish(random *rand.Rand, all bool) wish {
 func randomRequest(random *rand.Rand, w *wish, key int) store.LimitRequest {
 	if key == 0 && random.IntN(4) > 0 {
 		r := plainRequest(w.limit, 2, w.holder, max(w.quantity, 0))
-		return store.LimitRequest{Rule: store.Rule{Kind: store.Lease},
+		return store.LimitRequest{Rule: limit.Rule{Kind: limit.Lease},
 			Lease: &store.LeaseRequest{Request: r, MaxHolders: 10}}
 	}
 	t := store.LimitRequest{Rule: *w.rules[len(w.rules)-1], Quantity: w.quantity}
@@ -369,7 +370,7 @@ func (v lostRelease) Release(ctx context.Context, key []byte, holder []byte) (pe
 // apartTake is a view whose Take peeks first and takes by force afterwards, in two steps.
 type apartTake struct{ store.View }
 
-func (v apartTake) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
+func (v apartTake) Take(ctx context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	if mode != quota.Take || quantity <= 0 {
 		return v.View.Take(ctx, key, rule, quantity, mode)

@@ -13,6 +13,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/meter"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
@@ -306,7 +307,7 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 }
 
 // Take makes one step of any limiter of a quantity.
-func (v *view) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+func (v *view) Take(_ context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
@@ -366,7 +367,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	if e = s.entry(r, v.now); e.Kind != store.None {
+	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
 	}
 	return e, fields, nil

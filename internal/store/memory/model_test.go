@@ -15,6 +15,7 @@ import (
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -27,7 +28,7 @@ type operation struct {
 	key      string
 	keys     []string
 	limit    gcra.Limit
-	rule     *store.Rule
+	rule     *limit.Rule
 	quantity int64
 	mode     quota.Mode
 	holder   string
@@ -80,7 +81,7 @@ func (w *twin) at(key string) plain { return w.model[w.current][key].at(w.clock.
 
 // keep makes the model's part of a step on a key.
 func (w *twin) keep(key string, next plain) {
-	if next.kind == store.None {
+	if next.kind == limit.None {
 		delete(w.model[w.current], key)
 		return
 	}
@@ -90,7 +91,7 @@ func (w *twin) keep(key string, next plain) {
 // live returns the entries of the selected database in the model that have not expired.
 func (w *twin) live() map[string]store.Entry {
 	model, live := w.model[w.current], map[string]store.Entry{}
-	maps.DeleteFunc(model, func(_ string, p plain) bool { return p.at(w.clock.Now()).kind == store.None })
+	maps.DeleteFunc(model, func(_ string, p plain) bool { return p.at(w.clock.Now()).kind == limit.None })
 	for key, p := range model {
 		live[key] = p.entry()
 	}
@@ -133,10 +134,10 @@ func (w *twin) lookup(o operation) {
 	require.NoError(w.t, err)
 	found, err := w.view.Lookup(background, []byte(o.key))
 	require.NoError(w.t, err)
-	if e != want.entry() || found != e || (len(fields) == 0) != (e.Kind == store.None) {
+	if e != want.entry() || found != e || (len(fields) == 0) != (e.Kind == limit.None) {
 		require.Equal(w.t, want.entry(), e, "%.20q, looked up %+v, %+v", o.key, found, fields)
 	}
-	if want.kind == store.None || want.kind == store.Lease {
+	if want.kind == limit.None || want.kind == limit.Lease {
 		list, err := w.view.Holders(background, []byte(o.key))
 		require.NoError(w.t, err)
 		require.Equal(w.t, want.holders(w.clock.Now()), list)
@@ -146,7 +147,7 @@ func (w *twin) lookup(o operation) {
 func (w *twin) take(o operation) {
 	rule := o.rule
 	if o.what == "throttle" {
-		rule = &store.Rule{Kind: store.Throttle, Throttle: o.limit}
+		rule = &limit.Rule{Kind: limit.Throttle, Throttle: o.limit}
 	}
 	was := w.at(o.key)
 	want, next, wantErr := was.take(w.clock.Now(), rule, o.quantity, o.mode)
@@ -162,7 +163,7 @@ func (w *twin) take(o operation) {
 	} else {
 		got, err = view.Take(background, []byte(o.key), rule, o.quantity, o.mode)
 	}
-	added := was.kind == store.None && next.kind != store.None
+	added := was.kind == limit.None && next.kind != limit.None
 	// an expired key may leave its own record
 	if full := err == store.ErrFull; full || tight && added && w.otherRecords(o.key) != records {
 		require.True(w.t, tight && full && (added || len(next.entries) > len(was.entries)), "%v of %+v", err, o)
@@ -222,12 +223,12 @@ func (w *twin) takeAll(o operation) {
 // request returns the i-th request of an operation on several keys.
 func (o *operation) request(i int, key string) store.LimitRequest {
 	kind := kindOf(key)
-	if kind == store.Lease && o.count != 7 {
+	if kind == limit.Lease && o.count != 7 {
 		r := plainRequest(o.permits, o.ttl, o.holder, max(o.quantity, 0))
-		return store.LimitRequest{Key: []byte(key), Rule: store.Rule{Kind: kind},
+		return store.LimitRequest{Key: []byte(key), Rule: limit.Rule{Kind: kind},
 			Lease: &store.LeaseRequest{Request: r, MaxHolders: 1 + o.count%5}}
 	}
-	if kind == store.Lease || o.count == 7 {
+	if kind == limit.Lease || o.count == 7 {
 		kind = takers[i%len(takers)]
 	}
 	t := store.LimitRequest{Key: []byte(key), Rule: *plainRule(kind, o.permits, o.ttl), Quantity: o.quantity / int64(1+i)}
@@ -274,7 +275,7 @@ func (w *twin) several(o operation) {
 	want, gone := 0, map[string]bool{}
 	for _, key := range o.keys {
 		keys = append(keys, []byte(key))
-		if w.at(key).kind != store.None && !gone[key] {
+		if w.at(key).kind != limit.None && !gone[key] {
 			want++
 			gone[key] = o.what == "delete"
 		}
@@ -320,7 +321,7 @@ func (w *twin) check() {
 
 // kindOf returns the kind that most calls use a key with; the others find a wrong kind, or follow
 // it.
-func kindOf(key string) store.Kind { return store.Throttle + store.Kind(len(key))%6 }
+func kindOf(key string) limit.Kind { return limit.Throttle + limit.Kind(len(key))%6 }
 
 // operations draws steps on few keys, so that they interact, or on many, so that the table grows.
 func operations(keys int) *rapid.Generator[operation] {
@@ -355,11 +356,11 @@ func operations(keys int) *rapid.Generator[operation] {
 }
 
 // asKind makes the step a call for a kind.
-func (o *operation) asKind(kind store.Kind, leaseCall string) {
+func (o *operation) asKind(kind limit.Kind, leaseCall string) {
 	switch kind {
-	case store.Throttle:
+	case limit.Throttle:
 		o.what = "throttle"
-	case store.Lease:
+	case limit.Lease:
 		o.what = leaseCall
 	default:
 		o.what, o.rule = "take", plainRule(kind, o.permits, o.ttl)

@@ -4,7 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
-	"cellserver/internal/store"
+	"cellserver/internal/limit"
 )
 
 // pages holds the records of a shard. A page of 4 KiB is divided into slots of one size, its size
@@ -86,7 +86,7 @@ func (p *pages) slotSize(r ref) int {
 func (p *pages) release(r ref) {
 	n, unit := (uint32(r)-1)/unitsPerPage, (uint32(r)-1)%unitsPerPage
 	pg := &p.list[n]
-	record(pg.data[unit*unitBytes:]).setKind(store.None)
+	record(pg.data[unit*unitBytes:]).setKind(limit.None)
 	pg.used--
 	if pg.used == 0 {
 		p.freePage(n)
@@ -109,7 +109,7 @@ func (p *pages) openPage(class int) bool {
 	for unit := unitsPerPage/class*class - class; unit >= 0; unit -= class {
 		slot := pg.data[unit*unitBytes:]
 		binary.LittleEndian.PutUint16(slot, pg.free)
-		record(slot).setKind(store.None)
+		record(slot).setKind(limit.None)
 		pg.free = uint16(unit + 1)
 	}
 	p.link(n)
@@ -184,7 +184,7 @@ func (p *pages) each(n int, visit func(ref, record)) {
 		return
 	}
 	for unit := uint32(0); unit+class <= unitsPerPage && pg.data != nil; unit += class {
-		if r := record(pg.data[unit*unitBytes:]); r.kind() != store.None {
+		if r := record(pg.data[unit*unitBytes:]); r.kind() != limit.None {
 			visit(ref(uint32(n)*unitsPerPage+unit+1), r)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"cellserver/internal/entry"
 	"cellserver/internal/form"
-	"cellserver/internal/store"
+	"cellserver/internal/limit"
 )
 
 // ErrPassTooLarge is the error of Pass if a bound on memory was exceeded: pendingBytes during the
@@ -240,7 +240,7 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 			continue // it was removed or moved, or has been visited
 		}
 		r.clearDirty()
-		if tat := r.expires(); r.kind() == store.Throttle && tat > s.lastInstant { // the usual case
+		if tat := r.expires(); r.kind() == limit.Throttle && tat > s.lastInstant { // the usual case
 			t.pending = entry.AppendThrottle(t.pending, generation, r.key(), tat)
 		} else {
 			t.appendChange(s, r.key(), r)
@@ -277,11 +277,11 @@ func (t *tracking) visitNames(s *shard, names []string) (visited int) {
 // appendEntry appends the entry of a live key, with its whole state.
 func (s *shard) appendEntry(dst []byte, generation uint64, key []byte, r record, scratch *form.State) []byte {
 	switch r.kind() {
-	case store.Throttle:
+	case limit.Throttle:
 		return entry.AppendThrottle(dst, generation, key, r.expires())
-	case store.Integer:
+	case limit.Integer:
 		return entry.AppendInteger(dst, generation, key, r.expires(), r.field(0))
-	case store.Bytes:
+	case limit.Bytes:
 		return entry.AppendBytes(dst, generation, key, r.expires(), r.bytes())
 	}
 	s.state(r, s.lastInstant, scratch)

@@ -18,6 +18,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -158,7 +159,7 @@ func (r *trackingRig) grow(db *modelContent, key string) {
 	ctx := context.Background()
 	e, err := r.view.Lookup(ctx, []byte(key))
 	require.NoError(r, err)
-	if e.Kind != store.Bytes {
+	if e.Kind != limit.Bytes {
 		request, err := lease.NewRequest(1000, 1e8, fmt.Appendf(nil, "a holder with a long name %d", r.version), 1)
 		require.NoError(r, err)
 		_, err = r.view.Acquire(ctx, []byte(key), request, 1000)
@@ -177,9 +178,9 @@ func (r *trackingRig) grow(db *modelContent, key string) {
 
 // takeMany adds entries to a log, or gives some back.
 func (r *trackingRig) takeMany(db *modelContent, key string) {
-	limit, err := window.NewLogLimit(100, 20000, 1000)
+	rate, err := window.NewLogLimit(100, 20000, 1000)
 	require.NoError(r, err)
-	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	rule := limit.Rule{Kind: limit.SlidingLog, Log: rate}
 	quantity := int64(1)
 	if r.random.IntN(3) == 0 {
 		quantity = -1
@@ -244,7 +245,7 @@ func (r *trackingRig) changeLeases(db *modelContent, key string) {
 func read(t *testing.T, v *view, key string) string {
 	value, e, err := v.Read(context.Background(), []byte(key), nil)
 	require.NoError(t, err)
-	if e.Kind != store.None && !e.Kind.IsValue() {
+	if e.Kind != limit.None && !e.Kind.IsValue() {
 		value, _, err = v.ReadForm(context.Background(), []byte(key), nil)
 		require.NoError(t, err)
 	}
@@ -378,7 +379,7 @@ func (r *trackingRig) wrong(loaded [3]content) string {
 // isExpiredLog reports whether a value is a log that has expired by now, and is not loaded.
 func (r *trackingRig) isExpiredLog(value string) bool {
 	var state form.State
-	return state.Read([]byte(value), 0) == nil && state.Kind == form.SlidingLog && state.Expires() <= r.clock.Now()
+	return state.Read([]byte(value), 0) == nil && state.Kind == limit.SlidingLog && state.Expires() <= r.clock.Now()
 }
 
 func anyState(states []content, is func(content) bool) bool {
@@ -614,9 +615,9 @@ func requirePairs(t *testing.T, m *Store, writers, groups int) {
 func TestChangesFollowAnExpiredLog(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)
-	limit, err := window.NewLogLimit(100, 60, 1000)
+	rate, err := window.NewLogLimit(100, 60, 1000)
 	require.NoError(t, err)
-	rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+	rule := limit.Rule{Kind: limit.SlidingLog, Log: rate}
 	take := func() {
 		r.clock.Advance(time.Second / 10)
 		r.view.Begin()

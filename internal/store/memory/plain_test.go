@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -15,7 +16,7 @@ import (
 // plain is the state of a key in terms of the algorithms' packages, of which this package's models
 // consist. It is immutable: a step makes another one.
 type plain struct {
-	kind    store.Kind
+	kind    limit.Kind
 	expires int64 // for Throttle, the TAT
 	fixed   window.Fixed
 	sliding window.Sliding
@@ -49,34 +50,34 @@ func (p plain) at(now int64) plain {
 func (p plain) entry() store.Entry { return store.Entry{Kind: p.kind, Expires: p.expires} }
 
 // take makes one step of a rule; next is p itself if nothing need be stored.
-func (p plain) take(now int64, rule *store.Rule, quantity int64,
+func (p plain) take(now int64, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next plain, err error) {
 	if size := plainSize(rule); size == 0 && quantity > 0 && mode != quota.Force {
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, p, nil
 	}
-	if p.kind != store.None && p.kind != rule.Kind {
+	if p.kind != limit.None && p.kind != rule.Kind {
 		return d, p, store.ErrWrongKind
 	}
 	next, changed := plain{kind: rule.Kind}, false
 	switch rule.Kind {
-	case store.Throttle:
+	case limit.Throttle:
 		d, next.expires, err = rule.Throttle.Step(now, p.expires, quantity, mode)
 		changed = next.expires != p.expires
-	case store.Fixed:
+	case limit.Fixed:
 		d, next.fixed, err = rule.Window.StepFixed(now, p.fixed, quantity, mode)
 		next.expires, changed = next.fixed.End, next.fixed != p.fixed
-	case store.Sliding:
+	case limit.Sliding:
 		d, next.sliding, err = rule.Window.StepSliding(now, p.sliding, quantity, mode)
 		next.expires, changed = next.sliding.End, next.sliding != p.sliding
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		var edit window.Edit
 		if d, next.log, edit, err = rule.Log.StepLog(now, p.log, p.entries, quantity, mode); edit != (window.Edit{}) {
 			next.entries, next.expires, changed = p.entries.after(edit), next.log.End, true
 		}
 	}
-	if rule.Kind == store.Quota {
+	if rule.Kind == limit.Quota {
 		state := p.quota
-		if p.kind == store.None {
+		if p.kind == limit.None {
 			state.End = rule.Cycle.End(now)
 		}
 		d, next.quota, err = rule.Window.StepCalendar(now, state, quantity, mode)
@@ -90,10 +91,10 @@ func (p plain) take(now int64, rule *store.Rule, quantity int64,
 	return d, next.at(now), nil
 }
 
-func plainSize(rule *store.Rule) int64 {
-	return map[store.Kind]int64{store.Throttle: rule.Throttle.Size(), store.Fixed: rule.Window.Size(),
-		store.Sliding: rule.Window.Size(), store.Quota: rule.Window.Size(),
-		store.SlidingLog: rule.Log.Size()}[rule.Kind]
+func plainSize(rule *limit.Rule) int64 {
+	return map[limit.Kind]int64{limit.Throttle: rule.Throttle.Size(), limit.Fixed: rule.Window.Size(),
+		limit.Sliding: rule.Window.Size(), limit.Quota: rule.Window.Size(),
+		limit.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
 // request makes one request of several.
@@ -136,7 +137,7 @@ func (p plain) untaken(now int64, t *store.LimitRequest, said quota.Decision) qu
 func (p plain) withLeases(change func(*lease.Leases) (changed bool)) (plain, error) {
 	own := &lease.Leases{}
 	switch {
-	case p.kind != store.None && p.kind != store.Lease:
+	case p.kind != limit.None && p.kind != limit.Lease:
 		return p, store.ErrWrongKind
 	case p.leases != nil:
 		own = p.leases.Clone()
@@ -147,7 +148,7 @@ func (p plain) withLeases(change func(*lease.Leases) (changed bool)) (plain, err
 	if own.Len() == 0 {
 		return plain{}, nil
 	}
-	return plain{kind: store.Lease, expires: own.Expires(), leases: own}, nil
+	return plain{kind: limit.Lease, expires: own.Expires(), leases: own}, nil
 }
 
 // holders returns the leases at an instant.
@@ -164,14 +165,14 @@ func (p plain) equal(o plain) bool {
 }
 
 // takers lists the kinds that Take supports.
-var takers = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog, store.Quota}
+var takers = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota}
 
 // plainRule returns a rule for a limit of size at once and per period, in seconds. The arguments
 // must be valid. The windows of a quota are of 3 seconds, whatever the period is, because those of
 // a key cannot change.
-func plainRule(kind store.Kind, size, period int64) *store.Rule {
-	r, err := &store.Rule{Kind: kind, Cycle: calendar.Every(3 * time.Second)}, error(nil)
-	if kind == store.Throttle {
+func plainRule(kind limit.Kind, size, period int64) *limit.Rule {
+	r, err := &limit.Rule{Kind: kind, Cycle: calendar.Every(3 * time.Second)}, error(nil)
+	if kind == limit.Throttle {
 		r.Throttle, err = gcra.NewLimit(size-1, max(size, 1), quota.Seconds(period))
 	} else if r.Window, err = window.NewLimit(size, quota.Seconds(period)); err == nil {
 		r.Log, err = window.NewLogLimit(size, quota.Seconds(period), 100_000)

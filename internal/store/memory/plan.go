@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -26,19 +27,19 @@ const (
 )
 
 // planFields is the number of fields of a plan for a record of a kind.
-var planFields = [store.Kinds]int{store.Fixed: 2, store.Sliding: 4, store.SlidingLog: 2, store.Quota: 2}
+var planFields = [limit.Kinds]int{limit.Fixed: 2, limit.Sliding: 4, limit.SlidingLog: 2, limit.Quota: 2}
 
 // step decides a quantity of a rule, which does not block it, at the instant now, and plans what it makes of the
 // key. It may be called again for the same key: the last plan counts.
-func (s *shard) step(p *plan, now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (s *shard) step(p *plan, now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	switch p.change = keeps; rule.Kind {
-	case store.Throttle:
+	case limit.Throttle:
 		return p.throttle(now, rule, quantity, mode)
-	case store.Fixed:
+	case limit.Fixed:
 		return p.fixed(now, rule, quantity, mode)
-	case store.Sliding:
+	case limit.Sliding:
 		return p.sliding(now, rule, quantity, mode)
-	case store.Quota:
+	case limit.Quota:
 		return s.planQuota(p, now, rule, quantity, mode)
 	default:
 		return s.planLog(p, now, rule, quantity, mode)
@@ -55,7 +56,7 @@ func (p *plan) set(changed, empty bool, expires int64) {
 	}
 }
 
-func (p *plan) throttle(now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (p *plan) throttle(now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	var tat int64
 	if p.at.live {
 		tat = p.at.record.expires()
@@ -65,7 +66,7 @@ func (p *plan) throttle(now int64, rule *store.Rule, quantity int64, mode quota.
 	return rule.Throttle.Decision(o), err
 }
 
-func (p *plan) fixed(now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (p *plan) fixed(now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	var state window.Fixed
 	if p.at.live {
 		state = p.at.record.fixed()
@@ -76,7 +77,7 @@ func (p *plan) fixed(now int64, rule *store.Rule, quantity int64, mode quota.Mod
 	return d, err
 }
 
-func (p *plan) sliding(now int64, rule *store.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
+func (p *plan) sliding(now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (quota.Decision, error) {
 	var state window.Sliding
 	if p.at.live {
 		state = p.at.record.sliding()
@@ -88,7 +89,7 @@ func (p *plan) sliding(now int64, rule *store.Rule, quantity int64, mode quota.M
 }
 
 // planQuota is step for a calendar quota. Its key has the windows that it was created with.
-func (s *shard) planQuota(p *plan, now int64, rule *store.Rule, quantity int64, mode quota.Mode) (
+func (s *shard) planQuota(p *plan, now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (
 	d quota.Decision, err error,
 ) {
 	var state window.Calendar
@@ -106,7 +107,7 @@ func (s *shard) planQuota(p *plan, now int64, rule *store.Rule, quantity int64, 
 	return d, err
 }
 
-func (s *shard) planLog(p *plan, now int64, rule *store.Rule, quantity int64, mode quota.Mode) (
+func (s *shard) planLog(p *plan, now int64, rule *limit.Rule, quantity int64, mode quota.Mode) (
 	d quota.Decision, err error,
 ) {
 	var state window.Log
@@ -122,7 +123,7 @@ func (s *shard) planLog(p *plan, now int64, rule *store.Rule, quantity int64, mo
 
 // save stores a plan. Its key must have been found since another key of the shard was changed. If the error is
 // ErrFull, nothing was changed.
-func (s *shard) save(p *plan, kind store.Kind) (err error) {
+func (s *shard) save(p *plan, kind limit.Kind) (err error) {
 	switch p.change {
 	case keeps:
 		return nil
@@ -130,7 +131,7 @@ func (s *shard) save(p *plan, kind store.Kind) (err error) {
 		s.removeKey(&p.at)
 		return nil
 	}
-	if kind == store.SlidingLog {
+	if kind == limit.SlidingLog {
 		err = s.editLog(&p.at, p.edit)
 	} else {
 		err = s.createIfAbsent(&p.at, kind, 0)
@@ -153,9 +154,9 @@ func (s *shard) save(p *plan, kind store.Kind) (err error) {
 func (s *shard) needsMemory(p *plan, t *store.LimitRequest) bool {
 	if p.at.live {
 		switch t.Rule.Kind {
-		case store.Lease:
+		case limit.Lease:
 			return s.leaseNeedsMemory(&p.at, t.Lease)
-		case store.SlidingLog:
+		case limit.SlidingLog:
 			return s.logGrows(&p.at, p.edit)
 		}
 		return false
@@ -166,10 +167,10 @@ func (s *shard) needsMemory(p *plan, t *store.LimitRequest) bool {
 	}
 	size := recordSize(len(t.Key), t.Rule.Kind)
 	switch t.Rule.Kind {
-	case store.Lease:
+	case limit.Lease:
 		return s.leaseNeedsMemory(&expired, t.Lease)
-	case store.SlidingLog:
-		if size += entryBytes; inlineCapacity(t.Key, store.SlidingLog) < entryBytes {
+	case limit.SlidingLog:
+		if size += entryBytes; inlineCapacity(t.Key, limit.SlidingLog) < entryBytes {
 			return true // with a long key, the entries are in a slab
 		}
 	}
@@ -191,8 +192,8 @@ func (s *shard) leaseNeedsMemory(at *keySlot, l *store.LeaseRequest) bool {
 		return grown
 	}
 	bytes := len(s.scratchLeases.Bytes())
-	return bytes > inlineCapacity(at.key, store.Lease) ||
-		recordSize(len(at.key), store.Lease)+bytes > s.pages.slotSize(at.position.ref())
+	return bytes > inlineCapacity(at.key, limit.Lease) ||
+		recordSize(len(at.key), limit.Lease)+bytes > s.pages.slotSize(at.position.ref())
 }
 
 // logGrows reports whether an edit makes a log outgrow its memory.

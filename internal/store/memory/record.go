@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"cellserver/internal/calendar"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -36,11 +37,11 @@ const (
 // valueBytes is the length of the value by kind. For logs and leases the value ends with the number
 // of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
 // and Standing it is the length of the bytes that follow.
-var valueBytes = [...]int{store.Fixed: 16, store.Sliding: 32, store.SlidingLog: 20, store.Quota: 16, store.Lease: 4,
-	store.Standing: 4, store.Integer: 8, store.Bytes: 4}
+var valueBytes = [...]int{limit.Fixed: 16, limit.Sliding: 32, limit.SlidingLog: 20, limit.Quota: 16, limit.Lease: 4,
+	limit.Standing: 4, limit.Integer: 8, limit.Bytes: 4}
 
 // recordSize returns the number of bytes that a record takes.
-func recordSize(key int, kind store.Kind) int {
+func recordSize(key int, kind limit.Kind) int {
 	size := atKey + key + valueBytes[kind]
 	if key >= longKey {
 		size += longBytes
@@ -63,8 +64,8 @@ func (r record) noExpiry() uint32 {
 	return 0
 }
 
-func (r record) kind() store.Kind     { return store.Kind(r[atKind]) }
-func (r record) setKind(k store.Kind) { r[atKind] = byte(k) }
+func (r record) kind() limit.Kind     { return limit.Kind(r[atKind]) }
+func (r record) setKind(k limit.Kind) { r[atKind] = byte(k) }
 
 func (r record) key() []byte {
 	if n := int(r[atLength]); n < longKey {
@@ -117,7 +118,7 @@ func (r record) setBytes(b []byte) {
 // size returns how many bytes of its slot a record uses.
 func (r record) size() int {
 	size := r.atValue() + valueBytes[r.kind()]
-	if r.kind() == store.Bytes || r.kind() == store.Standing {
+	if r.kind() == limit.Bytes || r.kind() == limit.Standing {
 		size += len(r.bytes())
 	}
 	return size + len(r.inline())

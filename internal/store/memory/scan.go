@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -66,10 +67,10 @@ func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)
 			}
 			r := s.pages.at(b.ref(slot))
 			e := s.entry(r, now)
-			if e.Kind == store.None && len(gone) < len(expired) {
+			if e.Kind == limit.None && len(gone) < len(expired) {
 				gone = append(gone, b.ref(slot))
 			}
-			if e.Kind != store.None && uint64(s.hash(r.key()).position) >= position {
+			if e.Kind != limit.None && uint64(s.hash(r.key()).position) >= position {
 				visit(r.key(), e)
 				seen++
 			}

@@ -8,6 +8,7 @@ import (
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/meter"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
@@ -64,10 +65,10 @@ type shardCounts struct {
 // that each kind has one.
 type kindCounts [16]uint32
 
-func (k *kindCounts) add(kind store.Kind)    { k[kind%16]++ }
-func (k *kindCounts) remove(kind store.Kind) { k[kind%16]-- }
+func (k *kindCounts) add(kind limit.Kind)    { k[kind%16]++ }
+func (k *kindCounts) remove(kind limit.Kind) { k[kind%16]-- }
 
-func (k *kindCounts) replace(before, after store.Kind) {
+func (k *kindCounts) replace(before, after limit.Kind) {
 	k.remove(before)
 	k.add(after)
 }
@@ -138,12 +139,12 @@ func (s *shard) expire(h keyHash, key []byte, p indexPosition) {
 }
 
 // add creates the record of a key that has none. The caller must set its expiry.
-func (s *shard) add(h keyHash, key []byte, kind store.Kind) (record, ref, error) {
+func (s *shard) add(h keyHash, key []byte, kind limit.Kind) (record, ref, error) {
 	return s.addSized(h, key, kind, 0)
 }
 
 // addSized is like add for a kind whose records have extra bytes after their value.
-func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (record, ref, error) {
+func (s *shard) addSized(h keyHash, key []byte, kind limit.Kind, extra int) (record, ref, error) {
 	size := recordSize(len(key), kind) + extra
 	if s.lowOnMemory() {
 		if at := s.reuseExpired(h, key, kind, size); at != 0 {
@@ -172,7 +173,7 @@ func (s *shard) addSized(h keyHash, key []byte, kind store.Kind, extra int) (rec
 // reuseExpired reuses the expired record of a key, if there is one, for a record of a kind. If its
 // slot is too small the record is removed, unless the step must not allocate. It returns 0 if no
 // record was reused.
-func (s *shard) reuseExpired(h keyHash, key []byte, kind store.Kind, size int) ref {
+func (s *shard) reuseExpired(h keyHash, key []byte, kind limit.Kind, size int) ref {
 	r, p := s.find(h, key)
 	switch {
 	case r == nil:
@@ -208,16 +209,16 @@ func (s *shard) remove(h keyHash, p indexPosition) {
 func (s *shard) rehash(r ref) keyHash { return s.hash(s.pages.at(r).key()) }
 
 // throttle makes one step of GCRA on one key.
-func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, quantity int64,
+func (s *shard) throttle(h keyHash, key []byte, now int64, rate gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
-	if limit.Blocks(quantity, mode) {
+	if rate.Blocks(quantity, mode) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
 	}
 	now = s.advance(now)
 	r, p := s.find(h, key)
 	var tat int64
 	if r != nil && r.expires() > now {
-		if r.kind() != store.Throttle {
+		if r.kind() != limit.Throttle {
 			return gcra.Outcome{}, store.ErrWrongKind
 		}
 		tat = r.expires()
@@ -225,7 +226,7 @@ func (s *shard) throttle(h keyHash, key []byte, now int64, limit gcra.Limit, qua
 	} else if r != nil && !s.isExpired(r.expires(), now) {
 		return gcra.Outcome{}, store.ErrWrongKind // a calendar quota
 	}
-	o, next, err := limit.Outcome(now, tat, quantity, mode)
+	o, next, err := rate.Outcome(now, tat, quantity, mode)
 	if err != nil || next == tat {
 		if r != nil && tat == 0 {
 			s.removeExpired(h, key, p)
@@ -255,7 +256,7 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 		at = p.ref()
 	} else {
 		var err error
-		if r, at, err = s.add(h, key, store.Throttle); err != nil {
+		if r, at, err = s.add(h, key, limit.Throttle); err != nil {
 			return err
 		}
 	}
@@ -270,12 +271,12 @@ func (s *shard) storeTAT(h keyHash, key []byte, r record, p indexPosition, now, 
 // listeners. A Throttle record can be reused, and the result is true. Any other record is removed;
 // but if memory is short, such a record is left to reuseExpired.
 func (s *shard) reclaim(h keyHash, r record, p indexPosition) (reuse bool) {
-	if r.kind() != store.Throttle && s.lowOnMemory() {
+	if r.kind() != limit.Throttle && s.lowOnMemory() {
 		return false
 	}
 	s.notify(r.key(), store.Expired)
 	s.expiredCount++
-	if r.touch(s.lastInstant); r.kind() == store.Throttle {
+	if r.touch(s.lastInstant); r.kind() == limit.Throttle {
 		return true
 	}
 	s.remove(h, p)

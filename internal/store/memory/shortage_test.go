@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -21,7 +22,7 @@ type crammed struct {
 	clock  *store.StillClock
 	memory *Store
 	view   store.View
-	rule   store.Rule
+	rule   limit.Rule
 	keys   []string // keys that exist
 }
 
@@ -31,7 +32,7 @@ func newCrammed(t *testing.T) *crammed {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	l, err := gcra.NewLimit(4, 5, 60)
 	require.NoError(t, err)
-	c := &crammed{T: t, clock: clock, memory: m, view: m.View(), rule: store.Rule{Kind: store.Throttle, Throttle: l}}
+	c := &crammed{T: t, clock: clock, memory: m, view: m.View(), rule: limit.Rule{Kind: limit.Throttle, Throttle: l}}
 	for i := 0; i < 256*3*pageBytes/32; i++ {
 		key := fmt.Sprintf("key %08d", i)
 		switch err := c.take(key, 1, quota.Take); err {
@@ -88,7 +89,7 @@ func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 			require.NoError(t, c.take(key, 1, quota.Peek))
 			e, err := c.view.Lookup(background, []byte(key))
 			require.NoError(t, err)
-			require.Equal(t, store.None, e.Kind)
+			require.Equal(t, limit.None, e.Kind)
 			_, _, err = c.view.TakeAll(background, c.limitRequests(key), quota.Peek)
 			require.NoError(t, err)
 		}
@@ -112,11 +113,11 @@ func TestTakeAllFindsKeysOfAShardAgain(t *testing.T) {
 	clock := store.NewStillClock(1_800_000_000_000_000_000)
 	m := New(Options{Clock: clock, SweepEvery: -1, MaxPages: pagesPerStep + 2})
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
-	v, long, brief := m.View(), plainRule(store.Throttle, 9, 1_000_000), plainRule(store.Throttle, 9, 1)
+	v, long, brief := m.View(), plainRule(limit.Throttle, 9, 1_000_000), plainRule(limit.Throttle, 9, 1)
 	keys := inOneShard(v, "key", 1000)
 	s := &m.createDatabase(0).shards[shardOf(v, keys[0])]
 	for i, key := range keys {
-		_, err := v.Take(background, []byte(key), []*store.Rule{brief, long}[min(i, 1)], 1, quota.Take)
+		_, err := v.Take(background, []byte(key), []*limit.Rule{brief, long}[min(i, 1)], 1, quota.Take)
 		if require.NoError(t, err); s.lowOnMemory() {
 			keys = keys[:i+1] // the last is alone in its page
 			break
@@ -159,7 +160,7 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, m.Close()) })
 	v, ctx, long := m.View(), t.Context(), []byte(strings.Repeat("k", 1000))
 	require.NoError(t, v.Write(ctx, long, store.Value{Bytes: make([]byte, 3000)}, clock.Now()+1))
-	fixed, log := store.Rule{Kind: store.Fixed}, store.Rule{Kind: store.SlidingLog}
+	fixed, log := limit.Rule{Kind: limit.Fixed}, limit.Rule{Kind: limit.SlidingLog}
 	var err error
 	fixed.Window, err = window.NewLimit(10, 100)
 	require.NoError(t, err)

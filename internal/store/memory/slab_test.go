@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -68,7 +69,7 @@ func TestCheckFindsWhatDoesNotFitInARecord(t *testing.T) {
 			v := m.View()
 			keys := words(inOneShard(v, "key", 2))
 			for range 2 {
-				v.Take(background, keys[0], plainRule(store.SlidingLog, 9, 60), 2, quota.Take)
+				v.Take(background, keys[0], plainRule(limit.SlidingLog, 9, 60), 2, quota.Take)
 				clock.Advance(1)
 				v.Begin()
 			}
@@ -90,7 +91,7 @@ func takeMany(t *testing.T, v store.View, clock *store.StillClock, key []byte) {
 	for range tooMany {
 		clock.Advance(1)
 		v.Begin()
-		d, err := v.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), 2, quota.Take)
+		d, err := v.Take(background, key, plainRule(limit.SlidingLog, 2*tooMany, 60), 2, quota.Take)
 		require.NoError(t, err)
 		require.False(t, d.Limited)
 	}
@@ -175,7 +176,7 @@ func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
 	s.fill(t)
 	s.expire()
 	for _, key := range s.keys { // replaced by another kind
-		s.view.Take(background, key, plainRule(store.Fixed, 9, 1e6), 1, quota.Take)
+		s.view.Take(background, key, plainRule(limit.Fixed, 9, 1e6), 1, quota.Take)
 		s.view.Throttle(background, leaseKey(key), sixteenAMinute, 1, quota.Take)
 	}
 	s.requireNoObjects(t, "replaced")
@@ -185,7 +186,7 @@ func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
 // giveBack releases all leases, or refunds all that a log holds.
 func (s *slabStore) giveBack(key []byte, isLease bool) {
 	if !isLease {
-		s.view.Take(background, key, plainRule(store.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
+		s.view.Take(background, key, plainRule(limit.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
 		return
 	}
 	for i := range tooMany {
@@ -197,8 +198,8 @@ func (s *slabStore) giveBack(key []byte, isLease bool) {
 func TestRefusedCallsCreateNoObject(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v, key := m.View(), []byte("key")
-	v.Take(background, key, plainRule(store.SlidingLog, 9, 60), 10, quota.Take)
-	v.Take(background, key, plainRule(store.SlidingLog, 9, 60), 1, quota.Peek)
+	v.Take(background, key, plainRule(limit.SlidingLog, 9, 60), 10, quota.Take)
+	v.Take(background, key, plainRule(limit.SlidingLog, 9, 60), 1, quota.Peek)
 	v.Acquire(background, key, plainRequest(0, 60, "holder", 1), 10)
 	_, err := v.Acquire(background, key, plainRequest(9, 60, "holder", 1), 0)
 	require.ErrorIs(t, err, lease.ErrHolders)

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
@@ -23,7 +24,7 @@ func (v *view) Standing(_ context.Context, key []byte) (state standing.State, er
 	}
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	at, err := s.lookup(h, key, v.now, store.Standing)
+	at, err := s.lookup(h, key, v.now, limit.Standing)
 	if err == nil && at.live {
 		state = at.record.standing()
 	}
@@ -42,7 +43,7 @@ type standingEdit = func(now int64, s standing.State) standing.State
 
 func (s *shard) editStanding(h keyHash, key []byte, now int64, edit standingEdit) error {
 	now = s.advance(now)
-	at, err := s.lookup(h, key, now, store.Standing)
+	at, err := s.lookup(h, key, now, limit.Standing)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *shard) editStanding(h keyHash, key []byte, now int64, edit standingEdit
 	}
 	var buffer [standing.MaxBytes]byte
 	encoded := standing.Append(buffer[:0], &next)
-	if err := s.createOrResize(&at, store.Standing, len(encoded)); err != nil {
+	if err := s.createOrResize(&at, limit.Standing, len(encoded)); err != nil {
 		return err
 	}
 	s.setStanding(&at, &next, encoded)
@@ -73,7 +74,7 @@ func (s *shard) editStanding(h keyHash, key []byte, now int64, edit standingEdit
 func (s *shard) restoreStanding(at *keySlot, state *standing.State) error {
 	var buffer [standing.MaxBytes]byte
 	encoded := standing.Append(buffer[:0], state)
-	if err := s.replace(at, store.Standing, len(encoded)); err != nil {
+	if err := s.replace(at, limit.Standing, len(encoded)); err != nil {
 		return err
 	}
 	s.setStanding(at, state, encoded)

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
@@ -22,13 +23,13 @@ func TestMayHaveStandings(t *testing.T) {
 			return s
 		}))
 	require.NoError(t, from.View().WriteForm(background, []byte("throttle"),
-		&form.State{Kind: form.Throttle, TAT: now + 1e9}))
+		&form.State{Kind: limit.Throttle, TAT: now + 1e9}))
 	require.False(t, from.MayHaveStandings())
 	require.NoError(t, from.View().EditStanding(background, []byte("key"), ban))
 	require.True(t, from.MayHaveStandings())
 
 	restored := New(Options{Clock: clock, SweepEvery: -1})
-	state := &form.State{Kind: form.Standing, Standing: ban(now, standing.State{})}
+	state := &form.State{Kind: limit.Standing, Standing: ban(now, standing.State{})}
 	require.NoError(t, restored.View().WriteForm(background, []byte("key"), state))
 	require.True(t, restored.MayHaveStandings())
 

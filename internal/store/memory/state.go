@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -26,7 +27,7 @@ func (v *view) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte, stor
 		state = new(form.State)
 	}
 	e := v.readState(s, h, key, state)
-	if e.Kind == store.None || e.Kind.IsValue() {
+	if e.Kind == limit.None || e.Kind.IsValue() {
 		v.stateBuffer = state
 		return dst, e, nil
 	}
@@ -46,10 +47,10 @@ func (v *view) readState(s *shard, h keyHash, key []byte, into *form.State) stor
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
 	e := s.entry(r, v.now)
-	if e.Kind != store.None {
+	if e.Kind != limit.None {
 		v.touchRead(r)
 	}
-	if e.Kind != store.None && !e.Kind.IsValue() {
+	if e.Kind != limit.None && !e.Kind.IsValue() {
 		s.state(r, v.now, into)
 		s.copiedBytes += int64(len(into.Entries)*entryBytes + lease.FewBytes(into.Leases))
 	}
@@ -83,26 +84,26 @@ func (s *shard) writeState(h keyHash, key []byte, now int64, state *form.State, 
 func (s *shard) state(r record, now int64, into *form.State) {
 	*into = form.State{Entries: into.Entries[:0], Leases: into.Leases[:0]}
 	switch r.kind() {
-	case store.Throttle:
-		into.Kind, into.TAT = form.Throttle, r.expires()
-	case store.Fixed:
-		into.Kind, into.Fixed = form.Fixed, r.fixed()
-	case store.Sliding:
-		into.Kind, into.Sliding = form.Sliding, r.sliding()
-	case store.SlidingLog:
-		into.Kind, into.Log = form.SlidingLog, r.logState()
+	case limit.Throttle:
+		into.Kind, into.TAT = limit.Throttle, r.expires()
+	case limit.Fixed:
+		into.Kind, into.Fixed = limit.Fixed, r.fixed()
+	case limit.Sliding:
+		into.Kind, into.Sliding = limit.Sliding, r.sliding()
+	case limit.SlidingLog:
+		into.Kind, into.Log = limit.SlidingLog, r.logState()
 		into.Entries = s.appendEntries(into.Entries, r)
-	case store.Quota:
-		into.Kind, into.Quota, into.Cycle = form.Quota, r.calendar(), r.cycle()
-	case store.Lease:
-		into.Kind = form.Lease
+	case limit.Quota:
+		into.Kind, into.Quota, into.Cycle = limit.Quota, r.calendar(), r.cycle()
+	case limit.Lease:
+		into.Kind = limit.Lease
 		table := s.leaseTable(&keySlot{record: r, live: true})
 		into.Leases = slices.Grow(into.Leases, table.Len())
 		for l := range table.Holders(now) {
 			into.Leases = append(into.Leases, l)
 		}
-	case store.Standing:
-		into.Kind, into.Standing = form.Standing, r.standing()
+	case limit.Standing:
+		into.Kind, into.Standing = limit.Standing, r.standing()
 	}
 }
 
@@ -130,7 +131,7 @@ func newLargeState(key []byte, state *form.State) *largeState {
 	switch {
 	case inlineStateBytes(state) <= inlineCapacity(key, state.Kind):
 		return nil
-	case state.Kind == form.SlidingLog:
+	case state.Kind == limit.SlidingLog:
 		log := new(entryLog)
 		log.fill(state.Entries)
 		return &largeState{log: log}
@@ -153,7 +154,7 @@ func (s *shard) restore(at *keySlot, state *form.State) error {
 // not use it.
 func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
 	kind := state.Kind
-	if kind == store.Standing {
+	if kind == limit.Standing {
 		return s.restoreStanding(at, &state.Standing)
 	}
 	bytes, capacity := inlineStateBytes(state), inlineCapacity(at.key, kind)
@@ -162,7 +163,7 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 		return store.ErrFull
 	case bytes > capacity:
 		bytes = 0
-	case kind == store.SlidingLog && !s.noGrowth: // with free entries, as storeRing does
+	case kind == limit.SlidingLog && !s.noGrowth: // with free entries, as storeRing does
 		bytes = min(bytes/entryBytes*3/2, capacity/entryBytes) * entryBytes
 	}
 	if err := s.replace(at, kind, bytes); err != nil {
@@ -179,11 +180,11 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 // setState writes a state to a new record that has the given number of bytes for inline state.
 func (s *shard) setState(r record, state *form.State, bytes int) {
 	switch state.Kind {
-	case form.Fixed:
+	case limit.Fixed:
 		r.setFixed(state.Fixed)
-	case form.Sliding:
+	case limit.Sliding:
 		r.setSliding(state.Sliding)
-	case form.SlidingLog:
+	case limit.SlidingLog:
 		r.setField(0, int64(state.Log.Base))
 		r.setField(1, state.Log.Until)
 		if bytes > 0 {
@@ -193,9 +194,9 @@ func (s *shard) setState(r record, state *form.State, bytes int) {
 				ring.set(i, e)
 			}
 		}
-	case form.Quota:
+	case limit.Quota:
 		r.setCalendar(state.Quota.Used, state.Cycle)
-	case form.Lease:
+	case limit.Lease:
 		if bytes > 0 {
 			r.setStateWord(inlineBit | uint32(bytes))
 			lease.AppendFew(r.inline()[:0], state.Leases)
@@ -221,7 +222,7 @@ func (s *shard) attachLarge(r record, large *largeState) {
 // replace gives a key a record of a kind, with the given number of bytes after its value, in place
 // of the one it has. It does not set the fields of the record. If the error is ErrFull, nothing has
 // changed.
-func (s *shard) replace(at *keySlot, kind store.Kind, bytes int) error {
+func (s *shard) replace(at *keySlot, kind limit.Kind, bytes int) error {
 	if at.record == nil {
 		at.created = true
 		return s.addAt(at, kind, bytes)

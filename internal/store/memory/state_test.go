@@ -12,33 +12,34 @@ import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
 
 // stateOf returns a state that ends after an instant: a log or leases have n parts.
-func stateOf(kind store.Kind, n int, now int64) *form.State {
+func stateOf(kind limit.Kind, n int, now int64) *form.State {
 	s := &form.State{Kind: kind}
 	end := now + 1e9*int64(1+n%7)
 	switch kind {
-	case form.Throttle:
+	case limit.Throttle:
 		s.TAT = end
-	case form.Fixed:
+	case limit.Fixed:
 		s.Fixed = window.Fixed{Start: now, Used: int64(n), End: end}
-	case form.Sliding:
+	case limit.Sliding:
 		s.Sliding = window.Sliding{Start: now, Previous: int64(n), Current: 1, Until: end, End: now + 2*(end-now)}
-	case form.SlidingLog:
+	case limit.SlidingLog:
 		s.Log = window.Log{Until: end, End: end}
 		for i := range n {
 			s.Entries = append(s.Entries, window.Entry{At: now + int64(i), Total: uint64(i + 1)})
 		}
-	case form.Quota:
+	case limit.Quota:
 		s.Cycle = calendar.Every(time.Second)
 		s.Quota = window.Calendar{Used: int64(n), End: s.Cycle.End(end)}
-	case form.Standing:
+	case limit.Standing:
 		s.Standing.Ban = standing.Term{Until: end, Reason: strings.Repeat("r", min(n, standing.MaxReason))}
-	case form.Lease:
+	case limit.Lease:
 		for i := range n {
 			s.Leases = append(s.Leases, lease.Lease{Holder: fmt.Sprintf("h%05d", i), Quantity: 2, End: end + int64(i)})
 		}
@@ -46,8 +47,8 @@ func stateOf(kind store.Kind, n int, now int64) *form.State {
 	return s
 }
 
-var formKinds = []store.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
-	form.Standing}
+var formKinds = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota, limit.Lease,
+	limit.Standing}
 
 // States and values replace each other in a few keys, of all sizes, with and without memory. What a
 // key holds is always what was written last without an error, and the store stays consistent.
@@ -136,7 +137,7 @@ func TestStatesAllocateNothing(t *testing.T) {
 // of the state.
 func TestLargeStatesAreEncodedWithoutTheLock(t *testing.T) {
 	w := newTwin(t)
-	key, state := []byte("a key"), stateOf(form.SlidingLog, 100_000, w.clock.Now())
+	key, state := []byte("a key"), stateOf(limit.SlidingLog, 100_000, w.clock.Now())
 	require.NoError(t, w.view.WriteForm(background, key, state))
 	require.Zero(t, w.memory.Usage()[0].Copied)
 	_, _, err := w.view.ReadForm(background, key, nil)
@@ -147,9 +148,9 @@ func TestLargeStatesAreEncodedWithoutTheLock(t *testing.T) {
 // restore replaces a log, or the leases of a key, by others.
 func (r *trackingRig) restore(db *modelContent) {
 	const never = 1e17
-	key, kind := fmt.Sprint("log:", r.random.IntN(many)), form.SlidingLog
+	key, kind := fmt.Sprint("log:", r.random.IntN(many)), limit.SlidingLog
 	if r.random.IntN(2) == 0 {
-		key, kind = fmt.Sprint("leases:", r.random.IntN(many)), form.Lease
+		key, kind = fmt.Sprint("leases:", r.random.IntN(many)), limit.Lease
 	}
 	state := stateOf(kind, 1+r.random.IntN(100), r.view.Now())
 	state.Log.End += never

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -386,7 +387,7 @@ func (a *stepOnAll) endNoGrowth(all []request) {
 	a.setNoGrowth(false)
 	for i := range all {
 		s, at := all[i].shard, &all[i].plan.at
-		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == store.Lease && !r.isInline() {
+		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == limit.Lease && !r.isInline() {
 			s.leases.at(r.stateWord()).updateBytes(&s.leases)
 		}
 	}

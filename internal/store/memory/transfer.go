@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -64,7 +65,7 @@ func (v *view) locate(p store.KeyRef) shardSlot {
 
 // detachedState is the content of a key, independent of any record.
 type detachedState struct {
-	kind    store.Kind
+	kind    limit.Kind
 	expires int64
 	value   []byte
 	log     *entryLog
@@ -79,11 +80,11 @@ func (at *shardSlot) detach(stays bool) detachedState {
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
 	switch {
 	case r.isInline():
-	case l.kind == store.SlidingLog:
+	case l.kind == limit.SlidingLog:
 		if l.log = at.shard.logs.at(r.stateWord()); stays {
 			l.log = l.log.clone()
 		}
-	case l.kind == store.Lease:
+	case l.kind == limit.Lease:
 		if l.leases = at.shard.leases.at(r.stateWord()); stays {
 			l.leases = l.leases.clone()
 		}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -21,7 +22,7 @@ func (v *view) Read(_ context.Context, key []byte, dst []byte) ([]byte, store.En
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
 	e := s.entry(r, v.now)
-	if e.Kind != store.None {
+	if e.Kind != limit.None {
 		v.touchRead(r)
 		before := len(dst)
 		dst = r.appendValue(dst)
@@ -41,7 +42,7 @@ func (v *view) ReadPart(_ context.Context, key []byte, dst []byte, start,
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	r, _ := s.findLive(h, key, v.now)
-	if e = s.entry(r, v.now); e.Kind == store.None {
+	if e = s.entry(r, v.now); e.Kind == limit.None {
 		return dst, 0, e, nil
 	}
 	r.touch(v.now)
@@ -100,13 +101,13 @@ func (s *shard) stateBytes(r record) int {
 	switch {
 	case r == nil:
 		return 0
-	case r.kind() == store.Bytes, r.kind() == store.Standing:
+	case r.kind() == limit.Bytes, r.kind() == limit.Standing:
 		return len(r.bytes())
 	case r.isInline():
 		return r.inlineBytes()
-	case r.kind() == store.SlidingLog:
+	case r.kind() == limit.SlidingLog:
 		return int(s.logs.at(r.stateWord()).bytes())
-	case r.kind() == store.Lease:
+	case r.kind() == limit.Lease:
 		return int(s.leases.at(r.stateWord()).counted)
 	}
 	return 0
@@ -114,9 +115,9 @@ func (s *shard) stateBytes(r record) int {
 
 // write makes a key hold a value, in its old slot if that is suitable.
 func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
-	kind, size := store.Bytes, len(v.Bytes)
+	kind, size := limit.Bytes, len(v.Bytes)
 	if v.IsInteger {
-		kind, size = store.Integer, 0
+		kind, size = limit.Integer, 0
 	}
 	if at.record == nil || !s.reuseSlot(at, kind, size) {
 		if !s.pages.canAdd(1) {
@@ -152,11 +153,11 @@ func (s *shard) writeExpired(at *keySlot) {
 
 // reuseSlot reports whether a value fits in the slot of a key's record, and if so changes the kind
 // of the record.
-func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
+func (s *shard) reuseSlot(at *keySlot, kind limit.Kind, size int) bool {
 	if !at.record.kind().IsValue() {
 		return false
 	}
-	if at.record.kind() == kind && kind == store.Integer {
+	if at.record.kind() == kind && kind == limit.Integer {
 		return true
 	}
 	slotSize := s.pages.slotSize(at.position.ref())
@@ -172,9 +173,9 @@ func (s *shard) reuseSlot(at *keySlot, kind store.Kind, size int) bool {
 // appendValue appends a value; for other kinds it appends nothing.
 func (r record) appendValue(dst []byte) []byte {
 	switch r.kind() {
-	case store.Integer:
+	case limit.Integer:
 		return strconv.AppendInt(dst, r.field(0), 10)
-	case store.Bytes:
+	case limit.Bytes:
 		return append(dst, r.bytes()...)
 	}
 	return dst
@@ -182,7 +183,7 @@ func (r record) appendValue(dst []byte) []byte {
 
 // borrowValue returns a value: its own bytes, or the digits of an integer.
 func (r record) borrowValue(digits []byte) []byte {
-	if r.kind() == store.Bytes {
+	if r.kind() == limit.Bytes {
 		return r.bytes()
 	}
 	return r.appendValue(digits)
@@ -192,7 +193,7 @@ func (r record) borrowValue(digits []byte) []byte {
 func (s *shard) patch(at *keySlot, from int, part []byte) error {
 	before := len(at.record.bytes())
 	length := max(before, from+len(part))
-	if need := at.record.atValue() + valueBytes[store.Bytes] + length; need > s.pages.slotSize(at.position.ref()) {
+	if need := at.record.atValue() + valueBytes[limit.Bytes] + length; need > s.pages.slotSize(at.position.ref()) {
 		if err := s.enlarge(at, need); err != nil {
 			return err
 		}
@@ -238,8 +239,8 @@ func (s *shard) increment(h keyHash, key []byte, now, n int64) (int64, error) {
 	if at.record, at.position = s.findLive(h, key, now); at.record != nil {
 		at.record.touch(now)
 		switch at.record.kind() {
-		case store.Integer:
-		case store.Bytes:
+		case limit.Integer:
+		case limit.Bytes:
 			return 0, store.ErrNotInteger
 		default:
 			return 0, store.ErrWrongKind
@@ -261,7 +262,7 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 	at := keySlot{hash: h, key: key}
 	at.record, at.position = s.findLive(h, key, now)
 	e := s.entry(at.record, now)
-	if e.Kind != store.None {
+	if e.Kind != limit.None {
 		at.record.touch(now)
 	}
 	var digits [20]byte
@@ -274,7 +275,7 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 		return err
 	}
 	switch {
-	case c.Operation != store.Put && e.Kind == store.None:
+	case c.Operation != store.Put && e.Kind == limit.None:
 		return nil // only Put creates a key
 	case c.Operation == store.Remove || c.Expires <= now:
 		s.writeExpired(&at)
@@ -283,7 +284,7 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 		s.commit(&at, c.Expires)
 		return nil
 	case c.Operation == store.Patch:
-		if e.Kind != store.Bytes {
+		if e.Kind != limit.Bytes {
 			return store.ErrWrongKind
 		}
 		if err = s.patch(&at, c.Offset, c.Value.Bytes); err == nil {

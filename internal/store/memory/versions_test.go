@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
-	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
 
@@ -62,9 +62,9 @@ func (r *trackingRig) takeBriefly(kind string) {
 	r.clock.Advance(time.Millisecond)
 	r.view.Begin()
 	if kind == "log" {
-		limit, err := window.NewLogLimit(100, 60, 1000)
+		rate, err := window.NewLogLimit(100, 60, 1000)
 		require.NoError(r, err)
-		rule := store.Rule{Kind: store.SlidingLog, Log: limit}
+		rule := limit.Rule{Kind: limit.SlidingLog, Log: rate}
 		_, err = r.view.Take(ctx, []byte("log:0"), &rule, 1, quota.Take)
 		require.NoError(r, err)
 		return

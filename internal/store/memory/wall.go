@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -84,7 +85,7 @@ func (w *wallClock) onStore(unix int64) int64 {
 
 // expiryOf returns what a record with a state has in place of its expiry; see record.expires.
 func expiryOf(state *form.State) int64 {
-	if state.Kind == form.Quota {
+	if state.Kind == limit.Quota {
 		return -state.Expires()
 	}
 	return state.Expires()

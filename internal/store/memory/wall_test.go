@@ -12,6 +12,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -99,7 +100,7 @@ func (w *quotaTwin) live(key int) (q plainQuota, exists bool) {
 
 // call makes a call, and compares the decision.
 func (w *quotaTwin) call(key int, quantity int64, mode quota.Mode) {
-	name, rule := fmt.Sprint(key), &store.Rule{Kind: store.Quota}
+	name, rule := fmt.Sprint(key), &limit.Rule{Kind: limit.Quota}
 	rule.Window, _ = window.NewCalendarLimit(w.limit)
 	rule.Cycle, _ = cycleOf(key)
 	got, err := w.view.Take(context.Background(), []byte(name), rule, quantity, mode)
@@ -141,14 +142,14 @@ func (w *quotaTwin) compare(keys int) {
 	for key := range keys {
 		name, want := fmt.Sprint(key), store.Entry{}
 		if q, exists := w.live(key); exists {
-			want = store.Entry{Kind: store.Quota, Expires: q.end - w.clock.Offset()}
+			want = store.Entry{Kind: limit.Quota, Expires: q.end - w.clock.Offset()}
 		}
 		require.Equal(w, want, found[name], name)
 		e, err := w.view.Lookup(context.Background(), []byte(name))
 		require.NoError(w, err)
 		require.Equal(w, want, e, name)
 		_, err = w.view.Throttle(context.Background(), []byte(name), sixteenAMinute, 1, quota.Peek)
-		require.Equal(w, want.Kind == store.Quota, err == store.ErrWrongKind, name)
+		require.Equal(w, want.Kind == limit.Quota, err == store.ErrWrongKind, name)
 	}
 }
 
@@ -198,11 +199,11 @@ func TestFarEndsOfQuotas(t *testing.T) {
 		v := m.View()
 		end := int64(math.MaxInt64)
 		c, _ := calendar.In(calendar.Year, []byte("UTC"))
-		state := &form.State{Kind: form.Quota, Quota: window.Calendar{Used: 1, End: end}, Cycle: c}
+		state := &form.State{Kind: limit.Quota, Quota: window.Calendar{Used: 1, End: end}, Cycle: c}
 		require.NoError(t, v.WriteForm(background, []byte("key"), state))
 		e, err := v.Lookup(background, []byte("key"))
 		require.NoError(t, err)
-		require.Equal(t, store.Quota, e.Kind)
+		require.Equal(t, limit.Quota, e.Kind)
 		require.Greater(t, e.Expires, clock.Now())
 		require.Less(t, e.Expires, store.Never)
 	}
@@ -214,7 +215,7 @@ func TestQuotasAllocateNothing(t *testing.T) {
 	m := New(Options{Clock: clock, SweepEvery: -1})
 	v, key := m.View(), []byte("a key")
 	for _, cycle := range []string{"DAY", "a period"} {
-		rule := &store.Rule{Kind: store.Quota, Cycle: calendar.Every(time.Second)}
+		rule := &limit.Rule{Kind: limit.Quota, Cycle: calendar.Every(time.Second)}
 		if cycle == "DAY" {
 			rule.Cycle, _ = calendar.In(calendar.Day, []byte("America/Havana"))
 		}
@@ -242,7 +243,7 @@ func TestQuotasAreLoadedByTheWallClock(t *testing.T) {
 		w.call(0, 1, quota.Take) // hours
 		w.call(1, 2, quota.Take) // days
 		year, _ := calendar.In(calendar.Year, []byte("Asia/Tokyo"))
-		rule := &store.Rule{Kind: store.Quota, Cycle: year}
+		rule := &limit.Rule{Kind: limit.Quota, Cycle: year}
 		rule.Window, _ = window.NewCalendarLimit(5)
 		_, err := w.view.Take(background, []byte("year"), rule, 3, quota.Take)
 		require.NoError(t, err)

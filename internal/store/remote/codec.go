@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -56,7 +57,7 @@ func readTAT(value []byte, now int64) (int64, error) {
 	switch err := state.Read(value, 0); {
 	case err != nil:
 		return 0, errUnreadable(err)
-	case state.Kind == form.Throttle:
+	case state.Kind == limit.Throttle:
 		return state.TAT, nil
 	case state.Expires() > now:
 		return 0, store.ErrWrongKind
@@ -96,7 +97,7 @@ func (m margin) hasJustPassed(n, now int64) bool { return n <= now && n > now-ex
 
 // appendState appends the value of a key that holds a state.
 func appendState(dst []byte, state *form.State) []byte {
-	if state.Kind == form.Throttle {
+	if state.Kind == limit.Throttle {
 		return form.AppendTAT(dst, state.TAT)
 	}
 	begin := len(dst)

@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
@@ -18,20 +19,20 @@ import (
 )
 
 // rules returns a rule of each limiter of a quantity.
-func rules(t *testing.T, size int64) (rules []store.Rule) {
+func rules(t *testing.T, size int64) (rules []limit.Rule) {
 	throttle, err := gcra.NewLimit(size-1, 1, 60)
 	require.NoError(t, err)
 	windows, err := window.NewLimit(size, 60)
 	require.NoError(t, err)
 	log, err := window.NewLogLimit(size, 60, 100)
 	require.NoError(t, err)
-	return []store.Rule{{Kind: store.Throttle, Throttle: throttle}, {Kind: store.Fixed, Window: windows},
-		{Kind: store.Sliding, Window: windows}, {Kind: store.SlidingLog, Log: log},
-		{Kind: store.Quota, Window: windows, Cycle: calendar.Every(time.Minute)}}
+	return []limit.Rule{{Kind: limit.Throttle, Throttle: throttle}, {Kind: limit.Fixed, Window: windows},
+		{Kind: limit.Sliding, Window: windows}, {Kind: limit.SlidingLog, Log: log},
+		{Kind: limit.Quota, Window: windows, Cycle: calendar.Every(time.Minute)}}
 }
 
 // takeAlone makes one call by TakeAll.
-func (r *rig) takeAlone(rule store.Rule, leave, quantity int64, mode quota.Mode) error {
+func (r *rig) takeAlone(rule limit.Rule, leave, quantity int64, mode quota.Mode) error {
 	t := store.LimitRequest{Key: fmt.Append(nil, "all ", leave), Rule: rule, Quantity: quantity, Leave: leave}
 	if mode == quota.Force {
 		t.Mode, mode = mode, quota.Take

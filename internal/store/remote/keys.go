@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -146,7 +147,7 @@ func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []by
 			e, err = s.view.Lookup(background, key)
 			return err
 		})
-		if err == nil && e.Kind != store.None {
+		if err == nil && e.Kind != limit.None {
 			visit(key, e)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"cellserver/internal/idempotency"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -46,7 +47,7 @@ func (v *view) onceIn(s *scratch, o *store.Once, token []byte) ([]quota.Decision
 	switch {
 	case err != nil:
 		return nil, false, err
-	case e.Kind != store.None:
+	case e.Kind != limit.None:
 		d, lives, err := readToken(v.decisions[:0], held, s.now, o.Token.Words)
 		if v.decisions = d; lives || err != nil {
 			return d, lives, err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/store/remote/combine"
@@ -159,7 +160,7 @@ func (s *scratch) setTAT(name []byte, tat int64) error {
 		_, err := s.view.Delete(background, [][]byte{name})
 		return err
 	}
-	return s.view.WriteForm(background, name, &form.State{Kind: form.Throttle, TAT: tat})
+	return s.view.WriteForm(background, name, &form.State{Kind: limit.Throttle, TAT: tat})
 }
 
 // require panics if a transaction touches a key that it has not named.
@@ -185,7 +186,7 @@ func (s *scratch) withTATs(names [][]byte, operation func() error) error {
 	var counters []counter
 	for _, name := range names {
 		digits, e, err := s.view.Read(background, name, s.buffer[:0])
-		if err != nil || e.Kind != store.Integer {
+		if err != nil || e.Kind != limit.Integer {
 			continue
 		}
 		n, _ := parseInteger(digits)
@@ -212,7 +213,7 @@ func (s *scratch) withTATs(names [][]byte, operation func() error) error {
 // withCounter makes an operation of an integer: a TAT is one in it.
 func (s *scratch) withCounter(name []byte, operation func() error) error {
 	e, err := s.view.Lookup(background, name)
-	if err != nil || e.Kind != store.Throttle {
+	if err != nil || e.Kind != limit.Throttle {
 		return operation()
 	}
 	key := &s.keys[s.index[string(name)]]
@@ -275,12 +276,12 @@ func (s *scratch) collectKey(k *loadedKey, c *combine.Change) (err error) {
 	switch {
 	case err != nil:
 		return err
-	case e.Kind == store.None && k.value.Bytes != nil:
+	case e.Kind == limit.None && k.value.Bytes != nil:
 		c.Op = combine.Remove
 		return nil
-	case e.Kind == store.None:
+	case e.Kind == limit.None:
 		return nil
-	case e.Kind == store.Throttle:
+	case e.Kind == limit.Throttle:
 		c.Bytes = form.AppendTAT(nil, e.Expires)
 		e.Expires = s.margin.after(e.Expires)
 	case !e.Kind.IsValue():

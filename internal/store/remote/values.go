@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -105,7 +106,7 @@ func (v *view) addError(ctx context.Context, key []byte, err error) error {
 	switch e, failed := v.Lookup(ctx, key); {
 	case failed != nil:
 		return failed
-	case e.Kind == store.None || e.Kind.IsValue():
+	case e.Kind == limit.None || e.Kind.IsValue():
 		return store.ErrNotInteger
 	}
 	return store.ErrWrongKind

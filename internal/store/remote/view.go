@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -130,12 +131,12 @@ func isDeniable(quantity int64, mode quota.Mode) bool {
 }
 
 // Take makes one step of any limiter of a quantity.
-func (v *view) Take(ctx context.Context, key []byte, rule *store.Rule, quantity int64,
+func (v *view) Take(ctx context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, err error) {
 	switch {
 	case rule.Blocks(quantity, mode):
 		return quota.Blocked(), nil
-	case rule.Kind == store.Throttle:
+	case rule.Kind == limit.Throttle:
 		o, err := v.Throttle(ctx, key, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
@@ -164,7 +165,7 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	var throttled [][]byte
 	for i := range requests {
 		keys[i] = requests[i].Key
-		if requests[i].Rule.Kind == store.Throttle {
+		if requests[i].Rule.Kind == limit.Throttle {
 			throttled = append(throttled, keys[i])
 		}
 	}

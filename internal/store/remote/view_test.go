@@ -13,6 +13,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
@@ -120,7 +121,7 @@ func TestCountersAreThrottleKeys(t *testing.T) {
 			_, err := r.throttle("k", 1, quota.Peek)
 			require.NoError(t, err)
 			e, err := r.view.Lookup(ctx, []byte("k"))
-			require.Equal(t, store.Entry{Kind: store.Integer, Expires: store.Never}, e)
+			require.Equal(t, store.Entry{Kind: limit.Integer, Expires: store.Never}, e)
 			return err
 		}))
 		require.Equal(t, counter, r.get("k"))
@@ -218,7 +219,7 @@ func TestSlots(t *testing.T) {
 			return err
 		},
 		"all": func() error {
-			rule := store.Rule{Kind: store.Throttle, Throttle: five(t)}
+			rule := limit.Rule{Kind: limit.Throttle, Throttle: five(t)}
 			_, _, err := r.view.TakeAll(ctx, []store.LimitRequest{
 				{Key: keys[0], Rule: rule, Quantity: 1}, {Key: keys[1], Rule: rule, Quantity: 1}}, quota.Take)
 			return err
@@ -445,7 +446,7 @@ func (r *rig) expectNone(keys ...string) {
 	for _, key := range keys {
 		e, err := r.view.Lookup(ctx, []byte(key))
 		require.NoError(r.T, err)
-		require.Equal(r.T, store.None, e.Kind)
+		require.Equal(r.T, limit.None, e.Kind)
 	}
 }
 

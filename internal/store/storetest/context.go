@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -19,7 +20,7 @@ var contextCases = []testCase{
 func cancelledCalls(r *rig) {
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	key, five := []byte("key"), rule(store.Throttle, 5, 60)
+	key, five := []byte("key"), rule(limit.Throttle, 5, 60)
 	noChange := func(store.Entry, []byte) (store.Change, error) { return store.Change{}, nil }
 	for name, call := range map[string]func(v store.View) error{
 		"take":    func(v store.View) error { _, err := v.Take(done, key, &five, 1, quota.Take); return err },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -74,26 +75,26 @@ func timeline(r *rig) {
 		if step.retry >= 0 {
 			want.RetryAfter = step.retry * 1e6
 		}
-		got := r.take("key", limit(4, 1, 1), step.quantity)
+		got := r.take("key", throttleLimit(4, 1, 1), step.quantity)
 		want.Taken = got.Taken // the tests of gcra check it
 		require.Equal(r, want, got, "at %d ms, quantity %d", step.at, step.quantity)
 	}
-	require.Equal(r, store.Entry{Kind: store.Throttle, Expires: r.epoch + 9500*1e6 + 3*s}, r.lookup("key"))
+	require.Equal(r, store.Entry{Kind: limit.Throttle, Expires: r.epoch + 9500*1e6 + 3*s}, r.lookup("key"))
 }
 
 func limitChanges(r *rig) {
-	r.take("key", limit(1, 1, 10), 2)
-	d := r.take("key", limit(0, 1, 15), 1)
+	r.take("key", throttleLimit(1, 1, 10), 2)
+	d := r.take("key", throttleLimit(0, 1, 15), 1)
 	require.True(r, d.Limited)
 	require.Equal(r, int64(20*time.Second), d.RetryAfter)
 	require.Equal(r, int64(1), d.Limit)
 	require.Zero(r, d.Remaining)
 	require.Equal(r, int64(20*time.Second), d.ResetAfter)
-	require.Equal(r, int64(80), r.take("key", limit(99, 1, 1), 0).Remaining, "20 s are 20 tokens by this limit")
+	require.Equal(r, int64(80), r.take("key", throttleLimit(99, 1, 1), 0).Remaining, "20 s are 20 tokens by this limit")
 }
 
 func modes(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	results := r.throttle("key", five, 3, quota.Peek)
 	require.Equal(r, results, r.take("key", five, 3))
 	results = r.throttle("key", five, 3, quota.Peek)
@@ -111,7 +112,7 @@ func modes(r *rig) {
 }
 
 func giveBack(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	r.take("key", five, 4)
 	require.Equal(r, int64(3), r.take("key", five, -2).Remaining)
 	require.Equal(r, r.clock.Now()+int64(2*time.Second), r.lookup("key").Expires)
@@ -124,7 +125,7 @@ func giveBack(r *rig) {
 }
 
 func refused(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	r.take("used", five, 3)
 	r.take("full", five, 5)
 	calls := []struct {
@@ -156,7 +157,7 @@ func refused(r *rig) {
 // one, so that a lost step of either kind shows.
 func atomic(r *rig) {
 	const callers, rounds, size = 8, 300, 1000
-	thousand := limit(size-1, 1, 1_000_000)
+	thousand := throttleLimit(size-1, 1, 1_000_000)
 	held := make([]int64, callers)
 	var done sync.WaitGroup
 	for i := range callers {

@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -50,13 +51,13 @@ func (c *caller) writeForm(key string, state *form.State) {
 
 // fill uses a limiter n times, at different instants, or by different holders. All of it is taken in
 // two periods of 60 seconds.
-func (r *rig) fill(kind store.Kind, key string, n int) {
+func (r *rig) fill(kind limit.Kind, key string, n int) {
 	for i := range n {
 		r.clock.Advance(70 * time.Second / time.Duration(n))
 		r.view.Begin()
-		if kind == store.Standing {
+		if kind == limit.Standing {
 			r.useStanding(key)
-		} else if kind == store.Lease {
+		} else if kind == limit.Lease {
 			r.acquire(key, request(maxHolders, 600+int64(i), fmt.Sprint("holder", i), 1+int64(i%3)))
 		} else {
 			r.takeBy(rule(kind, maxLog, 60), key, 1, quota.Take)
@@ -65,12 +66,12 @@ func (r *rig) fill(kind store.Kind, key string, n int) {
 }
 
 // next returns the decision of the next use of a limiter, with all that can be seen of its state.
-func (r *rig) next(kind store.Kind, key string) any {
+func (r *rig) next(kind limit.Kind, key string) any {
 	r.Helper()
 	var d quota.Decision
-	if kind == store.Standing {
+	if kind == limit.Standing {
 		d = r.useStanding(key)
-	} else if kind == store.Lease {
+	} else if kind == limit.Lease {
 		d = r.acquire(key, request(maxHolders, 500, "another", 2))
 	} else {
 		d = r.takeBy(rule(kind, maxLog, 30), key, 2, quota.Take)
@@ -89,19 +90,19 @@ func forms(r *rig) {
 }
 
 // formEverywhere writes a limiter's state to keys that hold nothing, or something of any kind.
-func (r *rig) formEverywhere(kind store.Kind, n int) {
+func (r *rig) formEverywhere(kind limit.Kind, n int) {
 	const key = "the key"
 	r.fill(kind, key, n)
 	_, state := r.readForm(key)
 	var targets []string
-	for i, other := range append([]store.Kind{store.None, store.Integer, store.Bytes}, kinds...) {
+	for i, other := range append([]limit.Kind{limit.None, limit.Integer, limit.Bytes}, kinds...) {
 		for _, size := range []int{1, 600} {
 			target := fmt.Sprint("target", i, " ", size)
 			targets = append(targets, target)
 			switch {
-			case other == store.None:
+			case other == limit.None:
 			case other.IsValue():
-				r.write(target, fmt.Sprint("1", map[bool]string{true: "", false: "a"}[other == store.Integer]), store.Never)
+				r.write(target, fmt.Sprint("1", map[bool]string{true: "", false: "a"}[other == limit.Integer]), store.Never)
 			default:
 				r.fillNow(other, target, size)
 			}
@@ -119,32 +120,32 @@ func (r *rig) formEverywhere(kind store.Kind, n int) {
 }
 
 // fillNow is fill without the passage of time, by WriteForm.
-func (r *rig) fillNow(kind store.Kind, key string, n int) {
+func (r *rig) fillNow(kind limit.Kind, key string, n int) {
 	now := r.view.Now()
 	end := now + int64(time.Hour)
 	state := &form.State{}
 	switch kind {
-	case store.Throttle:
-		state.Kind, state.TAT = form.Throttle, end
-	case store.Fixed:
-		state.Kind, state.Fixed = form.Fixed, window.Fixed{Start: now, Used: int64(n), End: end}
-	case store.Sliding:
-		state.Kind, state.Sliding = form.Sliding, window.Sliding{Start: now, Previous: int64(n), End: end}
-	case store.SlidingLog:
-		state.Kind, state.Log = form.SlidingLog, window.Log{End: end}
+	case limit.Throttle:
+		state.Kind, state.TAT = limit.Throttle, end
+	case limit.Fixed:
+		state.Kind, state.Fixed = limit.Fixed, window.Fixed{Start: now, Used: int64(n), End: end}
+	case limit.Sliding:
+		state.Kind, state.Sliding = limit.Sliding, window.Sliding{Start: now, Previous: int64(n), End: end}
+	case limit.SlidingLog:
+		state.Kind, state.Log = limit.SlidingLog, window.Log{End: end}
 		for i := range n {
 			state.Entries = append(state.Entries, window.Entry{At: now + int64(i), Total: uint64(i + 1)})
 		}
-	case store.Quota:
-		state.Kind, state.Cycle = form.Quota, quotaMinute
+	case limit.Quota:
+		state.Kind, state.Cycle = limit.Quota, quotaMinute
 		state.Quota = window.Calendar{Used: int64(n), End: quotaMinute.End(end)}
-	case store.Lease:
-		state.Kind = form.Lease
+	case limit.Lease:
+		state.Kind = limit.Lease
 		for i := range n {
 			state.Leases = append(state.Leases, lease.Lease{Holder: fmt.Sprintf("holder%06d", i), Quantity: 1, End: end})
 		}
-	case store.Standing:
-		state.Kind, state.Standing.Ban = form.Standing, standing.Term{
+	case limit.Standing:
+		state.Kind, state.Standing.Ban = limit.Standing, standing.Term{
 			Until: end, Reason: strings.Repeat("r", min(n, standing.MaxReason)),
 		}
 	}
@@ -183,7 +184,7 @@ func formsRead(r *rig) {
 		case "bytes":
 			r.write(key, "five", store.Never)
 		case "expired":
-			r.takeBy(rule(store.Fixed, 5, 1), key, 1, quota.Take)
+			r.takeBy(rule(limit.Fixed, 5, 1), key, 1, quota.Take)
 			r.clock.Advance(time.Second)
 			r.view.Begin()
 		}
@@ -255,7 +256,7 @@ func noGrowthOfForms(r *rig) {
 		before := r.state(small, large, unused)
 		h := r.listen()
 		require.ErrorIs(r, noGrowth.view.WriteForm(ctx, []byte(unused), state), store.ErrFull)
-		if kind == store.SlidingLog || kind == store.Standing {
+		if kind == limit.SlidingLog || kind == limit.Standing {
 			require.ErrorIs(r, noGrowth.view.WriteForm(ctx, []byte(small), more), store.ErrFull)
 		}
 		require.Equal(r, before, r.state(small, large, unused))

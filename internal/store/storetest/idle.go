@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -30,7 +31,7 @@ func idle(r *rig) {
 	require.NoError(r, err)
 	require.False(r, found)
 
-	year := limit(1, 1, 1e6)
+	year := throttleLimit(1, 1, 1e6)
 	for kind, use := range map[string][]func(){
 		"a limiter": {
 			func() { r.take("key", year, 1) }, func() { r.take("key", year, 5) },
@@ -47,8 +48,8 @@ func idle(r *rig) {
 			func() { _, _ = r.view.Touch(ctx, [][]byte{key}) },
 		},
 		"a window": {
-			func() { r.takeBy(rule(store.Fixed, 1, 1e6), "key", 1, quota.Take) },
-			func() { r.takeBy(rule(store.Fixed, 1, 1e6), "key", 1, quota.Take) },
+			func() { r.takeBy(rule(limit.Fixed, 1, 1e6), "key", 1, quota.Take) },
+			func() { r.takeBy(rule(limit.Fixed, 1, 1e6), "key", 1, quota.Take) },
 		},
 	} {
 		_, _ = r.view.Delete(ctx, [][]byte{key})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -129,10 +130,10 @@ func (r *rig) usageFollows(usage []store.Usage) {
 	}
 	require.NoError(r, r.view.Write(ctx, []byte("n"), value("1"), store.Never))
 	r.put("key:0")
-	kinds := [store.Kinds]int{store.Throttle: 1, store.Bytes: 1, store.Integer: 1}
+	kinds := [limit.Kinds]int{limit.Throttle: 1, limit.Bytes: 1, limit.Integer: 1}
 	require.Equal(r, kinds, store.UsageOf(r.store)[0].ByKind)
 	require.NoError(r, r.view.Write(ctx, []byte("v"), value("2"), store.Never))
-	kinds = [store.Kinds]int{store.Throttle: 1, store.Integer: 2}
+	kinds = [limit.Kinds]int{limit.Throttle: 1, limit.Integer: 2}
 	require.Equal(r, kinds, store.UsageOf(r.store)[0].ByKind)
 	require.NoError(r, r.view.Flush(ctx))
 	require.Zero(r, store.UsageOf(r.store)[0].NoExpiry)
@@ -172,7 +173,7 @@ func random(r *rig) {
 	keys := names("key:", 100)
 	r.put(keys...)
 	for _, key := range names("expired:", 20) {
-		r.take(key, limit(4, 1, 1), 1)
+		r.take(key, throttleLimit(4, 1, 1), 1)
 	}
 	r.view.Select(1)
 	r.put("elsewhere")

@@ -3,6 +3,7 @@ package storetest
 import (
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -12,7 +13,7 @@ import (
 // keyState is the content of a key in terms of the algorithms' packages, for comparison with what a
 // store returns. It is immutable: a step makes another one.
 type keyState struct {
-	kind    store.Kind
+	kind    limit.Kind
 	expires int64 // for Throttle, the TAT
 	fixed   window.Fixed
 	sliding window.Sliding
@@ -58,31 +59,31 @@ func (h keyState) at(now int64) keyState {
 func (h keyState) entry() store.Entry { return store.Entry{Kind: h.kind, Expires: h.expires} }
 
 // take makes one step of a rule. The result need be stored only if changed is true.
-func (h keyState) take(now int64, rule store.Rule, quantity int64,
+func (h keyState) take(now int64, rule limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
 	next = keyState{kind: rule.Kind}
 	switch rule.Kind {
-	case store.Throttle:
+	case limit.Throttle:
 		d, next.expires, err = rule.Throttle.Step(now, h.expires, quantity, mode)
 		changed = next.expires != h.expires
-	case store.Fixed:
+	case limit.Fixed:
 		d, next.fixed, err = rule.Window.StepFixed(now, h.fixed, quantity, mode)
 		next.expires, changed = next.fixed.End, next.fixed != h.fixed
-	case store.Sliding:
+	case limit.Sliding:
 		d, next.sliding, err = rule.Window.StepSliding(now, h.sliding, quantity, mode)
 		next.expires, changed = next.sliding.End, next.sliding != h.sliding
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		var edit window.Edit
 		d, next.log, edit, err = rule.Log.StepLog(now, h.log, h.entries, quantity, mode)
 		next.entries, next.expires, changed = h.entries.after(edit), next.log.End, edit != window.Edit{}
-	case store.Quota:
+	case limit.Quota:
 		return h.takeQuota(now, rule, quantity, mode)
 	}
 	return d, next.at(now), changed, err
 }
 
 // takeLeaving is take for a call that leaves n of the limit.
-func (h keyState) takeLeaving(now, n int64, rule store.Rule, quantity int64,
+func (h keyState) takeLeaving(now, n int64, rule limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
 	d, err = quota.Leave(n, quantity, mode, func(quantity int64, mode quota.Mode) (d quota.Decision, err error) {
 		d, next, changed, err = h.take(now, rule, quantity, mode)
@@ -92,16 +93,16 @@ func (h keyState) takeLeaving(now, n int64, rule store.Rule, quantity int64,
 	return d, next, changed, err
 }
 
-func (h keyState) takeQuota(now int64, rule store.Rule, quantity int64,
+func (h keyState) takeQuota(now int64, rule limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next keyState, changed bool, err error) {
 	unix, state := now+h.wall.offset, h.quota
 	switch {
-	case h.kind == store.None:
+	case h.kind == limit.None:
 		state = window.Calendar{End: rule.Cycle.End(max(unix, h.wall.latest))}
 	case h.cycle != rule.Cycle:
 		return d, h, false, &store.CycleError{Cycle: h.cycle}
 	}
-	next = keyState{kind: store.Quota, cycle: rule.Cycle}
+	next = keyState{kind: limit.Quota, cycle: rule.Cycle}
 	d, next.quota, err = rule.Window.StepCalendar(unix, state, quantity, mode)
 	if changed = next.quota.Used != state.Used; next.quota.Used == 0 {
 		return d, keyState{}, changed, err
@@ -123,5 +124,5 @@ func withLeases(l *lease.Leases) keyState {
 	if l.Len() == 0 {
 		return keyState{}
 	}
-	return keyState{kind: store.Lease, expires: l.Expires(), leases: l}
+	return keyState{kind: limit.Lease, expires: l.Expires(), leases: l}
 }

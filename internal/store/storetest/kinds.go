@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -27,8 +28,8 @@ var kindCases = []testCase{
 
 // limiters lists the kinds that Take supports, kinds all kinds that are not values.
 var (
-	limiters = []store.Kind{store.Throttle, store.Fixed, store.Sliding, store.SlidingLog, store.Quota}
-	kinds    = append(limiters[:len(limiters):len(limiters)], store.Lease, store.Standing)
+	limiters = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota}
+	kinds    = append(limiters[:len(limiters):len(limiters)], limit.Lease, limit.Standing)
 )
 
 // maxLog and maxHolders are larger than necessary, for cases that do not test them.
@@ -39,11 +40,11 @@ const maxLog, maxHolders = 1000, 1000
 var quotaMinute = calendar.Every(time.Minute)
 
 // rule returns a rule of a kind for a limit of size at once and per period, in seconds.
-func rule(kind store.Kind, size, period int64) store.Rule {
-	r := store.Rule{Kind: kind, Cycle: quotaMinute}
+func rule(kind limit.Kind, size, period int64) limit.Rule {
+	r := limit.Rule{Kind: kind, Cycle: quotaMinute}
 	var err, logErr error
-	if kind == store.Throttle {
-		r.Throttle = limit(size-1, max(size, 1), period)
+	if kind == limit.Throttle {
+		r.Throttle = throttleLimit(size-1, max(size, 1), period)
 	} else {
 		r.Window, err = window.NewLimit(size, quota.Seconds(period))
 		r.Log, logErr = window.NewLogLimit(size, quota.Seconds(period), maxLog)
@@ -63,7 +64,7 @@ func request(limit, ttl int64, holder string, quantity int64) lease.Request {
 }
 
 // takeBy is take for any limiter.
-func (c *caller) takeBy(rule store.Rule, key string, quantity int64, mode quota.Mode) quota.Decision {
+func (c *caller) takeBy(rule limit.Rule, key string, quantity int64, mode quota.Mode) quota.Decision {
 	c.Helper()
 	d, err := c.view.Take(ctx, []byte(key), &rule, quantity, mode)
 	require.NoError(c, err)
@@ -110,12 +111,12 @@ const useUp = 7
 
 // use takes two of nine per minute from a limiter of a kind. Each use of a lease is by another
 // holder.
-func (c *caller) use(kind store.Kind, key string) quota.Decision {
+func (c *caller) use(kind limit.Kind, key string) quota.Decision {
 	c.Helper()
 	switch kind {
-	case store.Standing:
+	case limit.Standing:
 		return c.useStanding(key)
-	case store.Lease:
+	case limit.Lease:
 	default:
 		return c.takeBy(rule(kind, useUp+2, 60), key, 2, quota.Take)
 	}
@@ -133,7 +134,7 @@ func (c *caller) state(keys ...string) any {
 	var all []any
 	for _, key := range keys {
 		var s seen
-		if s.entry, s.fields = c.inspect(key); s.entry.Kind == store.Lease {
+		if s.entry, s.fields = c.inspect(key); s.entry.Kind == limit.Lease {
 			s.leases = c.holders(key)
 		}
 		all = append(all, s, c.lookup(key))
@@ -142,12 +143,12 @@ func (c *caller) state(keys ...string) any {
 }
 
 // callsOf returns calls on one key, each of which requires the key to be of a kind.
-func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
+func (c *caller) callsOf(kind limit.Kind, key string) (calls []func() error) {
 	name := []byte(key)
-	if kind == store.Standing {
+	if kind == limit.Standing {
 		return c.standingCalls(key)
 	}
-	if kind == store.Lease {
+	if kind == limit.Lease {
 		for quantity := range int64(2) {
 			calls = append(calls, func() error {
 				_, err := c.view.Acquire(ctx, name, request(9, 60, "holder", quantity), maxHolders)
@@ -178,7 +179,7 @@ func (c *caller) callsOf(kind store.Kind, key string) (calls []func() error) {
 			})
 		}
 	}
-	if kind == store.Throttle {
+	if kind == limit.Throttle {
 		calls = append(calls, func() error { _, err := c.view.Throttle(ctx, name, longLived, 1, quota.Take); return err })
 	}
 	return calls
@@ -222,8 +223,8 @@ func kindFollowsKind(r *rig) {
 
 // untimed returns a decision without times if it is one of a calendar quota. They depend on how far
 // its window has gone.
-func untimed(kind store.Kind, d quota.Decision) quota.Decision {
-	if kind == store.Quota {
+func untimed(kind limit.Kind, d quota.Decision) quota.Decision {
+	if kind == limit.Quota {
 		d.ResetAfter, d.RetryAfter = 0, 0
 	}
 	return d
@@ -231,11 +232,11 @@ func untimed(kind store.Kind, d quota.Decision) quota.Decision {
 
 // traces calls methods that never create a key, on a key that should not exist, and returns what
 // they found nevertheless.
-func (c *caller) traces(kind store.Kind, key string) (seen string) {
+func (c *caller) traces(kind limit.Kind, key string) (seen string) {
 	c.Helper()
-	if kind == store.Standing {
+	if kind == limit.Standing {
 		seen = c.tracesOfStanding(key)
-	} else if kind == store.Lease {
+	} else if kind == limit.Lease {
 		if list, permits, renewed := c.holders(key), c.release(key, "holder0"),
 			c.renew(key, 9, "holder0"); len(list) > 0 || permits > 0 || renewed {
 			seen = fmt.Sprint(list, permits, renewed)
@@ -315,7 +316,7 @@ func borrowedWords(r *rig) {
 		_, err := r.view.Take(ctx, key, &what, 2, quota.Take)
 		require.NoError(r, err)
 		scratch()
-		what = store.Rule{}
+		what = limit.Rule{}
 		copy(key, name)
 		requests := []store.LimitRequest{{Key: key, Rule: rule(limiters[1+i], 9, 60), Quantity: 2}}
 		_, _, err = r.view.TakeAll(ctx, requests, quota.Take)
@@ -333,7 +334,7 @@ func borrowedWords(r *rig) {
 			_, err = r.view.Acquire(ctx, key, peeked, maxHolders)
 		} else {
 			of := &store.LeaseRequest{Request: peeked, MaxHolders: maxHolders}
-			all := []store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Lease}, Lease: of}}
+			all := []store.LimitRequest{{Key: key, Rule: limit.Rule{Kind: limit.Lease}, Lease: of}}
 			_, _, err = r.view.TakeAll(ctx, all, quota.Take)
 			*of = store.LeaseRequest{}
 		}
@@ -358,10 +359,10 @@ func inspect(r *rig) {
 	r.put("throttle")
 	shows("throttle", store.Field{Name: "tat", Value: r.lookup("throttle").Expires, Instant: true})
 
-	r.use(store.Fixed, "fixed")
-	r.use(store.Sliding, "sliding")
-	r.use(store.SlidingLog, "log")
-	r.use(store.Quota, "quota")
+	r.use(limit.Fixed, "fixed")
+	r.use(limit.Sliding, "sliding")
+	r.use(limit.SlidingLog, "log")
+	r.use(limit.Quota, "quota")
 	shows("quota", store.Field{Name: "unit", Text: "1m"}, store.Field{Name: "used", Value: 2},
 		store.Field{Name: "end", Value: quotaMinute.End(r.epoch)})
 	r.acquire("lease", request(9, 30, "short", 3))
@@ -375,7 +376,7 @@ func inspect(r *rig) {
 		store.Field{Name: "banned_reason", Text: "a reason"}, store.Field{Name: "level"}, store.Field{Name: "refusals"})
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()
-	r.use(store.SlidingLog, "log")
+	r.use(limit.SlidingLog, "log")
 	shows("fixed", store.Field{Name: "start", Value: r.epoch, Instant: true}, store.Field{Name: "used", Value: 2})
 	shows("log", store.Field{Name: "entries", Value: 2}, store.Field{Name: "used", Value: 4},
 		store.Field{Name: "oldest", Value: r.epoch, Instant: true},
@@ -383,7 +384,7 @@ func inspect(r *rig) {
 	shows("lease", store.Field{Name: "holders", Value: 1}, store.Field{Name: "held", Value: 4})
 	r.clock.Advance(30 * time.Second)
 	r.view.Begin()
-	r.takeBy(rule(store.Sliding, 9, 60), "sliding", 1, quota.Take)
+	r.takeBy(rule(limit.Sliding, 9, 60), "sliding", 1, quota.Take)
 	shows("sliding", store.Field{Name: "start", Value: r.epoch + 60*s, Instant: true},
 		store.Field{Name: "previous", Value: 2}, store.Field{Name: "current", Value: 1})
 	shows("fixed")

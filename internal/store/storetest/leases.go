@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -257,7 +258,7 @@ func leaseNotices(r *rig) {
 func endOfTheLastLease(r *rig) {
 	ends := func(after time.Duration) {
 		r.Helper()
-		require.Equal(r, store.Entry{Kind: store.Lease, Expires: r.epoch + int64(after)}, r.lookup("key"))
+		require.Equal(r, store.Entry{Kind: limit.Lease, Expires: r.epoch + int64(after)}, r.lookup("key"))
 	}
 	r.acquire("key", request(9, 10, "a", 1))
 	ends(10 * time.Second)

@@ -6,6 +6,7 @@ import (
 
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -14,13 +15,13 @@ func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte,
 	name, now := v.name(key), v.advance(v.now)
 	v.touch(name, now)
 	h := v.live(name, now)
-	if h.kind == store.None || h.kind.IsValue() && !v.has(formsOfValues) {
+	if h.kind == limit.None || h.kind.IsValue() && !v.has(formsOfValues) {
 		return dst, h.entry(), nil
 	}
 	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries,
 		Quota: h.quota, Cycle: h.cycle, Standing: h.stands}
-	for _, k := range []store.Kind{form.Throttle, form.Fixed, form.Sliding, form.SlidingLog, form.Quota, form.Lease,
-		form.Standing} {
+	for _, k := range []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota, limit.Lease,
+		limit.Standing} {
 		if k == h.kind {
 			state.Kind = k
 		}
@@ -28,7 +29,7 @@ func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte,
 	if v.has(formsOfEnded) {
 		now = 0
 	}
-	if h.kind == store.Lease {
+	if h.kind == limit.Lease {
 		state.Leases = slices.Collect(h.leases.Holders(now))
 	}
 	return form.Append(dst, &state), h.entry(), nil
@@ -42,7 +43,7 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 		log: state.Log, entries: slices.Clone(state.Entries), quota: state.Quota, cycle: state.Cycle,
 		stands: state.Standing,
 	}
-	if next.kind == store.Quota {
+	if next.kind == limit.Quota {
 		next.expires = v.quotaExpiry(next.quota, now)
 	}
 	if v.has(formsKept) {
@@ -51,14 +52,14 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 	if v.has(formsForgetUntil) {
 		next.sliding.Until, next.log.Until = 0, 0
 	}
-	if next.kind == store.Lease {
+	if next.kind == limit.Lease {
 		next.leases = lease.Of(state.Leases)
 	}
 	was := v.live(name, now)
 	switch {
 	case v.refusesGrowth(name, was, next) && !v.has(noGrowthForms):
 		return store.ErrFull
-	case was.kind != store.None && was.kind != next.kind && v.has(formsOfOneKind):
+	case was.kind != limit.None && was.kind != next.kind && v.has(formsOfOneKind):
 		return store.ErrWrongKind
 	case v.has(quietForms):
 		v.database().set(name, next)

@@ -10,37 +10,38 @@ import (
 	"unsafe"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
 
 // ofKind returns the state of a key of a kind, or an error if it is of another kind.
-func (v *naiveView) ofKind(name string, now int64, kind store.Kind) (keyState, error) {
+func (v *naiveView) ofKind(name string, now int64, kind limit.Kind) (keyState, error) {
 	h := v.live(name, now)
-	if stale, _ := v.database().get(name); v.has(remembersKind) && stale.kind != store.None {
+	if stale, _ := v.database().get(name); v.has(remembersKind) && stale.kind != limit.None {
 		h.kind = stale.kind
 	}
-	if h.kind != store.None && h.kind != kind {
+	if h.kind != limit.None && h.kind != kind {
 		if v.has(mixesKinds) {
 			return keyState{}, nil
 		}
 		return keyState{}, store.ErrWrongKind
 	}
-	if h.kind == store.None && v.has(leavesState) && (kind == store.SlidingLog || kind == store.Lease) {
+	if h.kind == limit.None && v.has(leavesState) && (kind == limit.SlidingLog || kind == limit.Lease) {
 		return v.left[kind], nil
 	}
 	return h, nil
 }
 
-func (v *naiveView) Take(_ context.Context, key []byte, rule *store.Rule, quantity int64,
+func (v *naiveView) Take(_ context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	defer v.lock()()
 	return v.take(v.name(key), v.advance(v.Now()), *rule, quantity, mode)
 }
 
-func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64,
+func (v *naiveView) take(name string, now int64, rule limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
-	if rule.Kind == store.Throttle {
+	if rule.Kind == limit.Throttle {
 		o, err := v.throttle(name, now, rule.Throttle, quantity, mode)
 		if err != nil {
 			return quota.Decision{}, err
@@ -54,7 +55,7 @@ func (v *naiveView) take(name string, now int64, rule store.Rule, quantity int64
 }
 
 // takeBy is take for a limiter other than GCRA that does not block its key.
-func (v *naiveView) takeBy(name string, now int64, rule store.Rule, quantity int64,
+func (v *naiveView) takeBy(name string, now int64, rule limit.Rule, quantity int64,
 	mode quota.Mode) (quota.Decision, error) {
 	v.touch(name, now)
 	was, err := v.ofKind(name, now, rule.Kind)
@@ -81,7 +82,7 @@ func (v *naiveView) takeBy(name string, now int64, rule store.Rule, quantity int
 	if v.has(forgetsOthers) {
 		next = next.forgetting(rule)
 	}
-	if v.has(keepsEmpty) && next.kind == store.None {
+	if v.has(keepsEmpty) && next.kind == limit.None {
 		next = keyState{kind: rule.Kind, expires: now + int64(time.Second)}
 	}
 	if v.has(quietWindows) {
@@ -96,7 +97,7 @@ func (v *naiveView) takeBy(name string, now int64, rule store.Rule, quantity int
 // step.
 func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Leases, err error) {
 	name, now = v.name(key), v.advance(v.Now())
-	h, err := v.ofKind(name, now, store.Lease)
+	h, err := v.ofKind(name, now, limit.Lease)
 	if v.has(leasesForever) {
 		if v.frozen == 0 {
 			v.frozen = now
@@ -109,7 +110,7 @@ func (v *naiveView) leasesOf(key []byte) (name string, now int64, l *lease.Lease
 
 func (v *naiveView) keepLeases(name string, now int64, l *lease.Leases) {
 	next, was := withLeases(l), v.live(name, v.last)
-	if v.has(keepsLongestEnd) && next.kind != store.None {
+	if v.has(keepsLongestEnd) && next.kind != limit.None {
 		next.expires = max(next.expires, was.expires)
 	}
 	v.store(name, now, next)
@@ -214,32 +215,32 @@ func (v *naiveView) Inspect(_ context.Context, key []byte) (store.Entry, []store
 
 func (h keyState) fields(now int64) []store.Field {
 	switch h.kind {
-	case store.Throttle:
+	case limit.Throttle:
 		return []store.Field{{Name: "tat", Value: h.expires, Instant: true}}
-	case store.Fixed:
+	case limit.Fixed:
 		return []store.Field{{Name: "start", Value: h.fixed.Start, Instant: true}, {Name: "used", Value: h.fixed.Used}}
-	case store.Sliding:
+	case limit.Sliding:
 		return []store.Field{
 			{Name: "start", Value: h.sliding.Start, Instant: true},
 			{Name: "previous", Value: h.sliding.Previous}, {Name: "current", Value: h.sliding.Current},
 		}
-	case store.SlidingLog:
+	case limit.SlidingLog:
 		n := len(h.entries)
 		return []store.Field{
 			{Name: "entries", Value: int64(n)}, {Name: "used", Value: int64(h.entries[n-1].Total - h.log.Base)},
 			{Name: "oldest", Value: h.entries[0].At, Instant: true}, {Name: "newest", Value: h.entries[n-1].At, Instant: true},
 		}
-	case store.Quota:
+	case limit.Quota:
 		return []store.Field{{Name: "unit", Text: h.cycle.Word()}, {Name: "used", Value: h.quota.Used},
 			{Name: "end", Value: h.quota.End}}
-	case store.Lease:
+	case limit.Lease:
 		holders, permits := int64(0), int64(0)
 		for l := range h.leases.Holders(now) {
 			holders++
 			permits += l.Quantity
 		}
 		return []store.Field{{Name: "holders", Value: holders}, {Name: "held", Value: permits}}
-	case store.Standing:
+	case limit.Standing:
 		return h.standingFields(now)
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -30,7 +31,7 @@ func (v naiveNoGrowth) Throttle(
 }
 
 func (v naiveNoGrowth) Take(
-	_ context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+	_ context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
 ) (d quota.Decision, err error) {
 	v.within(func() { d, err = v.naiveView.Take(ctx, key, rule, quantity, mode) })
 	return d, err
@@ -68,7 +69,7 @@ func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 	if !v.noGrowth || v.has(noGrowthAdds) {
 		return false
 	}
-	if was.kind != store.None && v.has(noGrowthGrows) {
+	if was.kind != limit.None && v.has(noGrowthGrows) {
 		return false
 	}
 	return v.has(noGrowthRefusesAll) || v.needsMemory(name, was, next)
@@ -78,11 +79,11 @@ func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 // key.
 func (v *naiveView) needsMemory(name string, was, next keyState) bool {
 	stood, _ := v.database().get(name)
-	return next.needsMoreThan(was) && !(was.kind == store.None && stood.reusable(v.last, next.kind))
+	return next.needsMoreThan(was) && !(was.kind == limit.None && stood.reusable(v.last, next.kind))
 }
 
 // reusable reports whether an expired state can be reused for a kind.
-func (h keyState) reusable(now int64, kind store.Kind) bool {
+func (h keyState) reusable(now int64, kind limit.Kind) bool {
 	return h.kind == kind && h.expires <= now
 }
 
@@ -91,7 +92,7 @@ func (h keyState) reusable(now int64, kind store.Kind) bool {
 func (h keyState) needsMoreThan(was keyState) bool {
 	grows := len(h.entries) > max(8, len(was.entries)) ||
 		len(h.stands.Ban.Reason) > max(64, len(was.stands.Ban.Reason))
-	return h.kind != store.None && (was.kind == store.None || grows)
+	return h.kind != limit.None && (was.kind == limit.None || grows)
 }
 
 // fitsWithoutGrowth reports whether taking all needs no memory, and marks the decisions that need
@@ -121,7 +122,7 @@ func (v *naiveView) requestNeedsMemory(t store.LimitRequest, now int64) bool {
 // hasReusable reports whether there are leases of a key that have expired.
 func (v *naiveView) hasReusable(name string, now int64) bool {
 	stood, _ := v.database().get(name)
-	return stood.reusable(now, store.Lease)
+	return stood.reusable(now, limit.Lease)
 }
 
 // reportUntaken changes decisions to what remains if nothing is taken. With full, a forced quantity is
@@ -169,9 +170,9 @@ func (v *naiveView) limitInGaps(requests []store.LimitRequest, now int64, decisi
 }
 
 // forgetting returns the state as if only the latest period counted.
-func (h keyState) forgetting(rule store.Rule) keyState {
+func (h keyState) forgetting(rule limit.Rule) keyState {
 	h.sliding.Until, h.log.Until = 0, 0
-	if h.kind == store.Fixed {
+	if h.kind == limit.Fixed {
 		h.fixed.End = h.fixed.Start + int64(rule.Window.Period())
 		h.expires = h.fixed.End
 	}

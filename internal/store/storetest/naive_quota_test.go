@@ -3,7 +3,7 @@ package storetest
 import (
 	"time"
 
-	"cellserver/internal/store"
+	"cellserver/internal/limit"
 	"cellserver/internal/window"
 )
 
@@ -21,7 +21,7 @@ func (n *naive) readWallClock() {
 	for i := range n.databases {
 		for _, bucket := range n.databases[i] {
 			for key, h := range bucket {
-				if h.kind == store.Quota {
+				if h.kind == limit.Quota {
 					h.expires = n.quotaExpiry(h.quota, now)
 					bucket[key] = h
 				}
@@ -39,14 +39,14 @@ func (n *naive) quotaExpiry(q window.Calendar, now int64) int64 {
 }
 
 // misread returns the state that a step on a calendar quota is made on.
-func (v *naiveView) misread(was keyState, rule store.Rule, now int64) keyState {
+func (v *naiveView) misread(was keyState, rule limit.Rule, now int64) keyState {
 	switch {
-	case rule.Kind != store.Quota:
+	case rule.Kind != limit.Quota:
 	case v.has(mixesCycles):
 		was.cycle = rule.Cycle
-	case was.kind == store.None && v.has(windowsFromNow):
-		was = keyState{kind: store.Quota, cycle: rule.Cycle, quota: window.Calendar{End: now + int64(24*time.Hour)}}
-	case was.kind == store.Quota && was.quota.End > now+int64(900*time.Hour) && v.has(looksForWindows):
+	case was.kind == limit.None && v.has(windowsFromNow):
+		was = keyState{kind: limit.Quota, cycle: rule.Cycle, quota: window.Calendar{End: now + int64(24*time.Hour)}}
+	case was.kind == limit.Quota && was.quota.End > now+int64(900*time.Hour) && v.has(looksForWindows):
 		was = keyState{}
 	}
 	return was

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 )
@@ -11,7 +12,7 @@ func (v *naiveView) Standing(_ context.Context, key []byte) (standing.State, err
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	v.touch(name, now)
-	h, err := v.ofKind(name, now, store.Standing)
+	h, err := v.ofKind(name, now, limit.Standing)
 	return h.stands, err
 }
 
@@ -19,7 +20,7 @@ func (v *naiveView) EditStanding(_ context.Context, key []byte, edit standingEdi
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	v.touch(name, now)
-	was, err := v.ofKind(name, now, store.Standing)
+	was, err := v.ofKind(name, now, limit.Standing)
 	if err != nil {
 		return err
 	}
@@ -30,7 +31,7 @@ func (v *naiveView) EditStanding(_ context.Context, key []byte, edit standingEdi
 	if next == was.stands && !v.has(noticesAnyStanding) {
 		return nil
 	}
-	h := keyState{kind: store.Standing, stands: next, expires: next.Expires()}
+	h := keyState{kind: limit.Standing, stands: next, expires: next.Expires()}
 	if v.has(standingsWithBans) && next.Ban.Until > 0 {
 		h.expires = next.Ban.Until
 	}

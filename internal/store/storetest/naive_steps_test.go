@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -21,7 +22,7 @@ func (v *naiveView) Step(_ context.Context, keys [][]byte, step func(store.View)
 	err := step(v)
 	if err != nil && !v.has(keepsHalfSteps) {
 		for i, key := range keys {
-			if name := v.name(key); before[i].kind == store.None {
+			if name := v.name(key); before[i].kind == limit.None {
 				v.database().remove(name)
 			} else {
 				v.database().set(name, before[i])

@@ -14,6 +14,7 @@ import (
 	"unsafe"
 
 	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -33,7 +34,7 @@ type naive struct {
 	fault     fault
 	firstSeen gcra.Limit              // for remembersLimit
 	cursor    uint64                  // for holdsCursor
-	left      map[store.Kind]keyState // for leavesState
+	left      map[limit.Kind]keyState // for leavesState
 	frozen    int64                   // for leasesForever
 	borrowed  map[string]string       // for borrowsHolder
 	shared    map[string]string       // for copiesShare
@@ -50,7 +51,7 @@ const naiveBuckets = 1024
 func newNaive(clock store.Clock, f fault) *naive {
 	return &naive{
 		clock: clock, fault: f, databases: make([]naiveDatabase, 4),
-		left: map[store.Kind]keyState{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
+		left: map[limit.Kind]keyState{}, borrowed: map[string]string{}, shared: map[string]string{}, used: map[string]int64{},
 		tokens: map[string]naiveToken{},
 	}
 }
@@ -225,7 +226,7 @@ func (v *naiveView) Prefetch(keys [][]byte) {
 	defer v.lock()()
 	for _, key := range keys {
 		if _, there := v.database().get(v.name(key)); !there && v.has(createsPrefetched) {
-			v.database().set(v.name(key), keyState{kind: store.Throttle, expires: math.MaxInt64})
+			v.database().set(v.name(key), keyState{kind: limit.Throttle, expires: math.MaxInt64})
 		}
 	}
 }
@@ -248,7 +249,7 @@ func (v *naiveView) name(key []byte) string {
 // live returns the state of a key at an instant.
 func (v *naiveView) live(key string, now int64) keyState {
 	h, there := v.database().get(key)
-	if v.has(keepsPastEnd) && h.kind != store.Throttle {
+	if v.has(keepsPastEnd) && h.kind != limit.Throttle {
 		now--
 	}
 	if there && h.expires <= now && !v.keepsExpired() && (!v.noGrowth || v.has(noGrowthExpires)) {
@@ -275,19 +276,19 @@ func (v *naiveView) Throttle(_ context.Context, key []byte, limit gcra.Limit, qu
 	return v.throttle(v.name(key), v.advance(v.Now()), limit, quantity, mode)
 }
 
-func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity int64,
+func (v *naiveView) throttle(name string, now int64, rate gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
 	if v.has(remembersLimit) {
 		if v.firstSeen.Size() == 0 {
-			v.firstSeen = limit
+			v.firstSeen = rate
 		}
-		limit = v.firstSeen
+		rate = v.firstSeen
 	}
-	if limit.Blocks(quantity, mode) && !v.has(looksAtBlocked) {
+	if rate.Blocks(quantity, mode) && !v.has(looksAtBlocked) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
 	}
 	v.touch(name, now)
-	was, err := v.ofKind(name, now, store.Throttle)
+	was, err := v.ofKind(name, now, limit.Throttle)
 	if err != nil {
 		return gcra.Outcome{}, err
 	}
@@ -295,24 +296,24 @@ func (v *naiveView) throttle(name string, now int64, limit gcra.Limit, quantity 
 	if v.has(unlocked) {
 		v.yield()
 	}
-	o, next, err := limit.Outcome(now, tat, quantity, mode)
+	o, next, err := rate.Outcome(now, tat, quantity, mode)
 	switch {
 	case err != nil && v.has(storesErrors):
 		next = math.MaxInt64
 	case err != nil:
 		return o, err
 	case mode == quota.Peek && v.has(writesOnPeek) && quantity > 0 && !o.Limited:
-		_, next, _ = limit.Outcome(now, tat, quantity, quota.Take)
+		_, next, _ = rate.Outcome(now, tat, quantity, quota.Take)
 	case o.Limited && mode == quota.Take && v.has(chargesRefused):
 		next = max(tat, now) + 1
 	case quantity < 0 && v.has(losesRefund), mode == quota.Force && v.has(forgetsDebt):
 		return o, nil
 	}
-	if v.refusesGrowth(name, was, keyState{kind: store.Throttle, expires: next}.at(now)) {
+	if v.refusesGrowth(name, was, keyState{kind: limit.Throttle, expires: next}.at(now)) {
 		return gcra.Outcome{}, store.ErrFull
 	}
 	if next != tat || v.has(noticesNothing) {
-		v.store(name, now, keyState{kind: store.Throttle, expires: next})
+		v.store(name, now, keyState{kind: limit.Throttle, expires: next})
 	}
 	return o, err
 }
@@ -330,7 +331,7 @@ func (v *naiveView) store(name string, now int64, next keyState) {
 		v.notify(v.selected, name, store.Expired)
 	}
 	event := store.Changed
-	if stood.at(now).kind == store.None && !v.has(quietMaking) {
+	if stood.at(now).kind == limit.None && !v.has(quietMaking) {
 		event = store.Created
 	}
 	v.notify(v.selected, name, event)
@@ -366,7 +367,7 @@ func (v *naiveView) Count(_ context.Context, keys [][]byte) (n int, err error) {
 		_, recorded := v.database().get(name)
 		switch {
 		case v.has(countsOnce) && counted[name]:
-		case v.live(name, now).kind != store.None, recorded && v.has(countsExpired):
+		case v.live(name, now).kind != limit.None, recorded && v.has(countsExpired):
 			n++
 		}
 		counted[name] = true
@@ -386,7 +387,7 @@ func (v *naiveView) Touch(ctx context.Context, keys [][]byte) (n int, err error)
 func (v *naiveView) Idle(_ context.Context, key []byte) (time.Duration, bool, error) {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
-	if v.live(name, now).kind == store.None {
+	if v.live(name, now).kind == limit.None {
 		return 0, false, nil
 	}
 	return time.Duration(now - v.used[v.qualifiedName(name)]), true, nil

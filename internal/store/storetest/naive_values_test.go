@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -31,7 +32,7 @@ func (v *naiveView) Read(_ context.Context, key []byte, dst []byte) ([]byte, sto
 	}
 	v.touch(v.name(key), v.advance(v.now))
 	h := v.live(v.name(key), v.advance(v.now))
-	if h.kind == store.Integer && v.has(readsBinary) {
+	if h.kind == limit.Integer && v.has(readsBinary) {
 		return append(dst, byte(len(h.value))), h.entry(), nil
 	}
 	return append(dst, h.value...), h.entry(), nil
@@ -50,7 +51,7 @@ func (v *naiveView) ReadPart(ctx context.Context, key []byte, dst []byte, start,
 func (v *naiveView) StateBytes(_ context.Context, key []byte) int {
 	defer v.lock()()
 	h := v.live(v.name(key), v.advance(v.now))
-	if h.kind == store.Bytes {
+	if h.kind == limit.Bytes {
 		return len(h.value)
 	}
 	return len(h.entries)
@@ -58,9 +59,9 @@ func (v *naiveView) StateBytes(_ context.Context, key []byte) int {
 
 func valueOf(v store.Value, expires int64) keyState {
 	if v.IsInteger {
-		return keyState{kind: store.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
+		return keyState{kind: limit.Integer, value: strconv.FormatInt(v.Integer, 10), expires: expires}
 	}
-	return keyState{kind: store.Bytes, value: string(v.Bytes), expires: expires}
+	return keyState{kind: limit.Bytes, value: string(v.Bytes), expires: expires}
 }
 
 func (v *naiveView) Write(_ context.Context, key []byte, value store.Value, expires int64) error {
@@ -89,8 +90,8 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	was := v.live(name, now)
-	if was.kind == store.None {
-		was = keyState{kind: store.Integer, expires: store.Never, value: "0"}
+	if was.kind == limit.None {
+		was = keyState{kind: limit.Integer, expires: store.Never, value: "0"}
 	}
 	before, err := strconv.ParseInt(was.value, 10, 64)
 	switch {
@@ -104,7 +105,7 @@ func (v *naiveView) Add(_ context.Context, key []byte, n int64) (int64, error) {
 	if v.has(unlockedSums) {
 		v.yield()
 	}
-	next := keyState{kind: store.Integer, value: strconv.FormatInt(before+n, 10), expires: was.expires}
+	next := keyState{kind: limit.Integer, value: strconv.FormatInt(before+n, 10), expires: was.expires}
 	if v.has(sumsForgetExpiry) {
 		next.expires = store.Never
 	}
@@ -131,7 +132,7 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 	case store.Put:
 		next = valueOf(change.Value, change.Expires)
 	case store.Patch:
-		if was.kind == store.Integer {
+		if was.kind == limit.Integer {
 			return store.ErrWrongKind
 		}
 		at, bytes := change.Offset, []byte(was.value)
@@ -151,7 +152,7 @@ func (v *naiveView) Edit(_ context.Context, key []byte, edit func(store.Entry, [
 	case store.Remove:
 		next = keyState{}
 	}
-	if was.kind == store.None && (change.Operation != store.Put || next.expires <= now) {
+	if was.kind == limit.None && (change.Operation != store.Put || next.expires <= now) {
 		return err
 	}
 	v.write(name, now, next)
@@ -166,7 +167,7 @@ func (v *naiveView) Transfer(_ context.Context, from, to store.KeyRef, how store
 	moved := v.live(v.name(from.Key), now)
 	v.selected = to.Database
 	there := v.live(v.name(to.Key), now)
-	if moved.kind == store.None || there.kind != store.None && !how.Replace && !v.has(replacesAnyway) {
+	if moved.kind == limit.None || there.kind != limit.None && !how.Replace && !v.has(replacesAnyway) {
 		return false, nil
 	}
 	if from.Database == to.Database && string(from.Key) == string(to.Key) {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -27,7 +28,7 @@ var noGrowthCases = []testCase{
 func (c *caller) withoutGrowth() *caller { return &caller{c.T, c.view.WithoutGrowth()} }
 
 // requireFull makes a call that must return ErrFull.
-func (c *caller) requireFull(rule store.Rule, key string, quantity int64, mode quota.Mode) {
+func (c *caller) requireFull(rule limit.Rule, key string, quantity int64, mode quota.Mode) {
 	c.Helper()
 	_, err := c.view.Take(ctx, []byte(key), &rule, quantity, mode)
 	require.ErrorIs(c, err, store.ErrFull, "%s: quantity %d, mode %d", key, quantity, mode)
@@ -61,7 +62,7 @@ func noGrowthLimiters(r *rig) {
 		noGrowth.requireFull(five, key, 1, quota.Take)
 		require.Equal(r, int64(4), r.takeBy(five, key, 1, quota.Take).Remaining, "an ordinary view adds the key")
 	}
-	_, err := noGrowth.view.Throttle(ctx, []byte("unused"), limit(4, 1, 1), 1, quota.Take)
+	_, err := noGrowth.view.Throttle(ctx, []byte("unused"), throttleLimit(4, 1, 1), 1, quota.Take)
 	require.ErrorIs(r, err, store.ErrFull)
 	_, err = noGrowth.view.Acquire(ctx, []byte("leases"), request(5, 60, "me", 1), maxHolders)
 	require.ErrorIs(r, err, store.ErrFull)
@@ -72,7 +73,7 @@ func noGrowthLimiters(r *rig) {
 
 // noGrowthGrowing lets a log and leases grow until they need memory.
 func noGrowthGrowing(r *rig) {
-	noGrowth, log := r.withoutGrowth(), rule(store.SlidingLog, maxLog, 60)
+	noGrowth, log := r.withoutGrowth(), rule(limit.SlidingLog, maxLog, 60)
 	take := func() error {
 		_, err := noGrowth.view.Take(ctx, []byte("log"), &log, 1, quota.Take)
 		return err
@@ -124,7 +125,7 @@ func (r *rig) growing(key string, grow, fit func(i int) error) {
 // noGrowthOnExpired lets keys expire, accesses them in all ways, and takes again. A store that
 // sweeps on its own may remove a key in between; then the attempt is repeated.
 func noGrowthOnExpired(r *rig) {
-	for i, kind := range append(slices.Clone(limiters), store.Lease) {
+	for i, kind := range append(slices.Clone(limiters), limit.Lease) {
 		for _, all := range []bool{false, true} {
 			key, taken := fmt.Sprint(i, all), false
 			for range 100 {
@@ -139,9 +140,9 @@ func noGrowthOnExpired(r *rig) {
 
 // takeExpired reports whether a key that has expired could be taken from, and checks that nothing
 // changed otherwise.
-func (r *rig) takeExpired(kind store.Kind, key string, all bool) bool {
+func (r *rig) takeExpired(kind limit.Kind, key string, all bool) bool {
 	five, me := rule(kind, 5, 60), request(5, 60, "me", 1)
-	if kind == store.Lease {
+	if kind == limit.Lease {
 		r.acquire(key, me)
 	} else {
 		r.takeBy(five, key, 1, quota.Take)
@@ -151,7 +152,7 @@ func (r *rig) takeExpired(kind store.Kind, key string, all bool) bool {
 	noGrowth := r.withoutGrowth()
 	var err error
 	h := r.listen()
-	if kind == store.Lease {
+	if kind == limit.Lease {
 		require.False(r, noGrowth.acquire(key, request(5, 60, "you", 0)).Limited)
 		require.True(r, noGrowth.acquire(key, request(5, 60, "you", 6)).Limited)
 		_, err = noGrowth.view.Acquire(ctx, []byte(key), me, maxHolders)

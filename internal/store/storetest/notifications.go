@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -25,7 +26,7 @@ var noticeCases = []testCase{
 }
 
 func notices(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	h := r.listen()
 	expect := func(want ...notification) {
 		r.Helper()
@@ -104,7 +105,7 @@ func recordEvents(r *rig) func(key string) []store.Event {
 }
 
 func notificationCallers(r *rig) {
-	five, brief := limit(4, 1, 100), limit(4, 1, 1)
+	five, brief := throttleLimit(4, 1, 100), throttleLimit(4, 1, 1)
 	first, second := r.another(), r.another()
 	first.view.SetCaller(1)
 	second.view.SetCaller(2)
@@ -188,7 +189,7 @@ func (r *rig) sweepAll() (removed int) {
 }
 
 func expiryNotices(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	for _, key := range []string{"deleted", "swept", "revived"} {
 		r.take(key, five, 1)
 	}
@@ -221,14 +222,14 @@ func expiryNotices(r *rig) {
 }
 
 func expiryWrittenOver(r *rig) {
-	brief, key, other := limit(4, 1, 1), []byte("key"), []byte("other")
+	brief, key, other := throttleLimit(4, 1, 1), []byte("key"), []byte("other")
 	value := store.Value{Bytes: []byte("v")}
 	place := func(key []byte) store.KeyRef { return store.KeyRef{Key: key} }
 	for name, write := range map[string]func(v store.View) error{
 		"throttle": func(v store.View) error { _, err := v.Throttle(ctx, key, brief, 1, quota.Take); return err },
 		"take all": func(v store.View) error {
 			_, _, err := v.TakeAll(ctx,
-				[]store.LimitRequest{{Key: key, Rule: store.Rule{Kind: store.Throttle, Throttle: brief}, Quantity: 1}}, quota.Take)
+				[]store.LimitRequest{{Key: key, Rule: limit.Rule{Kind: limit.Throttle, Throttle: brief}, Quantity: 1}}, quota.Take)
 			return err
 		},
 		"write":  func(v store.View) error { return v.Write(ctx, key, value, store.Never) },

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -31,7 +32,7 @@ var onceCases = []testCase{
 const onceTTL = 10 * time.Second
 
 // callOnce returns a call with a token on one key. Calls with other words differ in by.
-func callOnce(key, token string, rule store.Rule, quantity int64, mode quota.Mode) *store.Once {
+func callOnce(key, token string, rule limit.Rule, quantity int64, mode quota.Mode) *store.Once {
 	words := [16]byte{byte(quantity), byte(mode), byte(rule.Kind), byte(rule.Size())}
 	return &store.Once{
 		Keys:  [][]byte{[]byte(key)},
@@ -57,7 +58,7 @@ func (c *caller) once(o *store.Once) (d quota.Decision, repeated bool) {
 }
 
 // remaining returns what remains of a key by a rule.
-func (c *caller) remaining(key string, by store.Rule) int64 {
+func (c *caller) remaining(key string, by limit.Rule) int64 {
 	c.Helper()
 	return c.takeBy(by, key, 0, quota.Peek).Remaining
 }
@@ -86,7 +87,7 @@ func once(r *rig) {
 }
 
 func onceExpired(r *rig) {
-	by := rule(store.Fixed, 10, 1000)
+	by := rule(limit.Fixed, 10, 1000)
 	call := callOnce("key", "token", by, 1, quota.Take)
 	r.once(call)
 	began := r.clock.Now()
@@ -103,7 +104,7 @@ func onceExpired(r *rig) {
 }
 
 func onceTaken(r *rig) {
-	by := rule(store.Fixed, 5, 1000)
+	by := rule(limit.Fixed, 5, 1000)
 	r.takeBy(by, "key", 4, quota.Take)
 	for _, call := range []*store.Once{
 		callOnce("key", "limited", by, 3, quota.Take), callOnce("key", "peek", by, 1, quota.Peek),
@@ -132,7 +133,7 @@ func onceTaken(r *rig) {
 }
 
 func onceReused(r *rig) {
-	five, other := rule(store.Fixed, 5, 1000), rule(store.Sliding, 5, 1000)
+	five, other := rule(limit.Fixed, 5, 1000), rule(limit.Sliding, 5, 1000)
 	r.once(callOnce("key", "token", five, 1, quota.Take))
 	h := r.listen()
 	for _, call := range []*store.Once{
@@ -151,7 +152,7 @@ func onceReused(r *rig) {
 }
 
 func onceByName(r *rig) {
-	by := rule(store.Fixed, 10, 1000)
+	by := rule(limit.Fixed, 10, 1000)
 	call := func(key string) bool {
 		_, repeated := r.once(callOnce(key, "token", by, 1, quota.Take))
 		return repeated
@@ -202,7 +203,7 @@ func onceOfSeveral(r *rig) {
 
 func onceAtOnce(r *rig) {
 	const callers, rounds = 8, 20
-	by := rule(store.Fixed, callers*rounds, 1000)
+	by := rule(limit.Fixed, callers*rounds, 1000)
 	for round := range rounds {
 		var group sync.WaitGroup
 		var decided gosync.Int64
@@ -230,7 +231,7 @@ func onceAtOnce(r *rig) {
 }
 
 func onceInAStep(r *rig) {
-	by := rule(store.Fixed, 10, 1000)
+	by := rule(limit.Fixed, 10, 1000)
 	first, second := callOnce("key", "first", by, 1, quota.Take), callOnce("key", "second", by, 2, quota.Take)
 	r.once(first)
 	refs := []store.KeyRef{
@@ -259,7 +260,7 @@ func onceInAStep(r *rig) {
 }
 
 func onceWithoutGrowth(r *rig) {
-	by, noGrowth := rule(store.Fixed, 5, 1000), r.withoutGrowth()
+	by, noGrowth := rule(limit.Fixed, 5, 1000), r.withoutGrowth()
 	r.takeBy(by, "key", 1, quota.Take)
 	remembered := callOnce("key", "remembered", by, 1, quota.Take)
 	r.once(remembered)

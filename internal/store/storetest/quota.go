@@ -9,6 +9,7 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -27,11 +28,11 @@ var quotaCases = []testCase{
 }
 
 // per returns a rule of a calendar quota for a limit per unit of a zone.
-func per(limit int64, u calendar.Unit, zone string) store.Rule {
-	r := store.Rule{Kind: store.Quota}
+func per(rate int64, u calendar.Unit, zone string) limit.Rule {
+	r := limit.Rule{Kind: limit.Quota}
 	var err error
 	var ok bool
-	r.Window, err = window.NewCalendarLimit(limit)
+	r.Window, err = window.NewCalendarLimit(rate)
 	if r.Cycle, ok = calendar.In(u, []byte(zone)); err != nil || !ok {
 		panic(fmt.Sprint(err, zone))
 	}
@@ -39,7 +40,7 @@ func per(limit int64, u calendar.Unit, zone string) store.Rule {
 }
 
 // perPeriod is per for a period.
-func perPeriod(limit int64, period time.Duration) store.Rule {
+func perPeriod(limit int64, period time.Duration) limit.Rule {
 	r := per(limit, calendar.Day, "UTC")
 	r.Cycle = calendar.Every(period)
 	return r
@@ -59,7 +60,7 @@ func (r *rig) at(utc string) {
 func calendarQuotas(r *rig) {
 	for i, step := range []struct {
 		at   string
-		rule store.Rule
+		rule limit.Rule
 		left time.Duration
 	}{
 		{"2024-02-29 23:59:59", per(1, calendar.Day, "UTC"), time.Second},
@@ -92,10 +93,10 @@ func calendarQuotas(r *rig) {
 
 func otherWindows(r *rig) {
 	berlin, minute := per(5, calendar.Day, "Europe/Berlin"), perPeriod(5, time.Minute)
-	for key, rule := range map[string]store.Rule{"berlin": berlin, "minute": minute} {
+	for key, rule := range map[string]limit.Rule{"berlin": berlin, "minute": minute} {
 		r.takeBy(rule, key, 3, quota.Take)
 		before, h := r.state(key), r.listen()
-		for _, other := range []store.Rule{
+		for _, other := range []limit.Rule{
 			berlin, minute, per(5, calendar.Month, "Europe/Berlin"), per(5, calendar.Day, "Europe/Paris"),
 			perPeriod(5, 24*time.Hour), perPeriod(5, 61*time.Second),
 		} {
@@ -173,8 +174,8 @@ func wallClockSetBack(r *rig) {
 func windowAhead(r *rig) {
 	daily := per(5, calendar.Day, "UTC")
 	end := r.clock.Now() + int64(1000*time.Hour)
-	r.writeForm("key", &form.State{Kind: form.Quota, Quota: window.Calendar{Used: 4, End: end}, Cycle: daily.Cycle})
-	require.Equal(r, store.Entry{Kind: store.Quota, Expires: end}, r.lookup("key"))
+	r.writeForm("key", &form.State{Kind: limit.Quota, Quota: window.Calendar{Used: 4, End: end}, Cycle: daily.Cycle})
+	require.Equal(r, store.Entry{Kind: limit.Quota, Expires: end}, r.lookup("key"))
 	require.False(r, r.takeBy(daily, "key", 1, quota.Take).Limited)
 	require.Equal(r, 1000*time.Hour, time.Duration(r.takeBy(daily, "key", 1, quota.Take).RetryAfter))
 	r.clock.Advance(1000*time.Hour - 1)

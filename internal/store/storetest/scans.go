@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
 
@@ -23,7 +24,7 @@ func scan(r *rig) {
 	keys := names("key:", 3000)
 	r.put(keys...)
 	for _, key := range names("expired:", 100) {
-		r.take(key, limit(4, 1, 1), 1)
+		r.take(key, throttleLimit(4, 1, 1), 1)
 	}
 	r.view.Select(1)
 	r.put("elsewhere")
@@ -40,7 +41,7 @@ func scan(r *rig) {
 
 // entryOfPut returns the entry of a key that put created at the start of the case.
 func (r *rig) entryOfPut() store.Entry {
-	return store.Entry{Kind: store.Throttle, Expires: r.epoch + int64(longLived.EmissionInterval())}
+	return store.Entry{Kind: limit.Throttle, Expires: r.epoch + int64(longLived.EmissionInterval())}
 }
 
 // scanAmidChange lets the table grow from 100 keys to 200 000 and shrink again during one scan.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -84,7 +85,7 @@ func standings(r *rig) {
 		require.Equal(r, kept, r.standing("key"))
 		entry := store.Entry{}
 		if kept.Expires() > 0 {
-			entry = store.Entry{Kind: store.Standing, Expires: kept.Expires()}
+			entry = store.Entry{Kind: limit.Standing, Expires: kept.Expires()}
 		}
 		require.Equal(r, entry, r.lookup("key"))
 	}

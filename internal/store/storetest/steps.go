@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -18,7 +19,7 @@ var stepCases = []testCase{
 }
 
 // stepRule is the rule of both keys of the cases.
-var stepRule, stepKeys = rule(store.Fixed, 1000, 60), [][]byte{[]byte("left"), []byte("right")}
+var stepRule, stepKeys = rule(limit.Fixed, 1000, 60), [][]byte{[]byte("left"), []byte("right")}
 
 // takeInStep takes from a key in a step, and returns what remains.
 func takeInStep(v store.View, key []byte, quantity int64) (remaining int64, err error) {

@@ -234,7 +234,7 @@ type caller struct {
 var ctx = context.Background()
 
 // limit returns a limit. The arguments must be valid.
-func limit(maxBurst, count, period int64) gcra.Limit {
+func throttleLimit(maxBurst, count, period int64) gcra.Limit {
 	l, err := gcra.NewLimit(maxBurst, count, quota.Seconds(period))
 	if err != nil {
 		panic(err)
@@ -244,7 +244,7 @@ func limit(maxBurst, count, period int64) gcra.Limit {
 
 // longLived is a limit whose keys stay until they are removed: a token takes 100,000,000 s to come
 // back.
-var longLived = limit(9, 1, 100_000_000)
+var longLived = throttleLimit(9, 1, 100_000_000)
 
 func (c *caller) throttle(key string, l gcra.Limit, quantity int64, mode quota.Mode) quota.Decision {
 	c.Helper()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -29,7 +30,7 @@ var allCases = []testCase{
 	{"all at one instant", "TakeAll decides about all of its keys at one instant", allAtOneInstant},
 }
 
-func limitRequest(r store.Rule, key string, quantity int64) store.LimitRequest {
+func limitRequest(r limit.Rule, key string, quantity int64) store.LimitRequest {
 	return store.LimitRequest{Key: []byte(key), Rule: r, Quantity: quantity}
 }
 
@@ -252,7 +253,7 @@ func allOfAnyQuantity(r *rig) {
 // both have made enough calls, so that neither can finish before the other has started.
 func allAtOnce(r *rig) {
 	const callers, rounds = 6, 150
-	by := func(i int) store.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
+	by := func(i int) limit.Rule { return rule(limiters[1+i%3], maxLog, 1_000_000) }
 	var peeks []store.LimitRequest
 	for i := range 4 {
 		peeks = append(peeks, limitRequest(by(i), fmt.Sprint("key", i), 0))
@@ -310,7 +311,7 @@ func takeAndRefund(v store.View, random *rand.Rand, keys []store.LimitRequest) {
 // allAtOneInstant is oneInstant for TakeAll: after a caller has seen that the later of two windows
 // has ended, the earlier has too.
 func allAtOneInstant(r *rig) {
-	short, long := rule(store.Fixed, 1, 1), rule(store.Fixed, 1, 2)
+	short, long := rule(limit.Fixed, 1, 1), rule(limit.Fixed, 1, 2)
 	for i := range 50 {
 		earlier, later := fmt.Sprint("earlier", i), fmt.Sprint("later", i)
 		r.takeBy(short, earlier, 1, quota.Take)

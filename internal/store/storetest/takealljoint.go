@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -115,7 +116,7 @@ func someRequests(random *rand.Rand, mode quota.Mode, external bool) (requests [
 			key := fmt.Sprint(kind, place)
 			// The key of a throttle whose end has passed may stay in an external store for a moment, as a value.
 			other := limiters[random.IntN(len(limiters))]
-			if random.IntN(30) == 0 && (!external || kind != store.Throttle && other != store.Throttle) {
+			if random.IntN(30) == 0 && (!external || kind != limit.Throttle && other != limit.Throttle) {
 				kind = other
 			}
 			t := limitRequest(rule(kind, random.Int64N(9), 1+random.Int64N(3)), key, shared)
@@ -144,7 +145,7 @@ func (m *stepwise) ask(t store.LimitRequest) (d quota.Decision, next keyState, e
 	switch {
 	case t.Rule.Blocks(t.Quantity, t.Mode):
 		return quota.Blocked(), is, nil
-	case is.kind != store.None && is.kind != t.Rule.Kind:
+	case is.kind != limit.None && is.kind != t.Rule.Kind:
 		return d, is, store.ErrWrongKind
 	}
 	d, next, changed, err := is.take(m.now, t.Rule, t.Quantity, t.Mode)
@@ -278,7 +279,7 @@ func (m *stepwise) decide(requests []store.LimitRequest, mode quota.Mode) (
 }
 
 func noGrowthForShadows(r *rig) {
-	noGrowth, five := r.withoutGrowth(), rule(store.Fixed, 5, 60)
+	noGrowth, five := r.withoutGrowth(), rule(limit.Fixed, 5, 60)
 	r.takeBy(five, "binds", 1, quota.Take)
 	r.takeBy(five, "there", 1, quota.Take)
 	requests := []store.LimitRequest{limitRequest(five, "binds", 1), limitRequest(five, "there", 1),

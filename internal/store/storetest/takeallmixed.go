@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -31,14 +32,14 @@ var mixedCases = []testCase{
 		noGrowthForForcedOfAll},
 }
 
-func forced(r store.Rule, key string, quantity int64) store.LimitRequest {
+func forced(r limit.Rule, key string, quantity int64) store.LimitRequest {
 	t := limitRequest(r, key, quantity)
 	t.Mode = quota.Force
 	return t
 }
 
 func leaseRequest(key string, r lease.Request, most int) store.LimitRequest {
-	return store.LimitRequest{Key: []byte(key), Rule: store.Rule{Kind: store.Lease},
+	return store.LimitRequest{Key: []byte(key), Rule: limit.Rule{Kind: limit.Lease},
 		Lease: &store.LeaseRequest{Request: r, MaxHolders: most}}
 }
 
@@ -58,10 +59,10 @@ func allForced(r *rig) {
 }
 
 // forceOne makes calls with three requests, of which the one at a position is forced.
-func (r *rig) forceOne(kind store.Kind, prefix string, at int) {
-	five, ten, key := rule(kind, 5, 60), rule(store.Fixed, 10, 60), prefix+"forced"
+func (r *rig) forceOne(kind limit.Kind, prefix string, at int) {
+	five, ten, key := rule(kind, 5, 60), rule(limit.Fixed, 10, 60), prefix+"forced"
 	requests := []store.LimitRequest{limitRequest(ten, prefix+"a", 1),
-		limitRequest(rule(store.SlidingLog, 10, 60), prefix+"b", 1)}
+		limitRequest(rule(limit.SlidingLog, 10, 60), prefix+"b", 1)}
 	requests = slices.Insert(requests, at, forced(five, key, 8))
 	for _, name := range []string{key, prefix + "twin"} {
 		r.takeBy(five, name, 3, quota.Take)
@@ -94,7 +95,7 @@ func (r *rig) forceOne(kind store.Kind, prefix string, at int) {
 
 func allForcedTooMuch(r *rig) {
 	for i, kind := range limiters {
-		five, ten := rule(kind, 5, 60), rule(store.Fixed, 10, 60)
+		five, ten := rule(kind, 5, 60), rule(limit.Fixed, 10, 60)
 		requests := []store.LimitRequest{forced(five, fmt.Sprint(i, " forced"), math.MaxInt64),
 			limitRequest(ten, fmt.Sprint(i, " a"), 1), limitRequest(ten, fmt.Sprint(i, " b"), 1)}
 		r.takeBy(five, string(requests[0].Key), 1, quota.Take)
@@ -117,7 +118,7 @@ func allForcedTooMuch(r *rig) {
 // allWithLeases makes random requests for leases, together with a limiter that allows or refuses, and
 // compares with what Acquire says.
 func allWithLeases(r *rig) {
-	random, ten := rand.New(rand.NewPCG(7, 8)), rule(store.Fixed, 10, 60)
+	random, ten := rand.New(rand.NewPCG(7, 8)), rule(limit.Fixed, 10, 60)
 	model := &lease.Leases{}
 	for i := range 1500 {
 		if random.IntN(3) == 0 {
@@ -178,14 +179,14 @@ func allWithLeasesThatEnd(r *rig) {
 	const second = int64(time.Second)
 	r.acquire("key", request(6, 10, "a", 3))
 	r.acquire("key", request(6, 90, "b", 3))
-	r.takeBy(rule(store.Fixed, 1, 5), "soon", 1, quota.Take)
-	r.takeBy(rule(store.Fixed, 1, 60), "late", 1, quota.Take)
+	r.takeBy(rule(limit.Fixed, 1, 5), "soon", 1, quota.Take)
+	r.takeBy(rule(limit.Fixed, 1, 60), "late", 1, quota.Take)
 	for _, c := range []struct {
 		other          string
 		limit, allowed int64 // allowed is the time after which all are
 	}{{"soon", 4, 5}, {"late", 4, 90}, {"late", 6, 60}, {"late", 2, quota.Never}} {
 		requests := []store.LimitRequest{leaseRequest("key", request(c.limit, 60, "a", 3), 9),
-			limitRequest(rule(store.Fixed, 1, 60), c.other, 1)}
+			limitRequest(rule(limit.Fixed, 1, 60), c.other, 1)}
 		rotations(requests, func(at int, rotated []store.LimitRequest) {
 			for _, mode := range []quota.Mode{quota.Peek, quota.Take} {
 				d, allowed := r.takeAll(mode, rotated...)
@@ -201,7 +202,7 @@ func allWithLeasesThatEnd(r *rig) {
 }
 
 func allWithTooManyHolders(r *rig) {
-	ten := rule(store.Fixed, 10, 60)
+	ten := rule(limit.Fixed, 10, 60)
 	r.acquire("key", request(9, 60, "a", 1))
 	r.acquire("key", request(9, 60, "b", 1))
 	requests := []store.LimitRequest{leaseRequest("key", request(9, 60, "c", 1), 2),
@@ -226,7 +227,7 @@ func allWithTooManyHolders(r *rig) {
 }
 
 func noGrowthForLeasesOfAll(r *rig) {
-	noGrowth, ten := r.withoutGrowth(), rule(store.Fixed, 10, 60)
+	noGrowth, ten := r.withoutGrowth(), rule(limit.Fixed, 10, 60)
 	r.takeBy(ten, "x", 1, quota.Take)
 	all := func(v store.View, holder, key string, quantity int64) ([]quota.Decision, error) {
 		requests := []store.LimitRequest{limitRequest(ten, "x", 0),
@@ -237,7 +238,7 @@ func noGrowthForLeasesOfAll(r *rig) {
 	d, err := all(noGrowth.view, "me", "new", 1)
 	require.ErrorIs(r, err, store.ErrFull)
 	require.Equal(r, []bool{false, true, false}, []bool{d[0].Limited, d[1].Limited, d[2].Limited})
-	require.Empty(r, r.traces(store.Lease, "new"))
+	require.Empty(r, r.traces(limit.Lease, "new"))
 	d, err = all(noGrowth.view, "me", "new", maxHolders+1)
 	require.NoError(r, err, "a limited call needs no memory")
 	require.True(r, d[1].Limited)
@@ -258,7 +259,7 @@ func noGrowthForLeasesOfAll(r *rig) {
 func noGrowthForForcedOfAll(r *rig) {
 	noGrowth := r.withoutGrowth()
 	for i, kind := range limiters {
-		five, ten := rule(kind, 5, 60), rule(store.Fixed, 10, 60)
+		five, ten := rule(kind, 5, 60), rule(limit.Fixed, 10, 60)
 		there, key := fmt.Sprint(i, " there"), fmt.Sprint(i, " key")
 		r.takeBy(ten, there, 1, quota.Take)
 		requests := []store.LimitRequest{forced(five, key, 8), limitRequest(ten, there, 1)}

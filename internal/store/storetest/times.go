@@ -20,17 +20,17 @@ var timeCases = []testCase{
 func oneReading(r *rig) {
 	require.Equal(r, r.epoch, r.view.Now(), "View begins a batch")
 	require.Equal(r, r.clock.Now(), r.store.Clock().Now())
-	first := r.throttle("key", limit(4, 1, 1), 2, quota.Force)
+	first := r.throttle("key", throttleLimit(4, 1, 1), 2, quota.Force)
 	r.clock.Advance(time.Second)
 	require.Equal(r, r.epoch, r.view.Now())
-	require.Equal(r, first.ResetAfter, r.take("key", limit(4, 1, 1), 0).ResetAfter)
+	require.Equal(r, first.ResetAfter, r.take("key", throttleLimit(4, 1, 1), 0).ResetAfter)
 	r.view.Begin()
 	require.Equal(r, r.epoch+int64(time.Second), r.view.Now())
-	require.Equal(r, first.ResetAfter-int64(time.Second), r.take("key", limit(4, 1, 1), 0).ResetAfter)
+	require.Equal(r, first.ResetAfter-int64(time.Second), r.take("key", throttleLimit(4, 1, 1), 0).ResetAfter)
 }
 
 func neverBack(r *rig) {
-	five := limit(4, 1, 1)
+	five := throttleLimit(4, 1, 1)
 	r.take("short", five, 1)
 	early := r.another()
 	r.clock.Advance(2 * time.Second)
@@ -55,8 +55,8 @@ func neverBack(r *rig) {
 func oneInstant(r *rig) {
 	earlier, later := names("earlier:", 50), names("later:", 50)
 	for i := range earlier {
-		r.take(earlier[i], limit(4, 1, 1), 1)
-		r.take(later[i], limit(4, 1, 1), 2)
+		r.take(earlier[i], throttleLimit(4, 1, 1), 1)
+		r.take(later[i], throttleLimit(4, 1, 1), 2)
 	}
 	r.clock.Advance(3 * time.Second)
 	late := r.another()
@@ -68,8 +68,8 @@ func oneInstant(r *rig) {
 }
 
 func expiry(r *rig) {
-	r.take("short", limit(4, 1, 1), 1)
-	r.take("long", limit(4, 1, 1), 2)
+	r.take("short", throttleLimit(4, 1, 1), 1)
+	r.take("long", throttleLimit(4, 1, 1), 2)
 	require.Equal(r, r.epoch+int64(time.Second), r.lookup("short").Expires)
 	r.clock.Advance(time.Second - 1)
 	r.view.Begin()
@@ -90,12 +90,12 @@ func expiry(r *rig) {
 	require.Zero(r, r.remove("short"))
 	require.Equal(r, 1, r.remove("long"))
 
-	r.take("again", limit(4, 1, 1), 5)
+	r.take("again", throttleLimit(4, 1, 1), 5)
 	r.clock.Advance(5 * time.Second)
 	r.view.Begin()
 	r.linger()
 	_, ok := r.random()
 	require.False(r, ok)
 	require.LessOrEqual(r, r.size(), 1, "Size may count a record that has not been removed yet")
-	require.Equal(r, int64(4), r.take("again", limit(4, 1, 1), 1).Remaining, "an expired key must not keep its state")
+	require.Equal(r, int64(4), r.take("again", throttleLimit(4, 1, 1), 1).Remaining, "an expired key must not keep its state")
 }

@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -53,7 +54,7 @@ func (v twiceView) Edit(
 ) error {
 	return v.fullView.Edit(ctx, key, func(e store.Entry, value []byte) (store.Change, error) {
 		// The first runs see other contents than the last.
-		_, _ = edit(store.Entry{Kind: store.Bytes, Expires: store.Never}, []byte("another's"))
+		_, _ = edit(store.Entry{Kind: limit.Bytes, Expires: store.Never}, []byte("another's"))
 		_, _ = edit(store.Entry{}, nil)
 		change, err := edit(e, value)
 		if *v.dryRun {
@@ -99,7 +100,7 @@ func (v twiceView) Throttle(
 }
 
 func (v twiceView) Take(
-	ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+	ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
 ) (quota.Decision, error) {
 	return v.fullView.Take(ctx, key, rule, quantity, v.mode(mode))
 }

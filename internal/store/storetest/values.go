@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -75,7 +76,7 @@ func values(r *rig) {
 			got, e := r.read(key)
 			require.Equal(r, s, got)
 			require.Equal(r, end, e.Expires)
-			require.Equal(r, map[bool]store.Kind{true: store.Integer, false: store.Bytes}[value(s).IsInteger], e.Kind)
+			require.Equal(r, map[bool]limit.Kind{true: limit.Integer, false: limit.Bytes}[value(s).IsInteger], e.Kind)
 		}
 	}
 	r.put("limiter")
@@ -190,7 +191,7 @@ func patches(r *rig) {
 			r.edit(key, patch)
 			got, e := r.read(key)
 			require.Equal(r, want, got)
-			require.Equal(r, store.Entry{Kind: store.Bytes, Expires: end}, e)
+			require.Equal(r, store.Entry{Kind: limit.Bytes, Expires: end}, e)
 			r.parts(key, want, int64(at))
 		}
 	}
@@ -213,7 +214,7 @@ func (r *rig) parts(key, want string, at int64) {
 		require.NoError(r, err)
 		require.Equal(r, len(want), length)
 		require.Equal(r, "before "+string(store.Part([]byte(want), ends[0], ends[1])), string(part), ends)
-		require.Equal(r, want == "", e.Kind == store.None)
+		require.Equal(r, want == "", e.Kind == limit.None)
 	}
 }
 
@@ -242,7 +243,7 @@ func keyRef(database int, key string) store.KeyRef {
 
 func transfers(r *rig) {
 	require.False(r, r.transfer(keyRef(0, "none"), keyRef(0, "b"), store.Transfer{Replace: true}))
-	for i, kind := range append(slices.Clip(kinds), store.Integer, store.Bytes) {
+	for i, kind := range append(slices.Clip(kinds), limit.Integer, limit.Bytes) {
 		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
 		r.makeKey(kind, from)
 		entry, fields, err := r.view.Inspect(ctx, []byte(from))
@@ -272,16 +273,16 @@ func transfers(r *rig) {
 }
 
 // makeKey creates a key of a kind.
-func (c *caller) makeKey(kind store.Kind, key string) {
+func (c *caller) makeKey(kind limit.Kind, key string) {
 	c.Helper()
 	switch kind {
-	case store.Integer:
+	case limit.Integer:
 		c.write(key, "42", c.view.Now()+int64(time.Minute))
-	case store.Bytes:
+	case limit.Bytes:
 		c.write(key, "forty two", store.Never)
-	case store.Lease:
+	case limit.Lease:
 		c.acquire(key, request(5, 60, "holder", 2))
-	case store.Standing:
+	case limit.Standing:
 		c.editStanding(key, banFor(time.Minute, "reason"))
 	default:
 		c.takeBy(rule(kind, 10, 60), key, 3, quota.Take)
@@ -289,18 +290,18 @@ func (c *caller) makeKey(kind store.Kind, key string) {
 }
 
 func copiesApart(r *rig) {
-	for i, kind := range append(slices.Clip(kinds), store.Integer, store.Bytes) {
+	for i, kind := range append(slices.Clip(kinds), limit.Integer, limit.Bytes) {
 		from, to := fmt.Sprint("from", i), fmt.Sprint("to", i)
 		r.makeKey(kind, from)
 		require.True(r, r.transfer(keyRef(0, from), keyRef(0, to), store.Transfer{Copy: true}))
 		_, before, err := r.view.Inspect(ctx, []byte(from))
 		require.NoError(r, err)
 		switch kind {
-		case store.Integer, store.Bytes:
+		case limit.Integer, limit.Bytes:
 			r.write(to, "7", store.Never)
-		case store.Lease:
+		case limit.Lease:
 			r.acquire(to, request(5, 60, "another", 1))
-		case store.Standing:
+		case limit.Standing:
 			r.editStanding(to, banFor(time.Hour, "other"))
 		default:
 			r.takeBy(rule(kind, 10, 60), to, 1, quota.Take)

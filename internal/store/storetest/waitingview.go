@@ -7,6 +7,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/gcra"
 	"cellserver/internal/lease"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
@@ -73,7 +74,7 @@ func (v waitingView) Throttle(
 }
 
 func (v waitingView) Take(
-	ctx context.Context, key []byte, rule *store.Rule, quantity int64, mode quota.Mode,
+	ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
 ) (d quota.Decision, err error) {
 	err = v.submit(ctx, one(key), func() (err error) {
 		d, err = v.fullView.Take(ctx, key, rule, quantity, mode)

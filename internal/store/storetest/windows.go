@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -138,7 +139,7 @@ func blocked(r *rig) {
 
 // anotherPeriod takes all with a period of a minute, and then calls with a period of a second.
 func anotherPeriod(r *rig) {
-	for _, kind := range []store.Kind{store.Fixed, store.Sliding, store.SlidingLog} {
+	for _, kind := range []limit.Kind{limit.Fixed, limit.Sliding, limit.SlidingLog} {
 		key, minute, second := kind.String(), rule(kind, 5, 60), rule(kind, 5, 1)
 		r.takeBy(minute, key, 3, quota.Take)
 		r.clock.Advance(30 * time.Second)
@@ -150,7 +151,7 @@ func anotherPeriod(r *rig) {
 		require.True(r, r.takeBy(minute, key, 1, quota.Take).Limited, key)
 		r.clock.Advance(1)
 		r.view.Begin()
-		if kind == store.Sliding { // what the minute has counted leaves within a second
+		if kind == limit.Sliding { // what the minute has counted leaves within a second
 			require.True(r, r.takeBy(second, key, 1, quota.Take).Limited, key)
 			r.clock.Advance(time.Second)
 			r.view.Begin()

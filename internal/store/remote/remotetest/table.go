@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/limit"
 	"cellserver/internal/match"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
@@ -212,7 +213,7 @@ func (t *Table) mislead(s *combine.Step, now int64) {
 	others := [][]byte{
 		nil, {}, []byte("another's"), []byte("7"), strconv.AppendInt(nil, now+1e12, 10), []byte("\x00cl1f\x00"),
 		[]byte("\x00cl2"),
-		form.Append(nil, &form.State{Kind: form.Throttle, TAT: now + 5}),
+		form.Append(nil, &form.State{Kind: limit.Throttle, TAT: now + 5}),
 	}
 	for range rand.IntN(3) {
 		values, changes := make([]combine.Value, len(s.Keys)), make([]combine.Change, len(s.Keys))
