@@ -95,7 +95,7 @@ type Call struct {
 	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
 	Next         int        // index of the argument that is read next
 
-	// Work is the cost of the call, without that of its words. The unit is the time to copy a byte:
+	// Work is the cost of the call, apart from reading its words. The unit is the time to copy a byte:
 	// a copied byte counts as one, and other work as the number of bytes that could be copied in
 	// the same time.
 	Work int
@@ -121,11 +121,11 @@ type limiterState struct {
 // transactionState is set while EXEC makes calls; of a call outside of a transaction, only Snapshot may be.
 type transactionState struct {
 	InTransaction bool      // EXEC makes the call, with its keys locked
-	Snapshot      any       // that of KeyRules.Touched with which the call is made; nil for the present one
+	Snapshot      any       // the snapshot that KeyRules.Touched gets for the call; nil for the present one
 	Deferred      *Deferred // what waits until the keys are unlocked; nil outside a transaction
 	PatternSteps  int       // steps that are left to the transaction for matching patterns
 	MonitorLines  []byte    // the calls of the transaction, as MONITOR shows them
-	Shared        int64     // nanoseconds of EXEC that are counted as those of the transaction's calls
+	Shared        int64     // nanoseconds of EXEC that are counted for the transaction's calls
 }
 
 // outcome describes how a call ends.
@@ -203,7 +203,7 @@ func (c *Call) Many() [][]byte {
 }
 
 // Run binds the words to the row's grammar and runs the row. If repeats is set, the call repeats the
-// one before it, of which Bound holds the arguments: see Repeatable.
+// one before it, and Bound holds its arguments already: see Repeatable.
 func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	c.Row, c.Words, c.Next, c.Repeatable, c.Work = row, words, 0, Nothing, 0
 	c.Blocks, c.Offloaded = false, false

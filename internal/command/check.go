@@ -40,7 +40,7 @@ func (row *Command) check() error {
 }
 
 func (row *Command) checkArguments() (flaw string) {
-	stage := 0 // required, then optional, then options, then those that are Extra
+	stage := 0 // required, then optional, then options, then Extra options
 	for i, a := range row.Args {
 		at := 0
 		switch {
@@ -65,7 +65,7 @@ func (row *Command) checkArguments() (flaw string) {
 	return ""
 }
 
-// Words returns how many words a call may have, with those of the command's name; most is 0 if there
+// Words returns how many words a call may have, counting the command's name; most is 0 if there
 // is no bound.
 func (row *Command) Words() (least, most int) {
 	g := newGrammar(row)

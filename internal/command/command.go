@@ -94,7 +94,7 @@ type KeyRules struct {
 	// Rights appends what the key patterns of users are checked against, in place of the keys.
 	Rights func(keys, words [][]byte, snapshot any) [][]byte
 	// Touched appends the names of the keys that a call uses, if its words do not name them. They follow
-	// from state that may change, of which Snapshot returns the present one. A call is made with the snapshot
+	// from state that may change. Snapshot returns the present state. A call is made with the snapshot
 	// by which its rights were checked, and a transaction with that by which it has found the keys of its
 	// calls.
 	Touched  func(keys, words [][]byte, snapshot any) [][]byte
@@ -108,7 +108,7 @@ type KeyRules struct {
 }
 
 // Events are the keyspace events of a command, several of them separated by spaces. By default the
-// event of a change has the command's name, and that of a removal is "del".
+// event of a change has the command's name, and the event of a removal is "del".
 type Events struct {
 	Change   string
 	ChangeOf func(c *Call) string // Change, where it depends on the call
@@ -160,7 +160,7 @@ const (
 )
 
 // Traits describe how a call is scheduled, and other properties of a command that sessions use. A
-// subcommand has those of its container too.
+// subcommand has its container's traits too.
 type Traits uint32
 
 const (
@@ -231,7 +231,7 @@ func SecretsFrom(first int) func(t *Table, words [][]byte, hide func(word int)) 
 }
 
 // SecretsOfCall returns the Secrets of a row that asks about another call, whose words begin at the index first. If
-// that call has no row, its name may be that of AUTH, misspelled, so all words after the name are secret.
+// that call has no row, its name may be AUTH misspelled, so all words after the name are secret.
 func SecretsOfCall(first int) func(t *Table, words [][]byte, hide func(word int)) {
 	return func(t *Table, words [][]byte, hide func(word int)) {
 		secrets := SecretsFrom(1)

@@ -105,8 +105,8 @@ const KeysPerStep = 1024
 // fifty microseconds. A call with more work runs outside the loop.
 const MaxLoopWork = 64 << 10
 
-// MaxReply bounds the reply to one call, in bytes, for commands of which a short call may have a
-// long reply.
+// MaxReply bounds the reply to one call, in bytes, for commands whose short calls may have long
+// replies.
 const MaxReply = 64 << 20
 
 // ErrReplyTooLong refuses a call whose reply would be longer than MaxReply.

@@ -5,7 +5,7 @@ type Deferred struct {
 	// Calls are made then, such as PUBLISH. Their replies are inserted into the transaction's reply.
 	Calls []deferredCall
 	// PushBytes is the number of bytes of pushed messages that are sent before the transaction's
-	// reply: those that were in the mailbox when the transaction ended a subscription.
+	// reply, because they were in the mailbox when the transaction ended a subscription.
 	PushBytes int
 	effects   []func() // see Call.AfterCommit
 	undo      []func() // see Call.OnRollback

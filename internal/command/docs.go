@@ -127,8 +127,8 @@ func (row *Command) KeyPositions() (first, last, step int) {
 	return first, last, step
 }
 
-// shownPositions are the KeyPositions that COMMAND INFO shows: those of shard channels, if the
-// command has them.
+// shownPositions are the KeyPositions that COMMAND INFO shows: the positions of shard channels, if the
+// command has any.
 func (row *Command) shownPositions() (first, last, step int) {
 	switch {
 	case row.Traits&ShardChannels == 0:
@@ -295,7 +295,7 @@ func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
 }
 
 // TouchedKeys appends the names of the keys that a call uses. For most rows these are the keys of its words. The
-// snapshot is that of KeyRules.Touched; nil stands for the present one.
+// snapshot is passed to KeyRules.Touched; nil means the present one.
 func (row *Command) TouchedKeys(keys, words [][]byte, snapshot any) [][]byte {
 	if row.Keys.Touched == nil {
 		keys, _ = row.KeysOf(keys, words)

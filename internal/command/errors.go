@@ -64,8 +64,8 @@ func (c *Call) RefuseExternal(why string) error {
 	return errExternal(c.Row, why)
 }
 
-// ErrSyntaxAt is the syntax error of a command that Redis does not have. It names the word at fault, of which
-// it shows 128 bytes at most.
+// ErrSyntaxAt is the syntax error of a command that Redis does not have. It shows at
+// most 128 bytes of the word at fault.
 func ErrSyntaxAt(word []byte) error {
 	return Refusal(string(ErrSyntax) + " at '" + Prefix(word, 128) + "'")
 }

@@ -127,7 +127,7 @@ type grammar struct {
 	args       []Arg
 	slots      []slot
 	positional int  // the number of positional arguments
-	usual      int  // the number of arguments before those that are Arg.Extra, which come last
+	usual      int  // the number of arguments before the Arg.Extra ones, which come last
 	min, max   int  // number of words of a call, including the name; max is 0 if there is no bound
 	ours       bool // the row has the trait NamesArguments
 	options    bool // the row has options, so a surplus word is a syntax error
@@ -422,8 +422,8 @@ func (g *grammar) begins(word []byte) bool {
 	return i >= 0
 }
 
-// option finds the option that a word begins. It returns the index of the argument, and that of the
-// word among its tokens; the argument is -1 if there is no such option.
+// option finds the option that a word begins. It returns the index of the argument, and the index of
+// the word among its tokens; the argument is -1 if there is no such option.
 func (g *grammar) option(word []byte) (arg, token int) {
 	for i := g.positional; i < len(g.args); i++ {
 		for t, name := range g.args[i].Tokens {
@@ -469,5 +469,5 @@ func ParseIndex(word []byte) (int64, error) {
 }
 
 // Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with its
-// length and with that of the key.
+// length and with the length of the key.
 func Pattern(name string) Arg { return Word(name).Longest(1024) }

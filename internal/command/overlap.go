@@ -6,8 +6,8 @@ import "bytes"
 // This file says which calls may overlap in this way. It follows from other facts of a row.
 
 // Overlaps reports whether the next calls of the client may begin before a call of the row has ended:
-// the call uses nothing but its view and its output. A row that has keys needs no session. Calls that
-// take long do not overlap, nor do those that read many values, whose replies may be long.
+// the call uses nothing but its view and its output. A row that has keys needs no session. Long
+// calls do not overlap, nor do calls that read many values, because their replies may be long.
 func (row *Command) Overlaps() bool {
 	return row.FirstKey != 0 && row.Cost == Constant && row.Flags&(Write|ReadOnly) != 0 &&
 		row.Traits&(AnyKey|WalksKeys) == 0 && !(row.Traits&ValueSized != 0 && row.TakesMany())

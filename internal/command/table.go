@@ -124,11 +124,11 @@ func (t *Table) Lookup(name []byte) *Command {
 	return row
 }
 
-// Find returns the row of a call, that of the subcommand if it has one; nil if there is no such
+// Find returns the row of a call, or of its subcommand if it has one; nil if there is no such
 // command.
 func (t *Table) Find(words [][]byte) *Command { return t.Lookup(words[0]).Subcommand(words) }
 
-// Subcommand returns the row of a call whose first word names row: that of its subcommand, or row
+// Subcommand returns the row of a call whose first word names row: the row of its subcommand, or row
 // itself if it has no subcommands or the call names none; nil if there is no such subcommand.
 func (row *Command) Subcommand(words [][]byte) *Command {
 	if row != nil && row.Subs != nil && len(words) > 1 {

@@ -8,7 +8,7 @@ import (
 
 // A call of a limiter with the option WAIT that is limited does not end: its client is blocked, and its
 // row runs again when it may be admitted, each time from the beginning, until the call is admitted or
-// its time is over. It waits with calls of other clients for one key, that which limits it longest: see
+// its time is over. It queues, with other clients' calls, on the key that limits it longest: see
 // package waiting for the order, and session/waiting.go for what runs the rows.
 
 // Attempt says which of these runs of a row this is.
@@ -64,7 +64,7 @@ type Delay struct {
 	RetryAfter, Left int64
 	ID               CallID
 	// Needs are what the keys of a call that several may limit have decided; borrowed. Memory is how many bytes the
-	// queue may need to keep these keys for the call; that of the first attempt counts.
+	// queue may need to keep these keys for the call; the first attempt sets it for the whole call.
 	Needs  []Need
 	Memory int
 }

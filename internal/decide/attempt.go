@@ -132,8 +132,8 @@ func (a *attempt) takes() bool {
 	return false
 }
 
-// enter finds the place of a call among those that wait, and its ID. taken reports that the call has taken the place of
-// one with the same ID, and waits.
+// enter gives a call its place in the queue, and finds its ID. taken reports that a waiting call had the same ID: this
+// call has taken its place, and waits.
 func (a *attempt) enter() (taken bool, err error) {
 	if err := a.arrive(); err != nil {
 		return false, err

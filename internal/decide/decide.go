@@ -36,16 +36,16 @@ func (d *Decider) Watch(rows []*command.Command) []*command.Command {
 
 // Call asks for one decision about all of its requests: to take from all of them, or from none.
 type Call struct {
-	Requests []store.LimitRequest // borrowed; those of parts among them
+	Requests []store.LimitRequest // borrowed; with the requests of parts
 	Key      []byte               // to which an ID belongs: the standing or the key of the first member
 	Parts    []Part               // what policies add to the call; nil if it names no policy
 	Mode     quota.Mode           // Take, Peek or UpTo; single requests may be forced
 	Options
 	// Reply counts the decision and writes the reply. It is called once, unless the call waits or gets an error.
-	// The decisions are those of the requests, without the requests of parts that have not asked (see Part.Asked).
+	// There is a decision for each request, except the requests of parts that have not asked (see Part.Asked).
 	Reply func(decisions []quota.Decision, allowed bool) error
 
-	asked   []store.LimitRequest // Requests without those of parts that are decided by their standing
+	asked   []store.LimitRequest // Requests, except those of parts that their standing decides
 	refused bool                 // a part refuses the call, whatever the limits say
 }
 
@@ -79,7 +79,7 @@ func (d *Decider) Decide(c *command.Call, k *Call) error {
 
 // OnError answers a call that a row has made itself, in one step, and that the store has failed to decide: as
 // --store-fails says if the store fails, and as --oom-decision says if memory is full. Any other error is returned. The
-// decisions are those that the store has returned with the error.
+// store has returned the decisions with the error.
 func (d *Decider) OnError(c *command.Call, k *Call, err error, decisions []quota.Decision) error {
 	k.asked = k.Requests
 	return (&attempt{Decider: d, call: c, of: k}).answer(err, decisions)

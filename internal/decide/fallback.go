@@ -122,7 +122,7 @@ func (f *Fallback) policyFor(c *command.Call, err error) int {
 }
 
 // policyForContended returns the policy for a decision on a key that too many others use. The store
-// does not fail then, and the calls that others do not let through are those that it would admit, so
+// does not fail then. The calls that get no turn are calls that it would admit, so
 // allow and local would take the limit from just the keys that need it.
 func (f *Fallback) policyForContended(c *command.Call, policy int) int {
 	if policy != replyLimited {
@@ -143,7 +143,7 @@ func (f *Fallback) decide(a *attempt, err error) (decisions []quota.Decision, al
 	case replyError:
 		return nil, false, err
 	case decideLocally:
-		// Standings and calls that wait are in the store, and none of them concern the keys of this process.
+		// Standings and waiting calls belong to the store; the keys of this process have neither.
 		a.wait, a.judges, a.failed, a.silent = wait{}, false, nil, true
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -23,19 +23,19 @@ type Part struct {
 	Standing  []byte // key
 	From      int    // index of its first request; there is one for each limit of the treatment
 
-	// Verdict is the answer of the policy, and Decisions are those of its limits; nil if they have not decided.
+	// Verdict is the answer of the policy. Decisions are its limits' decisions; nil if the limits have not decided.
 	Verdict   policy.Verdict
 	Decisions []quota.Decision
 
 	decided bool // by the standing, or by an override that needs no limits
 	banned  bool // by this call
-	asked   int  // index of its first request among those that are asked
+	asked   int  // index of its first request among Call.asked
 }
 
 // requests returns the number of requests of a part.
 func (p *Part) requests() int { return len(p.Treatment.Limits) }
 
-// Asked returns the number of decisions of the part among those of its call.
+// Asked returns how many of the call's decisions are about the part.
 func (p *Part) Asked() int {
 	if p.decided {
 		return 0
@@ -104,7 +104,7 @@ func (p *Part) judge(now int64, s *standing.State) {
 	p.Verdict, p.decided = p.Policy.JudgeStanding(now, s, p.Treatment, p.Request)
 }
 
-// ask lists the requests of the call without those of parts that are decided.
+// ask lists the requests of the call, except the requests of parts that are decided.
 func (k *Call) ask() {
 	k.refused = false
 	drop := make([]bool, len(k.Requests))
@@ -116,7 +116,7 @@ func (k *Call) ask() {
 			}
 		}
 	}
-	place := make([]int, len(k.Requests)+1) // of each request among those that are asked
+	place := make([]int, len(k.Requests)+1) // of each request in k.asked
 	k.asked = nil
 	for i := range k.Requests {
 		if place[i] = len(k.asked); !drop[i] {

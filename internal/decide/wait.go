@@ -79,7 +79,7 @@ func canLimit(r *store.LimitRequest) bool {
 }
 
 // limitedBy returns the index of the request for whose key a call has waited until its time was over, behind others.
-// If the key is that of no request, as for a call that was to be made outside the event loop, the first limits it.
+// If no request has the key, as for a call that was to be made outside the event loop, the first limits it.
 func (a *attempt) limitedBy() int {
 	first := 0
 	for i := len(a.of.asked) - 1; i >= 0; i-- {

@@ -18,7 +18,7 @@ import (
 // folder instead, and keeps a copy of each file that it changes; the error is a *LockedError if a server
 // is using the folder.
 //
-// version is that of the program. newLoader returns an empty loader that need not keep what it loads.
+// version is the version of the program. newLoader returns an empty loader that need not keep what it loads.
 func Check(out io.Writer, path string, fix bool, version string, newLoader func() Loader) error {
 	return withRemedy(check(out, path, fix, version, newLoader))
 }

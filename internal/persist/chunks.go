@@ -93,7 +93,7 @@ func (c *counter) entries() int64 {
 // become too old.
 type previousPass struct {
 	content []byte
-	known   bool // content is that of the last pass
+	known   bool // content holds the last pass
 	synced  bool
 	skipped int // passes that were not written since
 }

@@ -45,10 +45,10 @@
 //     snapshots are removed, before another segment is begun. Those that a crash leaves are removed at
 //     the next startup.
 //
-// A segment contains the identity of the one before it, and where that ended (journal.Link), and a
-// snapshot that of the segment that was begun for it. So files of several copies of a folder, each of
-// which has been used since, are not taken for one journal. Older files than the snapshot that no crash
-// can have left, because a segment was begun since, are those of a backup.
+// A segment contains the identity of the segment before it and the position where that segment ended
+// (journal.Link). A snapshot contains the identity of the segment that was begun for it. So if a folder
+// was copied and both copies were used, their files are not taken for one journal. Files that are older
+// than the snapshot, and that no crash can have left because a segment was begun since, come from a backup.
 //
 // Damage that a crash cannot explain is a Fault: the disk has changed or lost data that it had
 // confirmed, or a file was removed. A process refuses to start with such a folder, because limits

@@ -22,10 +22,10 @@ type Store interface {
 	// and before the first step.
 	TrackChanges()
 	// Pass calls write with the entries of all keys that have changed since the previous Pass
-	// began, in chunks of whole entries, each of which is valid until write returns. If Pass fails,
+	// began, in chunks of whole entries. A chunk is valid until write returns. If Pass fails,
 	// later passes do not repeat what it contained.
 	Pass(write func(entries []byte) error) error
-	// Snapshot calls write with the entries of all keys, in chunks as those of Pass. The entries
+	// Snapshot calls write with the entries of all keys, in chunks as Pass does. The entries
 	// are of different instants: a snapshot is valid only together with all passes from one that
 	// began before Snapshot to one that began after it returned.
 	Snapshot(write func(entries []byte) error) error
@@ -75,7 +75,7 @@ type Folder struct {
 	log     *slog.Logger
 	environment
 	contents *contents
-	identity uint64 // random: that of the folder, not of the process
+	identity uint64 // random; it identifies the folder, not the process
 	status   *status
 	ctx      context.Context // canceled by Close, which ends the writing of an RDB file
 	cancel   func()

@@ -112,7 +112,7 @@ const (
 )
 
 // writeHolder writes to a lock file which process holds it. The text is only for messages, so
-// errors are ignored, such as that of a full disk.
+// errors are ignored, such as a full disk.
 func writeHolder(lock *os.File, now store.Reading) {
 	host, _ := os.Hostname()
 	started := time.Unix(0, now.Wall).UTC().Format(time.RFC3339)

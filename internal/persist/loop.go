@@ -92,7 +92,7 @@ func (f *Folder) ask(request func(r *recorder) error) error {
 }
 
 // Close writes the last pass, and unlocks the folder. Called after the last reply, it loses no
-// changes. The error is that of the last pass.
+// changes. It returns the error of the last pass.
 func (f *Folder) Close() error {
 	f.mu.Lock()
 	stage := f.stage

@@ -13,7 +13,7 @@ import (
 type NewerError struct {
 	File    string
 	Program string // the version of the program that wrote the file; "" if it is unknown
-	Version string // that of this program
+	Version string // the version of this program
 	Err     error
 }
 

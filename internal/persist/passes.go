@@ -13,7 +13,7 @@ import (
 //
 // If passes were lost, because a sync has failed or because they were too large to be kept in
 // memory, the journal has a gap: the recorder begins another segment, and the number of its first
-// pass does not follow that of the last. After a crash, a startup therefore does not load this
+// pass does not follow the number of the last. After a crash, a startup therefore does not load this
 // segment, unless a snapshot has replaced everything before it. The recorder writes that snapshot
 // as soon as it can.
 type recorder struct {
@@ -69,7 +69,7 @@ type segmentCount struct {
 type openSegment struct {
 	writer *journal.Writer // nil if the next pass must begin a segment
 	file   file
-	first  uint64 // number of its first pass, or of that of the next segment
+	first  uint64 // number of its first pass, or of the next segment's
 }
 
 // limits are bounds that tests make small. Sizes are in bytes.

@@ -143,7 +143,7 @@ func (w *rdbWriter) form(key []byte) error {
 }
 
 // SaveRDB writes an RDB file with the given name into the folder, and returns when it is on the
-// disk. The error is ErrNotRunning, ErrSaving, or that of the disk.
+// disk. The error is ErrNotRunning, ErrSaving, or the disk's.
 func (f *Folder) SaveRDB(name string) error {
 	if err := f.beginSave(name); err != nil {
 		return err

@@ -55,8 +55,8 @@ type contents struct {
 	snapshot   *snapshot // nil if there is none
 	segments   []segment // those to be loaded after the snapshot, in order
 	obsolete   []string  // files to be removed: a snapshot has replaced them, or a crash has left them
-	replaced   []string  // those of them that the snapshot has replaced
-	afterGap   []segment // those of them that follow passes that were lost
+	replaced   []string  // the obsolete files that the snapshot has replaced
+	afterGap   []segment // the segments that follow passes that were lost
 	fault      *Fault    // nil if the folder can be loaded
 	afterFault []segment // the segments that cannot be loaded because of the fault
 }

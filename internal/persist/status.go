@@ -62,7 +62,7 @@ type Journal struct {
 	Enabled bool // aof_enabled: Run has been called
 	NoSync  bool
 	// Size is the size of the snapshot and the segments in bytes, for aof_current_size. BaseSize is
-	// that of the snapshot, for aof_base_size.
+	// the size of the snapshot, for aof_base_size.
 	Size, BaseSize int64
 	Compacting     bool // aof_rewrite_in_progress
 	// LastCompaction and CurrentCompaction are durations, for aof_last_rewrite_time_sec and
@@ -170,7 +170,7 @@ func (s *status) loadEnded() {
 	s.change(func(now *Status) { now.Loading.Active, now.Loading.Elapsed = false, took })
 }
 
-// passed reports a pass that was written. size is that of the segments, in bytes.
+// passed reports a pass that was written. size is the size of the segments, in bytes.
 func (s *status) passed(began store.Reading, count counter, synced bool, size int64) {
 	duration := elapsed(s.machine.Read()) - elapsed(began)
 	s.change(func(now *Status) {

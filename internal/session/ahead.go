@@ -17,12 +17,12 @@ type ahead struct {
 	next      int       // index of the call that is answered next
 	usedWords int       // the maximum length of words in this batch
 	copied    bool      // the words of the remaining calls are copies, which stay valid after the batch
-	long      *longCall // the last call if it is a long one, of which words has only the first words
+	long      *longCall // the last call if it is a long one; words has only its first words
 }
 
 // pendingCall is a call that has been read and not answered.
 type pendingCall struct {
-	row        *command.Command // nil if there is none of that name
+	row        *command.Command // nil if no command has that name
 	start, end int              // of its words in ahead.words
 	repeats    bool             // the call differs from the one before it only in its key
 	second     []byte           // the second word, which is that key, if repeats
@@ -160,7 +160,7 @@ func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, kn
 	return nil
 }
 
-// addKeys adds the first key of a call to those that are prefetched, or all keys if the row finds
+// addKeys adds the first key of a call to the keys to prefetch, or all keys if the row finds
 // them itself.
 func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	switch {

@@ -32,7 +32,7 @@ const (
 // the event loop is checked there, where all of its words are known: see Instance.authorize. The call is
 // made with the snapshot by which it is checked; endBatch forgets it.
 func (s *Session) authorize(row *command.Command, words [][]byte, long *longCall) error {
-	s.call.Snapshot = row.TakeSnapshot() // that of the call before is forgotten
+	s.call.Snapshot = row.TakeSnapshot() // forget the one of the call before
 	if row.Flags&command.NoAuth != 0 {
 		return nil // no rule can deny it
 	}

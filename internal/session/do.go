@@ -10,7 +10,7 @@ import (
 
 // Caller is a client in this process, with a session of its own: its calls are words, and its
 // transport is Do. The front for HTTP and the page make their calls in this way. So rights, counts,
-// the slow log and CLIENT LIST are those of any other client. One goroutine at a time may use it.
+// the slow log and CLIENT LIST treat it as any other client. One goroutine at a time may use it.
 type Caller struct {
 	*Session
 	// Outcome is where a family writes what the next call decides, as a value of its own; nil if the

@@ -11,7 +11,7 @@
 // that Output returns.
 //
 // A client in this process, such as a request over HTTP, needs no bytes: Caller.Do (do.go) takes
-// words, and is the transport. From there on its calls are those of any other client.
+// words, and is the transport. From there on it is a client like any other.
 //
 // # Turns
 //
@@ -22,7 +22,7 @@
 //
 // # States
 //
-// The state of a session is that of its client, client.State: Running, or one in which the session
+// The state of a session is its client's, client.State: Running, or one in which the session
 // makes no call until there is a delivery in the client's mailbox.
 //
 //   - Parked: a goroutine makes a call outside the event loop (park.go): of a command whose Cost is

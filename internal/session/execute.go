@@ -180,7 +180,7 @@ func (x *execution) count(c *command.Call, ns int64) {
 	x.runs = nil
 }
 
-// keyRefs returns the keys that the calls touch and those that are watched; all is true if the
+// keyRefs returns the keys that the calls touch and the watched keys; all is true if the
 // calls may touch any key.
 func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
@@ -227,7 +227,7 @@ func (x *execution) runCalls(c *command.Call) {
 	c.Work = 0 // it is included in the transaction's cost
 }
 
-// runOne makes a call of a transaction. Its reads are counted with those of EXEC.
+// runOne makes a call of a transaction. Its reads are counted for EXEC.
 func (x *execution) runOne(c *command.Call, r *run) {
 	s := sessionOf(c) // its checked and slowPath may have been changed by an earlier call
 	if x.checked || s != nil && s.rights != everything || s == nil && mustCheck(c.Client) {

@@ -12,7 +12,7 @@ import (
 // pipeline of the store. Each call has its own command.Call, with its own view and output, and runs in
 // a coroutine (coroutine.go) until it waits or ends. Replies are sent in the order of the calls.
 //
-// Only the calls of which command.Command.Overlaps says so overlap. Any other is made when all calls
+// Calls overlap only if command.Command.Overlaps allows it. Any other is made when all calls
 // before it have ended, and the next begins when it has ended; so does EXEC, and every call of a
 // client with CLIENT TRACKING. A call on a key of a call that may use the store several times begins
 // when that has ended. At the end of a turn, all calls have ended.
@@ -174,7 +174,7 @@ func (o *overlap) sharesKey() bool {
 	return false
 }
 
-// append adds a call after those that are under way, of which there must be less than maxOverlap.
+// append adds a call after those that are under way. There must be fewer than maxOverlap.
 func (o *overlap) append(c *coroutine) {
 	o.begun[(o.first+o.count)%maxOverlap] = c
 	o.count++

@@ -25,7 +25,7 @@ func heldBytes(words [][]byte) int { return command.TotalLength(words) + len(wor
 // made: each of its words has a slice header, and there may be a word in every seven bytes.
 const longCallBytes = 4
 
-// parkLong is like park for a long call, of which only the first words have been found.
+// parkLong is park for a long call. Only the first words of the call have been found.
 func (s *Session) parkLong(row *command.Command, long *longCall) {
 	checked := s.rights != everything
 	s.parkFor(s.ctx, row, long.bytes*longCallBytes, func(call *command.Call) error {
@@ -40,8 +40,8 @@ func (s *Session) parkLong(row *command.Command, long *longCall) {
 }
 
 // parkFor is like park, but calls run instead of the row; bytes is the memory that the call uses
-// until then. If ctx ends before run starts, run is not called: it is that of the session, or for the rest of
-// a call that has taken effect already, context.Background().
+// until then. If ctx ends before run starts, run is not called. Pass the context of the session, or context.Background()
+// for the rest of a call that has taken effect already.
 func (s *Session) parkFor(ctx context.Context, row *command.Command, bytes int, run func(*command.Call) error) {
 	s.ChargeAsync(bytes)
 	s.dropReply = s.isMuted()

@@ -22,7 +22,7 @@ type run struct {
 	isTimed bool  // ns and slow are set
 	slow    bool  // SLOWLOG keeps it, by the setting when the call was made
 	ns      int64 // duration in nanoseconds
-	shared  int64 // part of ns that is counted as that of other calls: see command.Call.Shared
+	shared  int64 // part of ns that is counted for other calls: see command.Call.Shared
 	limited int64 // number of decisions that limited, where the session's tally does not count them
 	misses  int64 // call.Misses before
 }
@@ -83,7 +83,7 @@ func (in *Instance) runTimed(c *command.Call, row *command.Command, words [][]by
 	return r.err
 }
 
-// runTimed makes a call in a turn. The time is no part of that which the other calls of the turn share.
+// runTimed makes a call in a turn, and measures its time apart from the time that the other calls of the turn share.
 func (s *Session) runTimed(row *command.Command, words [][]byte, repeats bool) error {
 	s.CountCalls()
 	err := s.instance.runTimed(&s.call, row, words, repeats)

@@ -252,7 +252,7 @@ func (s *Session) answerTurn() (answered int64) {
 	return answered
 }
 
-// turnCost returns the work of the latest call, with that of its words.
+// turnCost returns the work of the latest call and of reading its words.
 func (s *Session) turnCost() int {
 	work := command.BoundedWork
 	if s.row == nil || s.row.Cost == command.Constant {
@@ -341,7 +341,7 @@ func (s *Session) MarkActive() {
 // Closing reports whether the connection is to be closed once Output is sent.
 func (s *Session) Closing() bool { return s.ending != stays }
 
-// Refused reports whether the session is closing because a value is too long, of which more may
+// Refused reports whether the session is closing because a value is too long. The rest of the value may
 // still arrive. If the transport closed the connection at once, the client might never see the
 // error.
 func (s *Session) Refused() bool { return s.ending == refuses }

@@ -6,7 +6,7 @@ import (
 )
 
 // A session counts its calls itself, and adds them to the server's statistics once a turn. So the
-// calls of a pipeline to one command cost one atomic operation together. Their time is that of the turn.
+// calls of a pipeline to one command cost one atomic operation together. They share the time of the turn.
 
 // tally holds the counts of a row that have not been added to the statistics.
 type tally struct {
@@ -43,8 +43,8 @@ func (s *Session) selectTally(row *command.Command) {
 	s.tally, s.tallies[0].row = 0, row
 }
 
-// flushTallies adds the counts to the server's statistics, and the time since the last flush, of which each
-// call gets the same share.
+// flushTallies adds the counts to the server's statistics, and divides the time since the last flush equally among
+// the calls.
 func (s *Session) flushTallies() {
 	t := &s.tallies[s.tally]
 	t.limited += s.call.Limited

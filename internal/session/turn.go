@@ -116,7 +116,7 @@ func (s *Session) runChecked(row *command.Command, words [][]byte, repeats bool)
 }
 
 // runRepeat makes a call that differs from the one before it only in its key. The call has passed
-// all checks except that of the key, and its other arguments are bound already. It saves 110 of the
+// all checks except the check of the key, and its other arguments are bound already. It saves 110 of the
 // 2,100 instructions of a pipelined CL.THROTTLE.
 func (s *Session) runRepeat() error {
 	c, second := &s.call, s.ahead.calls[s.ahead.next].second
@@ -145,7 +145,7 @@ func (s *Session) Offload() {
 	s.park(s.call.Row, command.CopyWords(s.call.Words))
 }
 
-// Continue implements pubsub.Session. It sets the cost of the call to that of a turn, so that the
+// Continue implements pubsub.Session. It charges the call with a whole turn, so that the
 // turn ends.
 func (s *Session) Continue(rest func() (last bool)) (words [][]byte) {
 	switch words = s.call.Words; {

@@ -84,7 +84,7 @@ func (s *Session) TakeOver(id command.CallID, left int64) (taken bool, err error
 }
 
 // withID returns the call that waits with an ID; nil if there is none. If it has other words, the error is
-// that of a call whose ID is remembered for another call.
+// the one for an ID that is remembered for another call.
 func (ws *waitingCalls) withID(place idPlace, words [16]byte) (*waiter, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

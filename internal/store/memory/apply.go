@@ -11,13 +11,13 @@ import (
 	"cellserver/internal/store"
 )
 
-// applier applies the entries of one chunk, a batch at a time, and those of a batch shard by shard:
+// applier applies the entries of one chunk in batches, and the entries of a batch shard by shard:
 // so it locks each shard once, and finds in the cache what the keys of a shard share. The entries of
 // a key are in one shard, and stay in order.
 type applier struct {
 	loader     *Loader
 	entries    *entry.Reader
-	db         *database // that of the batch; nil before the first entry
+	db         *database // the database of the batch; nil before the first entry
 	generation uint64    // of db
 	batch      [batchEntries]batchEntry
 	count      int // of the entries in batch

@@ -63,9 +63,9 @@
 // # Prefetching
 //
 // On a large table a decision is two dependent loads from memory, and the lock of each step keeps
-// the processor from starting those of the next. A session therefore passes the keys of up to 16
+// the processor from starting the loads of the next. A session therefore passes the keys of up to 16
 // calls to Prefetch before it makes the first (prefetch.go). That reduced the CPU time of a
-// CL.THROTTLE with 64 in flight from 0.70 to 0.50 of that of an INCR of redis-server (medians of 11
+// CL.THROTTLE with 64 in flight from 0.70 to 0.50 of an INCR of redis-server (medians of 11
 // rounds, one core). Prefetching takes no locks: with them half of the gain was lost, because an
 // atomic operation costs as much as a load that hits the cache.
 //

@@ -151,7 +151,7 @@ func (l *entryLog) resizeChunks(n int) {
 }
 
 // logFields returns the fields of a log that expires at end. They describe the entries that are in
-// view at now, where the period is that of the last call that took something.
+// view at now, with the period of the last call that took something.
 func logFields(l window.Entries, base uint64, end, now int64) []store.Field {
 	count := l.Len()
 	newest := l.At(count - 1)

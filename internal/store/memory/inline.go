@@ -239,8 +239,8 @@ func (s *shard) leaseTable(at *keySlot) lease.Table {
 	return &s.scratchLeases
 }
 
-// saveLeases stores what a step made of a key's leases, of which it may have changed that of a
-// holder, and sets the expiry to the end of the last. A key without leases is removed.
+// saveLeases stores a key's leases after a step, which may have changed one holder's lease,
+// and sets the expiry to the end of the last. A key without leases is removed.
 func (s *shard) saveLeases(at *keySlot, table lease.Table, changed bool, holder []byte) error {
 	held, many := table.(*keyLeases)
 	if many {

@@ -41,7 +41,7 @@ func (m *Store) Load() *Loader {
 	return l
 }
 
-// Verify returns a loader that reads all entries as that of Load does, with the same errors, and keeps only
+// Verify returns a loader that reads all entries as Load's loader does, with the same errors, and keeps only
 // the states to which deltas may apply. It does not check how many databases there are.
 func (m *Store) Verify() *Loader {
 	l := m.Load()

@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// DefaultMaxIDs is the largest number of ID tokens of a store by default: those of 100,000 calls a
-// second for 10 seconds, which take about 60 MB.
+// DefaultMaxIDs is the largest number of ID tokens of a store by default: enough for 100,000 calls a
+// second for 10 seconds. They take about 60 MB.
 const DefaultMaxIDs = 1_000_000
 
 // tokens holds the ID tokens of all databases. What makes a lookup, the decision and the addition one

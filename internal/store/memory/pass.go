@@ -57,7 +57,7 @@ type tracking struct {
 	write   func(entries []byte) error
 	err     error  // the first error of write, or ErrPassTooLarge
 	spare   []byte // memory for the next chunk
-	list    []ref  // memory for the list of the next shard: that of the last one visited
+	list    []ref  // memory for the list of the next shard: the list of the last one visited
 	visited int    // records since the goroutine last yielded
 }
 
@@ -88,12 +88,12 @@ func (db *database) trackChanges(t *tracking) {
 }
 
 // Pass writes the entries (package entry) of all keys that have changed since the previous pass
-// began, or since TrackChanges. It calls write with chunks of whole entries, each of which is valid
-// until write returns. All changes of one step are in the same pass; those of a step during the
+// began, or since TrackChanges. It calls write with chunks of whole entries. A chunk is valid
+// until write returns. All changes of one step are in the same pass; changes of a step during the
 // pass are in this one or in the next. If nothing has changed, Pass does not call write, except in
 // the first pass after a Snapshot.
 //
-// If Pass returns an error, which is that of write or ErrPassTooLarge, later passes do not repeat
+// If Pass returns an error, which is write's or ErrPassTooLarge, later passes do not repeat
 // what this one contained.
 //
 // Pass locks one shard at a time, for at most a few hundred records, and none while it calls write.

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// block is the unit of memory of which pages and the index are made.
+// block is a unit of memory. Pages and the index are made of blocks.
 type block [pageBytes]byte
 
 // pool allocates blocks from memory that the system provides in chunks, outside Go's heap. In the
@@ -344,7 +344,7 @@ func (p *pool) chunkOf(b *block) *chunk {
 }
 
 // splitHugePages advises the system against huge pages for a chunk, because otherwise the system
-// would bring huge pages back into memory of which single blocks were returned. Cold blocks may be
+// would bring back huge pages from which single blocks had been returned. Cold blocks may be
 // in memory as parts of huge pages; these are returned first.
 func (p *pool) splitHugePages(c *chunk) {
 	p.mu.Lock()

@@ -38,7 +38,7 @@ func (s *shard) publishLayout() {
 }
 
 // hashCache holds the hashes of the next keys, which Prefetch has computed, so that each key is
-// hashed only once: those of 16 calls with two keys each.
+// hashed only once. There is room for 16 calls with two keys each.
 type hashCache struct {
 	keys  [32]hashedKey
 	count int

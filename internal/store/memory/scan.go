@@ -50,7 +50,7 @@ func (v *view) scan(shard uint32, position uint64, visit func([]byte, store.Entr
 	return s.scan(position, v.now, visit)
 }
 
-// scan visits the live keys of the bucket at a position, except those that come before it, and
+// scan visits the live keys of the bucket at a position, except the keys that come before it, and
 // returns the position of the next bucket; 2^32 after the last.
 func (s *shard) scan(position uint64, now int64, visit func([]byte, store.Entry)) (next uint64, seen int) {
 	if s.records == 0 {

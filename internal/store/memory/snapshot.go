@@ -8,7 +8,7 @@ import (
 )
 
 // Snapshot writes the entries (package entry) of all keys. It calls write with chunks of whole
-// entries, each of which is valid until write returns. Keys change while others are visited, so the
+// entries. A chunk is valid until write returns. Keys change while others are visited, so the
 // entries are of different instants, and a key that changes meanwhile may be written twice or not
 // at all. Together with all passes, from one that began before Snapshot to one that began after it
 // returned, they are the content of the store at one instant.
@@ -57,8 +57,8 @@ type snapshotWriter struct {
 // yieldPages is the number of pages that are visited before the goroutine yields the processor.
 const yieldPages = 8
 
-// visit appends the entries of the next records of a shard: those of one page, or fewer if they
-// make more than sliceBytes. It returns false if there are no more.
+// visit appends the entries of the next records of a shard: all records of a page, or fewer if their
+// entries exceed sliceBytes. It returns false if there are no more.
 func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	if w.pages++; w.pages == yieldPages {
 		w.pages = 0
