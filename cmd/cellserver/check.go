@@ -61,8 +61,8 @@ func checkFolder(out io.Writer, path string, fix bool) error {
 	})
 }
 
-// isRDB reports whether a path is to be read as a file in the format of Redis: that of a file which is
-// not one of those of a folder.
+// isRDB reports whether a path is to be read as a file in the format of Redis: a file that is
+// not part of a folder of ours.
 func isRDB(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir() && !persist.IsFile(path)

@@ -61,8 +61,8 @@ func explainRewrite(err error) error {
 	return err
 }
 
-// hiddenValues returns the values of the options that CONFIG GET does not show, or not completely, and of
-// those that a start with others would refuse. The caller has locked the options.
+// hiddenValues returns the values of options that CONFIG GET does not show, or not completely, and of
+// options that a start with others would refuse. The caller has locked the options.
 func (c *config) hiddenValues(users []string) redisconf.Values {
 	settings := c.commands
 	values := redisconf.Values{"user": users, "rename-command": nil, "store-password": nil}
@@ -90,5 +90,5 @@ func (c *config) hiddenValues(users []string) redisconf.Values {
 	return values
 }
 
-// isDefault reports whether the rules are those of the user "default".
+// isDefault reports whether the rules belong to the user "default".
 func isDefault(rules string) bool { return strings.HasPrefix(rules, "default ") }

@@ -59,7 +59,7 @@ func warnWritable(dir string, log *slog.Logger) {
 	}
 }
 
-// warnNotLoaded warns if the folder has keys of another program, such as those of a redis-server that has
+// warnNotLoaded warns if the folder has keys of another program, such as a redis-server that has
 // used it before: the server would begin without them, and without a word.
 func warnNotLoaded(opened *persist.Folder, fileName string, log *slog.Logger) {
 	names := []string{fileName}
@@ -95,7 +95,7 @@ func explain(err error, dir string) error {
 }
 
 // openMemory opens the folder, and returns an empty store, which load fills from the folder. The clock
-// of the store continues that of the previous process.
+// of the store continues the previous process's.
 func (c *config) openMemory(ctx context.Context, log *slog.Logger, holds *meter.MaxCPUTime) (*folder, error) {
 	f, err := c.openFolder(ctx, log)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *folder) load(instance *session.Instance, log *slog.Logger, ready func()
 		ready()
 		return
 	}
-	addProcessor() // after the event loops have started, of which there is one per processor
+	addProcessor() // after the event loops have started, one per processor
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
 	f.loading.Go(func() {

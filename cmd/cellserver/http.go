@@ -39,8 +39,8 @@ type httpPort struct {
 	kind     string // http or https
 }
 
-// openHTTP opens the listeners for calls over HTTP: those of --http-port, --http-tls-port and
-// --http-unixsocket.
+// openHTTP opens the listeners for calls over HTTP, as --http-port, --http-tls-port and
+// --http-unixsocket say.
 func (c *config) openHTTP(instance *session.Instance, log *slog.Logger) (ports []httpPort, err error) {
 	api := httpapi.New(httpapi.Config{
 		Instance: instance, Policies: c.policies.InForce, Settings: c.http, Log: log,
@@ -118,7 +118,7 @@ func serveHTTP(ports []httpPort, failed chan<- error, log *slog.Logger) {
 }
 
 // shutDownHTTP answers the requests that have arrived, and closes all connections. When ctx is done, it
-// closes those that are left.
+// closes the connections that are left.
 func shutDownHTTP(ctx context.Context, ports []httpPort) {
 	var servers sync.WaitGroup
 	for _, p := range ports {

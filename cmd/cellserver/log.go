@@ -31,7 +31,7 @@ const closeTimeout = time.Second
 type logOptions struct {
 	level, format, path string
 	current             *slog.LevelVar
-	file                *logging.File // that of path; nil without one
+	file                *logging.File // the file at path; nil without one
 }
 
 func newLogOptions() logOptions {

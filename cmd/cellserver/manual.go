@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/option"
 )
 
-// subcommands are those that --help, the manual page and the completions of shells show.
+// subcommands are shown by --help, the manual page and the completions of shells.
 var subcommands = []option.Subcommand{
 	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
 	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},

@@ -115,7 +115,7 @@ func (s *storeOptions) isInMemory() bool { return s.url == inMemory || s.url == 
 // maxRemoteLog bounds the entries of a log in another program, because a call sends all of them.
 const maxRemoteLog = 4000
 
-// checkStore checks the options about the store, and bounds those that a store in another program bounds.
+// checkStore checks the options about the store, and lowers the ones that a store in another program bounds.
 func (c *config) checkStore() error {
 	if c.store.isInMemory() {
 		return nil
@@ -219,7 +219,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 }
 
 // logBreaker returns the function that logs that the circuit breaker of a server opens or closes, and counts
-// those that are open. It must not block, and neither does the log.
+// the open ones. It must not block, and neither does the log.
 func logBreaker(b *backend.Backend, count *atomic.Int64, log *slog.Logger) func(p combine.Primary, open bool) {
 	return func(p combine.Primary, open bool) {
 		if open {

@@ -15,7 +15,7 @@ func (c *config) zoneOptions() []*option.Option {
 		Use:  "Set it if a government has changed its clocks since this version was built, and the system knows already."}}
 }
 
-// useZones chooses the time zone database of --tz-database if it is newer than that of the program.
+// useZones chooses the time zone database of --tz-database if it is newer than the program's.
 func (c *config) useZones() (used bool, err error) {
 	if c.tzDatabase == "" {
 		return false, nil

@@ -66,7 +66,7 @@ type Interrupter interface {
 // pause is a CLIENT PAUSE.
 type pause struct {
 	until int64 // instant, nanoseconds; 0 if there is none
-	all   bool  // all calls wait, not only those that write
+	all   bool  // all calls wait, not only writes
 }
 
 // shortestWait is the least time between two runs of Tick, because each takes time in proportion to
@@ -229,7 +229,7 @@ func (b *BlockedClients) End() {
 	}
 }
 
-// Pause pauses calls until an instant: all calls, or only those that write. If a pause is in force, it
+// Pause pauses calls until an instant: all calls, or only writes. If a pause is in force, it
 // can make that longer or extend it to all calls, but not the reverse.
 func (b *BlockedClients) Pause(until int64, all bool) {
 	b.mu.Lock()

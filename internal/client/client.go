@@ -65,8 +65,8 @@ type Client struct {
 	// plus one, and the low 32 bits their size in bytes.
 	Queued atomic.Int64
 	Unread atomic.Int64 // bytes of input that has arrived and is not answered
-	// BufferSizes is the capacity of the session's buffers in bytes: in the high 32 bits that of
-	// the reply buffer, in the low 32 bits that of the input buffer.
+	// BufferSizes is the capacity of the session's buffers in bytes: the reply buffer's in the high
+	// 32 bits, the input buffer's in the low 32 bits.
 	BufferSizes   atomic.Int64
 	Unsent        atomic.Int64 // bytes of replies and messages that the client has not read
 	PendingPieces atomic.Int64 // number of pieces of long replies that wait behind the reply buffer

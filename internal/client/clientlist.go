@@ -19,7 +19,7 @@ func (c *Client) Type() string {
 }
 
 // Line returns the client's line in CLIENT LIST, with Redis's fields. latest is the name of its
-// latest command, nil for none. words are those of the current call if the client itself makes it,
+// latest command, nil for none. words are the words of the current call if the client itself makes it,
 // otherwise nil.
 func (c *Client) Line(now int64, latest *string, words [][]byte) string {
 	m, p := c.Memory(words), &c.Profile

@@ -27,7 +27,7 @@ type Memory struct {
 	Total         int64
 }
 
-// Memory returns the memory that the client uses. words are those of the current call if the client
+// Memory returns the memory that the client uses. words are the words of the current call if the client
 // itself makes it, otherwise nil: Redis counts them in its buffers.
 func (c *Client) Memory(words [][]byte) (m Memory) {
 	// Redis has a fixed reply buffer of this size, and counts replies that do not fit in it

@@ -52,7 +52,7 @@ func (m MemoryLimit) String() string {
 	return strconv.FormatInt(m.Bytes, 10)
 }
 
-// of returns the limit in bytes, where available is the memory of which Percent is a part, 0 if it
+// of returns the limit in bytes. Percent is a part of the available memory, which is 0 if it
 // is unknown.
 func (m MemoryLimit) of(available int64) int64 {
 	if m.Percent > 0 && available > 0 {
@@ -150,7 +150,7 @@ func (k MemoryLimitKind) Range() string {
 	return "a size, 0% to 100%"
 }
 
-// AvailableMemory returns the memory of the machine in bytes, or that of the container if it is
+// AvailableMemory returns the memory of the machine in bytes, or of the container if it has
 // less; 0 if it is unknown.
 func AvailableMemory() int64 {
 	system, container := SystemMemory(), ContainerMemory()

@@ -88,7 +88,7 @@ func (c *Client) writeMessages(out *resp.Writer, bytes int) {
 		p := &m.messages[0]
 		n := min(len(p.Bytes), bytes)
 		out.Raw(p.Bytes[:n])
-		if bytes -= n; n < len(p.Bytes) { // a piece of several messages, of which the later ones stay
+		if bytes -= n; n < len(p.Bytes) { // a piece of several messages; the later ones stay
 			c.addHeld(-n)
 			p.Bytes = p.Bytes[n:]
 			return

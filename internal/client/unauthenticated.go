@@ -135,7 +135,7 @@ func (u *Unauthenticated) setLimit(bytes int64) {
 // UnauthenticatedStats describes the unauthenticated connections at one moment.
 type UnauthenticatedStats struct {
 	Connections  int   // that were not cut
-	Bytes, Limit int64 // memory of all connections, with those that were cut and have not ended yet
+	Bytes, Limit int64 // memory of all connections, with cut ones that have not ended yet
 	Cut          int64 // connections cut since the server started
 }
 

@@ -71,7 +71,7 @@ func New(c Config) *API {
 	return a
 }
 
-// names are the names of the commands of which requests make calls: see --rename-command.
+// names are the names of the commands that requests call: see --rename-command.
 type names struct{ take, all string }
 
 // NewServer returns a server for a port, with TLS if secured returns its configuration and is not nil.

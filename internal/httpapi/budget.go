@@ -39,7 +39,7 @@ func (a *API) maxShared() int64 {
 }
 
 // The memory of a byte of a body when it has become a part of a call (an argument of one digit has two bytes in
-// JSON and five in session.Calls, and buffers grow by doubling), and that of a byte of a reply, with its JSON.
+// JSON and five in session.Calls, and buffers grow by doubling), and of a byte of a reply, with its JSON.
 const (
 	bytesPerBodyByte  = 12
 	bytesPerReplyByte = 4
@@ -50,7 +50,7 @@ var (
 	errNever  = errors.New("ERR the body is too long for half of maxmemory-clients")
 )
 
-// share is the memory that a request holds: in that of its connection, and in that of all.
+// share is the memory that a request holds. It counts for its connection, and for all connections together.
 type share struct {
 	of                  *caller
 	heldOwn, heldShared int64

@@ -15,7 +15,7 @@ import (
 )
 
 // Requests of gateways: ANY /v1/auth/{policy}[,{policy}...][/rest]. A gateway asks with a request of its own
-// before it passes on that of its client, and passes that on if the answer is 200. Most gateways send the
+// before it passes on its client's, which it does if the answer is 200. Most gateways send the
 // client's header, method and path, and some announce the client's body and do not send it.
 //
 // The answer is never 401 or 404, which gateways would show to their clients. Authorization is the client's,
@@ -71,8 +71,8 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 
 var yes = []string{"1"}
 
-// isRebound reports whether a request may be that of a web page in a browser on this machine, whose owner lets the
-// name of his site resolve to a loopback address (DNS rebinding): such a page can send every header but Host, where
+// isRebound reports whether a request may come from a web page in a browser on this machine, if the page's owner lets
+// the name of the site resolve to a loopback address (DNS rebinding): such a page can send every header but Host, where
 // the browser writes the name and the port of this server. A gateway on this machine names the server by an address
 // or as localhost, or passes on what its client has asked for, which has another port or none. Requests to the
 // other paths have the header Origin if they are of a page: see authorize.
@@ -111,7 +111,7 @@ func ignoreBody(w http.ResponseWriter, r *http.Request) {
 
 // trustedBy returns the account as which the request of a peer is made, nil if the peer is not trusted: a proxy of
 // the option, a process that reaches the Unix socket, or a peer with a certificate. If certificates name users, it
-// gives the rights of its user and no others. trustedBy returns the networks of which X-Forwarded-For is believed, too.
+// gives the rights of its user and no others. trustedBy also returns the networks whose X-Forwarded-For is believed.
 func (a *API) trustedBy(r *http.Request) (trusted []netip.Prefix, as *client.Account) {
 	trusted, peer := a.config.Settings.TrustedProxies, web.Peer(r)
 	switch {

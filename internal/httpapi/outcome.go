@@ -85,8 +85,8 @@ func (o *outcome) appendMembers(dst []byte) []byte {
 
 var problemType = []string{"application/problem+json"}
 
-// answer answers a request with the outcome. A header costs a fortieth of the request, so that of a call that
-// is allowed has none that is only for browsers: it is a POST, which they do not make from other sites.
+// answer answers a request with the outcome. A header costs a fortieth of the request, so the answer to an
+// allowed call has no header that is only for browsers: the call is a POST, which they do not make from other sites.
 func (k *caller) answer(w http.ResponseWriter, o *outcome, status int, waited bool) {
 	header := w.Header()
 	o.setFields(header)

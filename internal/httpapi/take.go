@@ -57,7 +57,7 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	k.answer(w, o, status, waited)
 }
 
-// parameters are those of a request to take.
+// parameters are the parameters of a request to take.
 type parameters struct {
 	values [len(parameterNames)]string
 	given  [len(parameterNames)]bool

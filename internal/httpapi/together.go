@@ -32,7 +32,7 @@ func (k *caller) takeAll(r *http.Request, asks []ask) (o *outcome, refused strin
 	return together(k.outcomes.All(), allowed, reply.Int()), ""
 }
 
-// together returns the outcome of a call on several policies, of which each has one.
+// together returns the outcome of a call on several policies, from the outcome of each.
 func together(outcomes []policy.Outcome, allowed bool, retry int64) *outcome {
 	o := outcome(outcomes[deciding(outcomes)])
 	o.Allowed, o.Fields, o.Violated = allowed, joined(outcomes), nil
@@ -48,8 +48,8 @@ func together(outcomes []policy.Outcome, allowed bool, retry int64) *outcome {
 	return &o
 }
 
-// deciding returns the index of the outcome that a call is answered with: of those that refuse it the one with
-// the longest time to wait, else the one of which the least part remains; the first of equals.
+// deciding returns the index of the outcome that a call is answered with: the refusal with the longest
+// time to wait, or, if nothing refuses the call, the outcome with the least part remaining; the first of equals.
 func deciding(outcomes []policy.Outcome) int {
 	verdicts := make([]policy.Verdict, len(outcomes))
 	for i := range outcomes {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags returns a flag set with a flag for each option, except for those of kind Fixed.
+// Flags returns a flag set with a flag for each option whose kind is not Fixed.
 func (l *List) Flags(program string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(program, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -74,8 +74,8 @@ func (l *List) Environment(f *pflag.FlagSet, prefix string, environ []string) (u
 	return unknown, nil
 }
 
-// isKubernetes reports whether rest, the name of a variable without the prefix, is that of a
-// variable that Kubernetes sets for a service.
+// isKubernetes reports whether Kubernetes sets the variable for a service. rest is the name of the
+// variable without the prefix.
 func isKubernetes(rest string) bool {
 	return strings.HasPrefix(rest, "SERVICE_") || strings.HasPrefix(rest, "PORT_")
 }

@@ -214,8 +214,8 @@ func (t text) Range() string         { return "" }
 // Parsed is the Kind of a value with a grammar of its own. The value is in *To.
 type Parsed[T any] struct {
 	To            *T
-	Parse         func(text string) (T, error) // its error is that of CONFIG SET
-	Wrong         string                       // the error of Set; "" for that of Parse
+	Parse         func(text string) (T, error) // its error is CONFIG SET's
+	Wrong         string                       // the error of Set; "" for Parse's
 	Format        func(T) string
 	Word, Allowed string // Type and Range
 }

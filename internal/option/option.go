@@ -51,7 +51,7 @@ const (
 	Live                    // CONFIG SET changes it
 )
 
-// Conflict is the error of an option whose value contradicts that of another.
+// Conflict is the error of an option whose value contradicts another option's.
 type Conflict struct{ Name, Reason string }
 
 func (e *Conflict) Error() string { return e.Reason }
@@ -161,7 +161,7 @@ type ChangeError struct {
 func (e *ChangeError) Error() string { return e.Name + ": " + e.Reason.Error() }
 func (e *ChangeError) Unwrap() error { return e.Reason }
 
-// Set changes several options, or none of them if one cannot be changed. Names may be in upper or
+// Set changes several options, or nothing if one cannot be changed. Names may be in upper or
 // lower case. Only a privileged caller may change protected options. The error is a *ChangeError.
 func (l *List) Set(pairs []Value, privileged bool) error {
 	l.mu.Lock()

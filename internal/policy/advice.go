@@ -53,7 +53,7 @@ func (l Limit) advice(policy string) []string {
 		formatPeriod(l.rate.period))}
 }
 
-// element is a set of bytes, of which a text has one, or any number.
+// element is a set of bytes. A text has one of them, or any number.
 type element struct {
 	bytes [256]bool
 	many  bool

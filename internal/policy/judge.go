@@ -68,8 +68,8 @@ func (p *Policy) judgeBan(rest int64, t Treatment) Verdict {
 	}})
 }
 
-// JudgeLimits returns the verdict of a call that the limits have decided. decisions are those of its
-// limits, in order; a decision is Limited if its limit has refused the call.
+// JudgeLimits returns the verdict of a call that the limits have decided. decisions are its
+// limits' decisions, in order; a decision is Limited if its limit has refused the call.
 func (p *Policy) JudgeLimits(decisions []quota.Decision) Verdict {
 	i := deciding(decisions)
 	return p.answer(Verdict{Decision: decisions[i], Limit: i})
@@ -84,9 +84,8 @@ func (p *Policy) answer(v Verdict) Verdict {
 	return v
 }
 
-// deciding returns the index of the decision that a call is answered with: of those that limited it, the
-// one with the longest time to wait, and if none did, the one of which the least part remains; the first
-// of equals.
+// deciding returns the index of the decision that a call is answered with: the limit with the longest
+// time to wait, or, if nothing limited the call, the limit with the least part remaining; the first of equals.
 func deciding(decisions []quota.Decision) (index int) {
 	for i := range decisions {
 		if i > 0 && decidesBefore(&decisions[i], &decisions[index]) {

@@ -27,8 +27,8 @@ const noPolicies = `no policies; a file that is to have none says "policies: {}"
 // maxErrors is the number of errors that Parse returns at most.
 const maxErrors = 20
 
-// Parse reads policies from files. It returns either all of them or an error, which joins those of the
-// policies: the first of each, as an *Error with file and line.
+// Parse reads policies from files. It returns either all of them or an error, which joins the
+// first error of each policy, as an *Error with file and line.
 func Parse(files []File, o Options) (*Set, error) {
 	size := 0
 	for _, f := range files {

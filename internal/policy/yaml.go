@@ -169,7 +169,7 @@ func (n node) required(what string, known ...string) (map[string]node, error) {
 	return values, nil
 }
 
-// items returns the items of a list, of which there must be one at least.
+// items returns the items of a list. There must be at least one.
 func (n node) items(what string, most int) (items []node, err error) {
 	if err := n.check(); err != nil {
 		return nil, err

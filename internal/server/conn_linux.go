@@ -254,7 +254,7 @@ func (k *loopConn) send() bool {
 	return true
 }
 
-// queueTurn asks for another turn, after those of other connections.
+// queueTurn asks for another turn, after the other connections' turns.
 func (k *loopConn) queueTurn() {
 	if !k.queued {
 		k.queued = true

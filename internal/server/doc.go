@@ -5,7 +5,7 @@
 // and sends the replies in one write. On other systems, and for a store whose calls block, there is a goroutine
 // per connection (goroutines.go). In both, the server does not read from a connection whose client
 // has calls or replies waiting, so that TCP flow control stops the client. Replies are sent in
-// pieces, and those that wait for a slow reader are bounded (output.go).
+// pieces, and replies that wait for a slow reader are bounded (output.go).
 //
 // # Why the event loop is not a library's
 //
@@ -17,7 +17,7 @@
 // and 2 ms at the 99th percentile. Its acceptor ends the server when there are too many open files.
 // The server needs only a small part of epoll.
 //
-// Listeners are those of the standard library, whose Accept survives too many open files. A loop
+// Listeners are the standard library's, whose Accept survives too many open files. A loop
 // gets a duplicate of the descriptor of an accepted connection.
 //
 // Reads and writes are raw system calls (syscall_linux.go). They never block, so Go's scheduler

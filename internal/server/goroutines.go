@@ -92,8 +92,8 @@ func rawConn(conn net.Conn) syscall.RawConn {
 }
 
 // goroutineBytes estimates the memory of a connection's goroutine, in bytes. firstReadBytes is the
-// size of the read buffer of a client that has not authenticated. It is smaller than that of
-// others, because there may be many such clients.
+// size of the read buffer of a client that has not authenticated. It is smaller than other
+// clients' buffers, because there may be many such clients.
 const (
 	goroutineBytes = 10 << 10
 	firstReadBytes = 1 << 10

@@ -18,8 +18,8 @@ import (
 // that waits for its peer is closed if another needs the slot.
 
 // maxHandshakes is the number of handshakes at the same time. Each uses at most about 90 KiB: for a
-// ClientHello of 64 KiB, the longest that crypto/tls accepts, and a record. The memory of all of
-// them counts with that of the unauthenticated clients, which has a limit.
+// ClientHello of 64 KiB, the longest that crypto/tls accepts, and a record. Their memory
+// counts as memory of unauthenticated clients, which has a limit.
 const maxHandshakes = 512
 
 // TLSOptions are the options of a TLS listener.

@@ -333,7 +333,7 @@ func (l *loop) drain() {
 	}
 }
 
-// end closes all connections, with those that are only in messages, and the descriptors of the
+// end closes all connections, including connections that are only in messages, and the descriptors of the
 // loop.
 func (l *loop) end() {
 	l.mu.Lock()

@@ -76,7 +76,7 @@ func (o *outputBuffer) closeTimedOut(closing bool, now int64) bool {
 }
 
 // exceedsLimit reports whether a client is to be disconnected because of the bytes that wait for
-// it, with those of messages.
+// it, messages included.
 func (o *outputBuffer) exceedsLimit(s *session.Session, now int64) bool {
 	limit, waiting := o.limit(s), o.waiting(s)+s.PushedBytes()
 	if limit.Hard > 0 && waiting > limit.Hard {

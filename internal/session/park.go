@@ -40,8 +40,8 @@ func (s *Session) parkLong(row *command.Command, long *longCall) {
 }
 
 // parkFor is like park, but calls run instead of the row; bytes is the memory that the call uses
-// until then. If ctx ends before run starts, run is not called. Pass the context of the session, or context.Background()
-// for the rest of a call that has taken effect already.
+// until then. If ctx ends before run starts, run is not called. Pass the context of the session, or, for the rest of a
+// call that has taken effect already, context.Background().
 func (s *Session) parkFor(ctx context.Context, row *command.Command, bytes int, run func(*command.Call) error) {
 	s.ChargeAsync(bytes)
 	s.dropReply = s.isMuted()

@@ -24,7 +24,7 @@ const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes
 var (
 	// ErrVersion means that a newer program has written the state.
 	ErrVersion = errors.New("the standing has an unknown version: it was written by a newer version")
-	// ErrInvalid means that the bytes are not those of a state.
+	// ErrInvalid means that the bytes are not a state.
 	ErrInvalid = errors.New("not the standing of a subject")
 )
 
@@ -201,7 +201,7 @@ func (r *reader) term() Term {
 	return Term{Until: until, Reason: string(r.bytes(r.count()))}
 }
 
-// recent reads instants of refusals, of which there must be one.
+// recent reads instants of refusals. There must be at least one.
 func (r *reader) recent() Recent {
 	n := r.count()
 	if n < 1 || n >= MaxExact {

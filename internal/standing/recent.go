@@ -29,7 +29,7 @@ func (r Recent) instant(i int) int64 {
 	return int64(binary.BigEndian.Uint64(field[:]))
 }
 
-// newest returns the newest instant, of which there must be one.
+// newest returns the newest instant. There must be at least one.
 func (r Recent) newest() int64 { return r.instant(r.Len() - 1) }
 
 // at returns what counts at an instant. A refusal counts for less than the time within which it may lead to a
@@ -52,7 +52,7 @@ func (r Recent) within(now, period int64) Recent {
 	return r
 }
 
-// and returns the instants with a further one. If the clock runs backwards, it is that of the newest.
+// and returns the instants with a further one. If the clock runs backwards, the further one is equal to the newest.
 func (r Recent) and(now, period int64) Recent {
 	if r.Len() > 0 {
 		now = max(now, r.newest())

@@ -5,7 +5,7 @@
 //
 // A subject is banned by hand, or because the limits have refused it too often: After times within
 // Within. If After is at most MaxExact, the instants of the refusals are kept, and the count is exact,
-// as that of a sliding window log. A larger After is counted by a sliding window counter, which
+// as in a sliding window log. A larger After is counted by a sliding window counter, which
 // estimates. The first ban lasts for For, and each further one Factor times as long as the one before,
 // but at most Max. The level is the number of such bans so far. It returns to 0 when a time of Max has
 // passed after the end of the last one.
@@ -35,8 +35,8 @@ type State struct {
 	Ban       Term
 	Level     int64          // bans because of refusals since the level was 0
 	LevelEnd  int64          // when the level returns to 0
-	Refusals  window.Sliding // since the last ban, those that are counted by estimate
-	Recent    Recent         // since the last ban, those that are counted exactly
+	Refusals  window.Sliding // since the last ban, if they are counted by estimate
+	Recent    Recent         // since the last ban, if they are counted exactly
 }
 
 // Term is the time until an exemption or a ban ends.
@@ -71,8 +71,8 @@ func (s State) At(now int64) State {
 	return s
 }
 
-// Counted returns how many refusals are kept that count for a ban at an instant, all of those that are counted by
-// estimate included.
+// Counted returns how many refusals are kept that count for a ban at an instant, including all refusals that are
+// counted by estimate.
 func (s *State) Counted(now int64) int64 {
 	return s.Refusals.Previous + s.Refusals.Current + int64(s.Recent.at(now).Len())
 }

@@ -48,7 +48,7 @@ type IdleTracker interface {
 // a session begin other calls while one waits.
 type Suspender interface {
 	// SetWait sets the function by which calls of the view wait until done is closed. The caller may
-	// make calls of other views in it, but none of this view. It must not return before done is
+	// make calls of other views in it, but not of this view. It must not return before done is
 	// closed, which happens at the latest when the context of the call is done. The function also
 	// applies to the view that WithoutGrowth returns. If it is nil, which is the default, calls block
 	// their goroutine.
@@ -84,13 +84,13 @@ type StandingReporter interface {
 	MayHaveStandings() bool
 }
 
-// KeyClocks is implemented by views of stores whose keys are on several servers, each of which has a
-// clock of its own. After a call on a key, the instant of the view is on the clock of that key, until
-// Begin. The clock of the store is that of this process.
+// KeyClocks is implemented by views of stores whose keys are on several servers, with a clock each.
+// After a call on a key, the instant of the view is on the clock of that key, until
+// Begin. The store's own clock is the clock of this process.
 type KeyClocks interface {
 	// BeginAt makes the instant of the view the present one on the clock of a key of the selected
 	// database. An expiry that the call passes on for this key counts from there. Within Atomically,
-	// and in the function of Edit, it does nothing, because the instant is that of the step.
+	// and in the function of Edit, it does nothing, because the step has an instant already.
 	BeginAt(ctx context.Context, key []byte) error
 }
 
@@ -107,8 +107,8 @@ type RoundTripper interface {
 	RoundTrips() (below map[float64]uint64, count uint64, sum float64)
 }
 
-// Stepper is implemented by views whose operations cost a round trip each, so that several operations on
-// keys, of which one depends on another, are better made as one.
+// Stepper is implemented by views whose operations cost a round trip each. Use it to make several
+// operations that depend on one another as one.
 type Stepper interface {
 	// Step calls step with a view, which it must use in place of any other. All that step does is one atomic
 	// step on the given keys, each named once, and costs as much as one operation. As in Edit, step must be

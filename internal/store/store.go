@@ -86,8 +86,8 @@ type LimitRequest struct {
 	// and 0 for a lease.
 	Leave int64
 	// Shadow is 0 for a request that may refuse the call: a binding one. Requests with the same number
-	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests,
-	// and none of them is forced or for a lease.
+	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests.
+	// They may be neither forced nor for a lease.
 	Shadow int
 	Lease  *LeaseRequest // if the kind of the rule is Lease; then Quantity, Mode and Leave do not matter
 }

@@ -63,8 +63,8 @@ type Limiters interface {
 		ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
 	) (quota.Decision, error)
 	// TakeAll takes from several keys, each named once, or from none, in one atomic step and at one
-	// instant. It returns the decision for each request, and whether all binding requests allowed their
-	// quantity, except those that are forced, or granted their lease. If not, the call is refused, and
+	// instant. It returns the decision for each request, and whether all binding requests that are not forced
+	// allowed their quantity or granted their lease. If not, the call is refused, and
 	// nothing is taken: each decision says whether it would have limited its quantity alone, which a
 	// forced one never does, and its Remaining and ResetAfter are those without the call. All requests
 	// would be allowed after the longest RetryAfter: a lease that is granted only because its holder
@@ -73,20 +73,20 @@ type Limiters interface {
 	//
 	// The mode is one of these:
 	//   - Take takes what the requests ask for.
-	//   - Peek takes nothing. The decisions are those that Take would get.
-	//   - Ask takes nothing. The decisions are those of Take if it is refused; otherwise they are about
+	//   - Peek takes nothing. It returns the decisions that Take would return.
+	//   - Ask takes nothing. If Take would be refused, it returns Take's decisions; otherwise they are about
 	//     quantities of 0, and say what remains now.
 	//   - UpTo takes as much of the quantity, which is the same in all requests, as every binding request
 	//     allows above what it leaves. If that is less than 1, the call is refused as one that asks for
 	//     1. No request is forced or for a lease. A quantity of 0 or less is as in Take.
 	//
 	// If the call takes, it then takes from each group of requests in shadow if all of the group allow
-	// their quantity, which in UpTo is that of the binding requests. If the call takes nothing, a group
+	// their quantity, which in UpTo is the quantity of the binding requests. If the call takes nothing, a group
 	// that would allow it shows what remains now, but with Peek what Take would. A group that cannot be
 	// decided, because a key is of another kind or needs memory, does not fail the call: each of its
 	// decisions has only the Limit.
 	//
-	// An error of a binding request is that of the call. The decisions are valid until the next TakeAll.
+	// An error of a binding request fails the call. The decisions are valid until the next TakeAll.
 	// If the error is ErrFull, the decisions of binding requests that are limited are those whose keys
 	// need memory.
 	TakeAll(

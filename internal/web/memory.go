@@ -18,8 +18,8 @@ const (
 	connBytes     = 24 << 10
 	tlsBytes      = 24 << 10
 	includedBytes = 256
-	// headerFactor is the memory of a byte of a header, of which a field may have as few as 5 bytes, when it has
-	// been read into a map (15 measured), and handshakeFactor of a byte of a handshake.
+	// headerFactor is the memory of a byte of a header when it has been read into a map (15 measured: a field
+	// may have as few as 5 bytes), and handshakeFactor is the memory of a byte of a handshake.
 	headerFactor    = 16
 	handshakeFactor = 4
 	// bufferBytes is the size of the buffer from which net/http reads headers.

@@ -53,7 +53,7 @@ func (t *turn) resume() { t.over.Store(false) }
 func watchHandshakes(c *tls.Config) {
 	given := c.Clone()
 	c.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		own := given.Clone() // the session tickets are those of c nevertheless
+		own := given.Clone() // the session tickets are c's nevertheless
 		own.VerifyConnection = func(state tls.ConnectionState) error {
 			hello.Conn.(*conn).secured(state.NegotiatedProtocol)
 			return nil

@@ -20,9 +20,9 @@ type Accounts interface {
 }
 
 // UserOf returns the account as which a request is made, which the request names with a password by Basic
-// authentication (RFC 7617). Without one it is that of the user that the certificate of the peer names, as named
-// says, or else that of clients that do not authenticate. If there is none, or the password is wrong, UserOf
-// answers with 401 and returns nil.
+// authentication (RFC 7617). Without a password it is the account of the user that the certificate of the peer
+// names, as named says, or else the account of clients that do not authenticate. If there is none, or the password is
+// wrong, UserOf answers with 401 and returns nil.
 func UserOf(w http.ResponseWriter, r *http.Request, of Accounts, named string) *client.Account {
 	name, password, given := r.BasicAuth()
 	var account *client.Account

@@ -39,7 +39,7 @@ type Config struct {
 	// Protected reports whether peers on other machines are refused at present; nil stands for never.
 	Protected func() bool
 	// Trusted reports whether an address is one of a gateway and of no other peer. Connections from it make room after
-	// those of unauthenticated peers, also before their first request. nil stands for never.
+	// connections of unauthenticated peers, also before their first request. nil means never.
 	Trusted func(net.Addr) bool
 	Log     *slog.Logger // for messages that peers cause, which may be very frequent; may be nil
 	// ConnContext, if not nil, adds to the context of the requests of a connection, and ConnClosed is told
@@ -133,7 +133,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	go func() { done <- s.http.Shutdown(ctx) }()
 	s.closeWaiting()
 	err := <-done
-	s.closeWaiting() // those that were accepted meanwhile
+	s.closeWaiting() // connections that were accepted meanwhile
 	if err != nil {
 		s.http.Close()
 	}

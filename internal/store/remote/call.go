@@ -21,7 +21,7 @@ type call struct {
 	own  int       // how many of the last of step.Keys are the store's own, on purpose
 
 	runner runner // nil if the step is a command
-	view   *view  // its instant becomes that of each run; nil if several calls share a view
+	view   *view  // each run sets its instant; nil if several calls share a view
 
 	mu     sync.Mutex
 	ended  bool
@@ -96,7 +96,7 @@ func (v *view) deadline() int64 {
 	return v.store.Executor.Monotonic() + int64(v.store.Timeout)
 }
 
-// do makes the step of a call, and waits for its end. The view's instant becomes that of the step, on
+// do makes the step of a call, and waits for its end. The view gets the instant of the step, on
 // the clock of the server that holds its keys, so that times to live are counted from there.
 func (v *view) do(ctx context.Context, c *call) error {
 	switch {

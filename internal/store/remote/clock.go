@@ -22,7 +22,7 @@ type Clocks struct {
 	servers Servers
 }
 
-// NewClocks returns the clocks of servers, computed from that of this machine.
+// NewClocks returns the clocks of servers, computed from this machine's clock.
 func NewClocks(machine store.Clock, servers Servers) *Clocks {
 	return &Clocks{machine: machine, began: machine.Offset(), servers: servers}
 }

@@ -74,7 +74,7 @@ const expiryError = int64(1e9)
 // nanoseconds.
 type margin int64
 
-// longestMargin is that of a process with the longest timeout that can be set.
+// longestMargin is the margin of a process with the longest timeout that can be set.
 const longestMargin = margin(60e9)
 
 // after returns the expiry of a key whose limiter's state ends at an instant.

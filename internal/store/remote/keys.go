@@ -123,7 +123,7 @@ func passedOn(pattern []byte) string {
 	return string(pattern)
 }
 
-// visitEach reads the entries of keys, and visits those that exist.
+// visitEach reads the entries of keys, and visits the ones that exist.
 func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []byte, e store.Entry)) error {
 	calls, looks := make([]*call, len(keys)), make([]look, len(keys))
 	for i := range keys {

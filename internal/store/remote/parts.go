@@ -48,8 +48,8 @@ func (v *view) partCalls(name string, words [][]byte, stride int, readOnly bool)
 	return calls
 }
 
-// doParts makes calls at once. If only some of those that write have failed, the error is not one that
-// says that nothing was changed.
+// doParts makes calls at once. If only some of the writing calls have failed, the error does
+// not say that nothing was changed.
 func (v *view) doParts(ctx context.Context, calls []*partCall) (err error) {
 	all := make([]*call, len(calls))
 	for i, c := range calls {

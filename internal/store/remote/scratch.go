@@ -101,7 +101,7 @@ func (p *scratches) put(s *scratch) {
 	}
 }
 
-// quietly makes changes that are not those of an operation.
+// quietly makes changes that no listener hears of.
 func (s *scratch) quietly(change func() error) error {
 	s.loading = true
 	defer func() { s.loading = false }()

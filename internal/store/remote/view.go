@@ -37,7 +37,7 @@ func (v *view) Selected() int          { return v.selected }
 func (v *view) SetCaller(caller int64) { v.caller = caller }
 func (v *view) Caller() int64          { return v.caller }
 
-// BeginAt implements store.KeyClocks. Within a step, the instant is that of the step.
+// BeginAt implements store.KeyClocks. Within a step, it keeps the instant of the step.
 func (v *view) BeginAt(ctx context.Context, key []byte) error {
 	if v.steps != nil || v.running || v.store.KeyNow == nil {
 		return nil
@@ -175,7 +175,7 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 			var d []quota.Decision
 			var err error
 			d, allowed, err = s.view.TakeAll(background, s.withMaxHolders(requests), mode)
-			v.decisions = append(v.decisions[:0], d...) // those of the scratch are used again
+			v.decisions = append(v.decisions[:0], d...) // the scratch uses its slice again
 			s.denied = deniable && !allowed
 			return err
 		})
@@ -226,7 +226,7 @@ func (s *scratch) maxHolders(key []byte, r lease.Request, most int) int {
 	return most
 }
 
-// withMaxHolders returns requests, of which those for leases have the bound of maxHolders.
+// withMaxHolders returns the requests, with the bound of maxHolders in each request for a lease.
 func (s *scratch) withMaxHolders(requests []store.LimitRequest) []store.LimitRequest {
 	isLease := func(t store.LimitRequest) bool { return t.Lease != nil }
 	if !slices.ContainsFunc(requests, isLease) {

@@ -142,7 +142,7 @@ func (c *caller) state(keys ...string) any {
 	return append(all, c.size())
 }
 
-// callsOf returns calls on one key, each of which requires the key to be of a kind.
+// callsOf returns calls on one key that require the key to be of a kind.
 func (c *caller) callsOf(kind limit.Kind, key string) (calls []func() error) {
 	name := []byte(key)
 	if kind == limit.Standing {

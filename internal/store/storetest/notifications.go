@@ -85,7 +85,7 @@ func keysMade(r *rig) {
 	}
 }
 
-// recordEvents records the events of each key from now on. The function that it returns reports those of a key
+// recordEvents records the events of each key from now on. The function that it returns reports the events of a key
 // since it was last called for that key. The store may sweep meanwhile, and so remove other expired keys at any time.
 func recordEvents(r *rig) func(key string) []store.Event {
 	var mu sync.Mutex

@@ -170,7 +170,7 @@ func noGrowthOfStandings(r *rig) {
 	require.Zero(r, r.count("key"))
 }
 
-// standingCalls returns calls on one key, each of which requires the key to hold a standing.
+// standingCalls returns calls on one key that require the key to hold a standing.
 func (c *caller) standingCalls(key string) []func() error {
 	name := []byte(key)
 	edit := func(e standingEdit) func() error {

@@ -103,7 +103,7 @@ func allInOneStep(r *rig) {
 	}
 }
 
-// someRequests returns up to three binding requests and up to two groups in shadow, on keys of which few hold
+// someRequests returns up to three binding requests and up to two groups in shadow. A few of their keys hold
 // another kind.
 func someRequests(random *rand.Rand, mode quota.Mode, external bool) (requests []store.LimitRequest) {
 	shared, _ := someQuantity(random)

@@ -58,7 +58,7 @@ func allForced(r *rig) {
 	}
 }
 
-// forceOne makes calls with three requests, of which the one at a position is forced.
+// forceOne makes calls with three requests, and forces the one at a position.
 func (r *rig) forceOne(kind limit.Kind, prefix string, at int) {
 	five, ten, key := rule(kind, 5, 60), rule(limit.Fixed, 10, 60), prefix+"forced"
 	requests := []store.LimitRequest{limitRequest(ten, prefix+"a", 1),

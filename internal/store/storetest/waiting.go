@@ -114,7 +114,7 @@ func (w *Waiting) Advance(random *rand.Rand) bool {
 	return true
 }
 
-// isReady reports whether a step may be applied before those that were submitted earlier. The caller
+// isReady reports whether a step may be applied before steps that were submitted earlier. The caller
 // holds the lock.
 func (w *Waiting) isReady(i int) bool {
 	return w.DisorderKeys || !slices.ContainsFunc(w.steps[:i], func(earlier *step) bool {

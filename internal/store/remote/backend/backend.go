@@ -5,8 +5,8 @@
 // go-redis implements the protocol, authentication and the client of the Sentinels. Connections are
 // opened here, because a client of go-redis may open one whenever it likes, and a decision needs to
 // know the clock of the server that it is sent to. Each connection is therefore a go-redis client
-// that is given one socket and no other. Nothing is ever sent twice here: a request of which some
-// bytes were written, and to which there was no reply, is Unknown.
+// that is given one socket and no other. Nothing is ever sent twice here: if some bytes
+// of a request were written, and there was no reply, its result is Unknown.
 package backend
 
 import (
@@ -31,7 +31,7 @@ const DefaultSilence = time.Second
 type Config struct {
 	Address Address
 	Prefix  string // of every key
-	// Password is used if PasswordFile is empty, and that of the URL if both are. The file is read at
+	// Password is used if PasswordFile is empty, and the URL's password if both are. The file is read at
 	// each new connection, so a password can be changed without a restart.
 	Password, PasswordFile string
 	// TLS returns the configuration for rediss. It is called for each new connection, so certificates
@@ -146,7 +146,7 @@ func (b *Backend) Primary(key string) combine.Primary { return b.topology.primar
 // long as a cluster has not said which it has. The slice must not be changed.
 func (b *Backend) Primaries() []combine.Primary { return b.topology.primaries() }
 
-// Offset returns the time of the server's clock minus that of this process.
+// Offset returns by how much the server's clock is ahead of this process's.
 func (b *Backend) Offset(p combine.Primary) int64 { return b.server(p).clock.offset.Load() }
 
 // RoundTrip returns the shortest round trip of the last measurements of the server's clock, in

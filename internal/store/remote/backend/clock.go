@@ -9,12 +9,12 @@ import (
 const (
 	// measureEvery is the time between two measurements of the offset on one connection.
 	measureEvery = int64(time.Second)
-	// kept is the number of measurements of which the one with the shortest round trip counts.
+	// kept is the number of measurements that are kept. The one with the shortest round trip counts.
 	kept = 10
 	// jump is the change of an offset that is more than a better measurement.
 	jump = int64(10 * time.Millisecond)
 	// stale is the age at which a measurement says too little: two clocks drift apart by up to 50
-	// microseconds a second, even if nothing sets them. It is that of the last of ten.
+	// microseconds a second, even if nothing sets them. It is the age of the last of ten.
 	stale = kept * measureEvery
 	// tolerable is the change of an offset after a pause with which what was decided by the old one
 	// is still sent.
@@ -24,7 +24,7 @@ const (
 // measurement is one reading of a server's clock. The server has read it at some moment of the round
 // trip, so the offset is wrong by half of the round trip at most.
 type measurement struct {
-	offset int64 // the server's clock minus that of this process, nanoseconds
+	offset int64 // by how much the server's clock is ahead of this process's, nanoseconds
 	trip   int64 // nanoseconds
 }
 

@@ -295,7 +295,7 @@ func (b *Backend) ownKey(reply any) (string, bool) {
 	return strings.CutPrefix(name, b.config.Prefix)
 }
 
-// Flush removes all keys with the prefix from a database, those of the store's own included. It
+// Flush removes all keys with the prefix from a database, including the store's own. It
 // returns how many there were. Keys that are made meanwhile may stay.
 func (b *Backend) Flush(ctx context.Context, database int) (removed int64, _ error) {
 	const rounds = 5 // a slot may move meanwhile

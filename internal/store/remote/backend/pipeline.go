@@ -36,8 +36,8 @@ func (p *pipeline) end() {
 // add adds a command, and returns its index.
 func (p *pipeline) add(args ...any) int { return p.take(append(p.args, args...)) }
 
-// take adds the command whose arguments were appended to those of the pipeline. Those of the commands
-// before it stay where they are if the memory has moved.
+// take adds the command whose arguments have just been appended. Arguments of earlier commands
+// stay where they are if the memory has moved.
 func (p *pipeline) take(args []any) int {
 	own := args[len(p.args):len(args):len(args)]
 	p.args = args
@@ -111,7 +111,7 @@ func (p *pipeline) result(index int) (any, error) {
 	return cmd.Val(), nil
 }
 
-// encode adds the commands of a request: that of its turn, its own, and that which gives a turn back.
+// encode adds the commands of a request: one that takes a turn, its own, and one that gives the turn back.
 func (c *connection) encode(r *combine.Request) sent {
 	s := sent{main: -1, take: -1, look: -1, give: -1}
 	if r.Turn.Op == combine.TakeTurn || r.Turn.Op == combine.LookTurn {
@@ -270,7 +270,7 @@ func scriptExpiry(p *combine.Part) any {
 	return instant(p.Expires)
 }
 
-// scriptBefore returns the expiry with which that of the key is compared.
+// scriptBefore returns the expiry that the key must have.
 func scriptBefore(p *combine.Part) any {
 	switch {
 	case !p.ComparesExpiry || p.Known == nil:

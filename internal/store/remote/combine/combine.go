@@ -36,7 +36,7 @@ const (
 // Config is what a machine is made with.
 type Config struct {
 	Topology Topology
-	// Self identifies this process among those that share the backend. It is random and not zero.
+	// Self identifies this process among all that share the backend. It is random and not zero.
 	Self uint64
 	// Known is how many keys are remembered at most, and KnownBytes how many bytes of keys and values.
 	Known, KnownBytes int
@@ -64,7 +64,7 @@ type Machine struct {
 	timers   timers
 	lanes    map[laneID]*lane
 	order    []*lane // all lanes, in the order in which they were first used
-	active   []*lane // those that Next looks at
+	active   []*lane // the lanes that Next looks at
 	breakers map[Primary]*breaker
 	random   *rand.PCG
 	air      air

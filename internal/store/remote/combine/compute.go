@@ -77,7 +77,7 @@ func (f *flight) otherExpiry(at int, change *Change) bool {
 	return change.ComparesExpiry && part.Op == Set && part.Expires != KeepExpiry && part.Expires != change.Before
 }
 
-// places appends the positions of a step's keys among those of the flight.
+// places appends the positions that a step's keys have among the keys of the flight.
 func (m *Machine) places(f *flight, s *Step, at []int) []int {
 	for i, name := range s.Keys {
 		if i >= len(f.queues) || f.queues[i].key.name != name {

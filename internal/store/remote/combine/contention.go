@@ -61,7 +61,7 @@ func (m *Machine) endHopeless(f *flight, l *lane) {
 
 func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 
-// blame notes which key a try was lost for: of those that did not hold what was known, the one that
+// blame notes which key a try was lost for. If several keys did not hold what was known, it is the key that
 // most tries in a row were lost for.
 func (m *Machine) blame(f *flight, l *lane) {
 	f.rival = nil

@@ -17,7 +17,7 @@ type Counters struct {
 	MostTries int64 // the most conflicts of a step
 	Turns     int64 // writes that asked for the turn
 	Rests     int64 // times that a key rested because of another's turn
-	Resent    int64 // requests sent again, of which nothing was done
+	Resent    int64 // requests sent again, because nothing had been done
 
 	Unsure    int64 // steps that ended with ErrUnavailable
 	Down      int64 // steps that ended with ErrDown

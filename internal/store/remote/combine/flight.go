@@ -4,7 +4,7 @@ import "slices"
 
 // flight is what is under way for some keys: steps that are decided together.
 type flight struct {
-	queues []*queue // those of its keys
+	queues []*queue // of its keys
 	steps  []*Step  // in their order; some may have ended
 	live   int      // how many have not
 
@@ -111,8 +111,8 @@ func (f *flight) isChanging(s *Step) bool {
 	return f.requests[0].Kind == Write
 }
 
-// trim gives back the keys of which no step could be taken aboard. Each waits for another key that is
-// in a flight or rests, so it is not ready: when the other is, it is taken in again.
+// trim gives back the keys whose steps could not join the flight. Each step waits for another key that is
+// in a flight or rests, so its queue is not ready. When the other key is, the step joins a flight again.
 func (m *Machine) trim(f *flight) {
 	if len(f.queues) == 1 && f.queues[0].boarded {
 		return
@@ -152,7 +152,7 @@ func (m *Machine) dissolve(f *flight) {
 	}
 }
 
-// endAll ends all steps of a flight with an error, or, if it is nil, with that of Run.
+// endAll ends all steps of a flight with an error, or, if it is nil, with the error of Run.
 func (m *Machine) endAll(f *flight, err error) {
 	for _, s := range f.steps {
 		if s.state.place == ended {

@@ -16,7 +16,7 @@ type lane struct {
 	first     int
 	doubtful  bool     // the next batch reads the primary's clock
 	gives     []string // the keys whose turn is given back with the next batch
-	active    bool     // it is in the list of those that Next looks at
+	active    bool     // it is in Machine.active
 	timed     bool     // there is a timer for the lane of no primary
 	conns     []connection
 	roundTrip int64 // the average of the last batches

@@ -113,7 +113,7 @@ type Step struct {
 	// is tried until its deadline.
 	Tries    int
 	Deadline int64 // monotonic nanoseconds; 0 if there is none
-	// Done is called exactly once, when the step has ended. reply is that of Raw, as the backend
+	// Done is called exactly once, when the step has ended. reply is the reply to Raw, as the backend
 	// decodes it. It is called under the lock of the machine: it must not block, and must not call
 	// the machine.
 	Done func(reply any, err error)
@@ -121,7 +121,7 @@ type Step struct {
 	state stepState
 }
 
-// The errors with which a step may end, apart from those of Run.
+// The errors with which a step may end, apart from the errors of Run.
 var (
 	// ErrUnavailable: a change was sent and there was no reply, so it is not known whether anything
 	// was changed.

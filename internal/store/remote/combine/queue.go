@@ -170,8 +170,8 @@ func (m *Machine) leaveQueues(s *Step) {
 	}
 }
 
-// absorb takes the steps that wait for the keys of a flight aboard, in their order. As long as
-// nothing of the flight has been read, it takes in more keys, too: those of steps on several keys.
+// absorb adds the steps that wait for the keys of a flight to it, in their order. As long as
+// nothing of the flight has been read, it adds more keys, too: the other keys of steps on several keys.
 func (m *Machine) absorb(f *flight) {
 	if len(f.queues) == 1 && f.queues[0].waiting == 0 {
 		return
@@ -195,7 +195,7 @@ func (m *Machine) absorb(f *flight) {
 	}
 }
 
-// earliest returns the first of all steps that wait for the keys of a flight, of those that are not
+// earliest returns the first step that waits for a key of a flight and is not
 // stopped.
 func (f *flight) earliest() (first *Step) {
 	for _, q := range f.queues {

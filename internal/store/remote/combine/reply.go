@@ -153,7 +153,7 @@ func (m *Machine) forget(f *flight) {
 	}
 }
 
-// again sends a flight again of which nothing was done, at once or after a pause.
+// again sends a flight again, at once or after a pause, because nothing has been done.
 func (m *Machine) again(f *flight, later bool) {
 	f.computed = 0
 	if f.live == 0 {

@@ -25,7 +25,7 @@ import (
 // still hold it.
 type Table struct {
 	clock *store.StillClock
-	// Prefix is that of the store.
+	// Prefix is the prefix of the store.
 	Prefix string
 	// Mistakes says that steps also run on values that no key holds, as if another process were faster.
 	Mistakes bool
