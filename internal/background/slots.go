@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Slots admits calls: a call runs only while it holds a slot. Waiting calls are in two queues,
-// those that have not begun and those that have yielded. A free slot goes to the two queues
+// Slots admits calls: a call runs only while it holds a slot. Waiting calls are in two queues:
+// calls that have not begun and calls that have yielded. A free slot goes to the two queues
 // alternately, so that a short call waits for a slice of a long call's work rather than for all of
 // it, and every call makes progress.
 //

@@ -9,7 +9,7 @@ import (
 )
 
 // Cycle says how time is divided into windows that follow one another: by a unit of the calendar in
-// a time zone, or by a period, of which the first began with the year 1970 in UTC. The zero Cycle
+// a time zone, or by a period. The first period began with the year 1970 in UTC. The zero Cycle
 // is invalid.
 //
 // A Cycle is a number, so that a store can keep it with each key. It is the length of a period in
@@ -74,7 +74,7 @@ func (c Cycle) Word() string {
 	return fmt.Sprintf("%s@%s", c.Unit(), c.Zone())
 }
 
-// period returns a period in the largest unit of which it is a multiple, or else in milliseconds.
+// period returns a period in the largest unit that divides it, or else in milliseconds.
 func (c Cycle) period() string {
 	for _, unit := range []struct {
 		micros Cycle

@@ -49,7 +49,7 @@ var zones = sync.OnceValue(func() *database {
 	return openEmbedded()
 })
 
-// chosen is the database that Use has chosen; nil for that of the program.
+// chosen is the database that Use has chosen; nil for the program's.
 var chosen *database
 
 // Prepare opens the database. Otherwise the first call that needs a zone does, which takes 2 ms.

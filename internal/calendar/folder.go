@@ -26,7 +26,7 @@ var errNoVersion = errors.New("there is no version of a time zone database: no f
 	" that holds it, such as 2026f, and no tzdata.zi that begins with # version 2026f")
 
 // Use makes the program use the database in a folder, of the form of /usr/share/zoneinfo, if its version is newer
-// than that of the program, and reports whether it is. The zones that the folder lacks are those of the program.
+// than the program's, and reports whether it is. Zones that the folder lacks come from the program.
 // Use reads all files at once, so that an update of the folder does not mix two versions. It must be called before
 // any other function of this package.
 func Use(folder string) (used bool, err error) {
@@ -129,7 +129,7 @@ func (db *database) addFile(folder fs.FS, name string, entry fs.DirEntry) error 
 	return nil
 }
 
-// readStart returns the first bytes of a regular file; none of another, which might not end.
+// readStart returns the first bytes of a regular file. Of any other file, which might not end, it returns nothing.
 func readStart(folder fs.FS, name string, most int64) ([]byte, error) {
 	if is, err := fs.Stat(folder, name); err != nil || !is.Mode().IsRegular() {
 		return nil, err

@@ -7,7 +7,7 @@
 // set back, is one window of two hours. If clocks are set back to an earlier label, the present label
 // stays, so labels never go back.
 //
-// Zones are those of the IANA time zone database that is a part of the program, so that all servers
+// Zones come from the IANA time zone database that is a part of the program, so that all servers
 // of a version agree, whatever is installed on their machines. Use chooses a newer one.
 package calendar
 

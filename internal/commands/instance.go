@@ -38,7 +38,7 @@ type Config struct {
 	Folder   Folder    // in which keys survive a restart; nil if they do not
 	Version  string    // of cellserver
 	Settings *Settings // the defaults if nil
-	// Options are all options of the server, for CONFIG. They include those of Settings, which are
+	// Options are all options of the server, for CONFIG. They include the options of Settings, which are
 	// the default.
 	Options   *option.List
 	Port      int // shown by INFO

@@ -19,7 +19,7 @@ import (
 	"cellserver/internal/resp"
 )
 
-// Settings are the values of the options of commands: those of each family, and those that apply to
+// Settings are the values of the options of commands: each family's, and the options that apply to
 // every call.
 type Settings struct {
 	Limiter       limiter.Settings

@@ -45,7 +45,7 @@ type Call struct {
 	// There is a decision for each request, except the requests of parts that have not asked (see Part.Asked).
 	Reply func(decisions []quota.Decision, allowed bool) error
 
-	asked   []store.LimitRequest // Requests, except those of parts that their standing decides
+	asked   []store.LimitRequest // Requests, without the parts that their standing decides
 	refused bool                 // a part refuses the call, whatever the limits say
 }
 

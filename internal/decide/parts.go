@@ -49,7 +49,7 @@ func (d *Decider) MayHaveStandings() bool {
 }
 
 // judgeFirst judges the parts of a call before its decision. If each operation of the store costs a round trip, the
-// parts are judged in the step of the decision instead. Then other calls on the same subject, also those of other
+// parts are judged in the step of the decision instead. Then other calls on the same subject, also from other
 // processes, come either before all of the call or after all of it. A call with an ID is judged first in any case,
 // because its ID is looked up after the standings.
 func (a *attempt) judgeFirst() (err error) {

@@ -173,7 +173,7 @@ func hasVersion(value []byte) bool {
 	return err == nil && (kind == limit.SlidingLog || kind == limit.Lease) && len(value) >= versionBytes
 }
 
-// SetVersion writes a version into a form, if it is that of a log or of leases. A store that compares
+// SetVersion writes a version into the form of a log or of leases; other forms have none. A store that compares
 // only versions must choose each at random from all 64 bits, and not 0. A count would not do: it would
 // begin again after the key was removed, or lost in a failover, and a form of then could be taken for
 // one of now.

@@ -209,7 +209,7 @@ func field(entry []byte, at int) uint64 { return binary.LittleEndian.Uint64(entr
 
 func (t *Table) oldestExpires() int64 { return int64(field(t.at(t.begin), atExpires)) }
 
-// removeOldest removes the oldest entry, and the chunk and the index of which it was the last.
+// removeOldest removes the oldest entry, and its chunk and index if they have no other entry.
 func (t *Table) removeOldest() {
 	length := headerBytes + uint64(binary.LittleEndian.Uint16(t.at(t.begin)[atLength:]))
 	t.begin += length

@@ -2,7 +2,7 @@
 // all. The package knows files, frames and passes; only its caller knows what an entry means.
 //
 // A pass is the group of changes since the previous pass. A segment is a file of passes. A pass
-// consists of frames with checksums, each of which records the last pass that was known to be on
+// consists of frames with checksums. Each frame records the last pass that was known to be on
 // the disk when the frame was written. After a crash, these records show how to treat a bad frame:
 //
 //   - If a later frame records that the pass of the bad frame was on the disk, the disk has lost
@@ -37,7 +37,7 @@
 // Frames follow:
 //
 //	 0  mark     8 bytes  the segment's
-//	 8  pass     8 bytes  the number of the pass, one more than that of the previous pass
+//	 8  pass     8 bytes  the number of the pass: the previous pass's plus one
 //	16  synced   8 bytes  the last pass that was known to be on the disk
 //	24  part     4 bytes  the number of the frame in its pass, from 0; the upper bit is set in the last
 //	28  length   4 bytes  of the payload

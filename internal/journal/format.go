@@ -49,7 +49,7 @@ type Header struct {
 	Synced   uint64 // the last pass that was known to be on the disk when the segment was created; 0 for none
 }
 
-// Link identifies a segment, and its passes up to one of them. The zero value is that of an unknown
+// Link identifies a segment, and its passes up to one of them. The zero value means an unknown
 // segment.
 type Link struct {
 	Mark uint64 // of the segment

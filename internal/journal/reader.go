@@ -74,7 +74,7 @@ func Scan(file io.ReaderAt, size int64) (s Summary, err error) {
 	return s, nil
 }
 
-// damaged determines whether a bad frame is a torn tail or a fault. offset is that of the frame,
+// damaged determines whether a bad frame is a torn tail or a fault. offset is the position of the frame,
 // and pass is its pass. A crash explains the bad frame, unless a later frame records that the pass
 // was on the disk.
 func (s Summary) damaged(file io.ReaderAt, size, offset int64, pass uint64, bad badFrame) (Summary, error) {
@@ -115,7 +115,7 @@ func findSynced(file io.ReaderAt, size, offset int64, mark, pass uint64) (bool, 
 
 // Replay calls visit with the payload of each frame, up to the last pass of a summary, in order and
 // without the stamp of the pass. The payload is valid until visit returns. Replay returns a *Fault
-// if a frame is invalid, or if the last pass is not that of the summary. A caller that knows that a
+// if a frame is invalid, or if the last pass is not the summary's. A caller that knows that a
 // file is complete therefore need not call Scan first: the summary then consists of the header, the
 // last pass, and the size of the file as End.
 func Replay(file io.ReaderAt, s Summary, visit func(pass uint64, stamp Stamp, payload []byte) error) error {

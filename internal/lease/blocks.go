@@ -25,7 +25,7 @@ func (s *Leases) addToBlock(position int, quantity int64) {
 }
 
 // moveInBlocks follows a lease that has moved in order. The leases between have moved by one position,
-// so that of each block on the way one has entered the next.
+// so one lease of each block on the way has entered the next block.
 func (s *Leases) moveInBlocks(from, to int) {
 	quantity := s.quantity(to)
 	s.blocks[from/blockLeases] -= quantity

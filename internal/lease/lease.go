@@ -142,7 +142,7 @@ type Table interface {
 	// Expires returns the end of the last lease, in ns; 0 if there is none.
 	Expires() int64
 
-	// Len returns the number of leases, including those that have ended since the last call.
+	// Len returns the number of leases, including leases that have ended since the last call.
 	Len() int
 }
 

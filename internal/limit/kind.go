@@ -65,5 +65,5 @@ func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
 // Word returns the name of a kind in policies, such as throttle.
 func (k Kind) Word() string { return strings.TrimPrefix(kinds[k].name, "cl.") }
 
-// OfPolicies are the kinds of limits that policies may have: those that take quantities.
+// OfPolicies are the kinds of limits that policies may have: the kinds that take quantities.
 var OfPolicies = [...]Kind{Throttle, Fixed, Sliding, SlidingLog, Quota}

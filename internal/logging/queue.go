@@ -103,7 +103,7 @@ func (q *Queue) run() {
 	}
 }
 
-// lossyWriter writes lines to out. It counts those that cannot be written, and reports their number
+// lossyWriter writes lines to out. It counts lines that cannot be written, and reports their number
 // when it can write again.
 type lossyWriter struct {
 	out     io.Writer

@@ -17,7 +17,7 @@ import (
 type MaxCPUTime struct{ ns, over atomic.Int64 }
 
 // Start begins a measurement and returns the value to pass to Stop. It locks the goroutine to its
-// thread until Stop, because the clock it reads is that of the thread.
+// thread until Stop, because the clock it reads is the thread's.
 func (l *MaxCPUTime) Start() (began int64) {
 	if l == nil {
 		return 0

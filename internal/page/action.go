@@ -137,7 +137,7 @@ type ban struct {
 	Reason  string `json:"reason"` // in quotes
 }
 
-// maxShownBans bounds the bans that are shown: those that last longest.
+// maxShownBans bounds the bans that are shown. The longest are shown.
 const maxShownBans = "20"
 
 // bans lists the subjects that a policy bans. CL.BANS walks all keys, so it is called on request only.

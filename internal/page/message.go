@@ -15,7 +15,7 @@ type message struct {
 	Fields  map[string]string `json:"fields"`
 	Limited []topKey          `json:"limited"`
 	Seen    []topKey          `json:"seen"`
-	// Policies are those of CL.TAKE. They are read every policiesEvery messages.
+	// Policies are read every policiesEvery messages.
 	Policies []policyText `json:"policies"`
 	// Errors holds the errors of calls, by command: NOPERM, for example, if the user has no right to it.
 	Errors map[string]string `json:"errors"`

@@ -31,8 +31,8 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// allowsHost reports whether browsers may reach the page by this name, which may end in a port. A name that
-// is not known may be that of another page, whose owner has pointed it at this server: then the browser
+// allowsHost reports whether browsers may reach the page by this name, which may end in a port. An unknown
+// name may belong to another page, whose owner has pointed it at this server: then the browser
 // takes both for one origin, and the other page could read and do everything here (DNS rebinding). That is
 // not possible with an address.
 func (s *Settings) allowsHost(name string) bool {

@@ -116,7 +116,7 @@ func missing(limits, others []Limit) (result []Limit) {
 	return result
 }
 
-// replaced adds lines for the removed limits of which one new limit takes the place, and returns the
+// replaced adds lines for the removed limits that have a new limit in their place, and returns the
 // others.
 func (d *differences) replaced(removed, added []Limit, same func(a, b Limit) bool) (r, a []Limit) {
 	for _, l := range removed {

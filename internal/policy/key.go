@@ -42,9 +42,9 @@ func AppendKeyHead(dst []byte, prefix string, p *Policy, s Subject) []byte {
 	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
 }
 
-// AppendRight appends the name against which the rights of users are checked. It is that of AppendKeyHead, but
+// AppendRight appends the name against which the rights of users are checked. It is the name of AppendKeyHead, but
 // with every subject written out, however long or short it is. Otherwise a user with the pattern api:{shop-* could
-// not use the long subjects among those that begin with shop-, and a client may choose them.
+// not use long subjects that begin with shop-, and a client may choose them.
 func AppendRight(dst []byte, prefix string, p *Policy, s Subject) []byte {
 	return append(appendWritten(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
 }

@@ -46,7 +46,7 @@ type Treatment struct {
 	Override int     // the index of the override; -1 for none, and for a subject that is too long
 }
 
-// limitsIn returns the limits of a treatment, or those of the policy if the treatment has none. A ban shows
+// limitsIn returns the limits of a treatment, or the policy's if the treatment has no limits. A ban shows
 // them, also to subjects that are unlimited otherwise.
 func (p *Policy) limitsIn(t Treatment) []Limit {
 	if t.Effect == Limited {
@@ -59,7 +59,7 @@ func (p *Policy) limitsIn(t Treatment) []Limit {
 // 100 patterns on subjects of 1,000 bytes.
 const matchSteps = 1 << 17
 
-// TreatsAlike reports whether the policy has no overrides, so that its limits are those of all subjects, which
+// TreatsAlike reports whether the policy has no overrides, so that its limits are the limits of all subjects, which
 // are written as they are.
 func (p *Policy) TreatsAlike() bool { return len(p.Overrides) == 0 }
 

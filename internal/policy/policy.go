@@ -18,8 +18,8 @@
 //
 // A subject that is exempt passes. One that is banned is refused. Otherwise the first override in the
 // file's order that matches the subject decides how it is treated, and if none does, the limits of the
-// policy do. A call takes from all limits or from none. Its answer is that of one of them: of those that
-// refused it, the one with the longest time to wait; if none did, the one of which the least part remains.
+// policy do. A call takes from all limits or from none. It is answered with the decision of one limit: the
+// refusal with the longest time to wait, or, if no limit refused it, the limit with the least part remaining.
 package policy
 
 import (
@@ -98,8 +98,8 @@ type Policy struct {
 	at   position
 }
 
-// Override is another treatment of some subjects: of those that match a pattern, or of the addresses in
-// some networks. Its limits have the same keys as those of the policy with the same labels, so a subject
+// Override is another treatment of some subjects: subjects that match a pattern, or addresses in
+// some networks. Its limits have the same keys as the policy's limits with the same labels, so a subject
 // that gets an override, or another one, keeps these counts.
 type Override struct {
 	Pattern  string         // a glob-style pattern on the whole subject; empty if there are networks

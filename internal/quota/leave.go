@@ -3,7 +3,7 @@ package quota
 import "math"
 
 // Leave makes a step of a limiter that leaves n of its limit to other calls. It decides as a step with
-// a limit that is lower by n does, but Limit and Remaining are those of the whole limit. take makes a
+// a limit that is lower by n does, but Limit and Remaining are the whole limit's. take makes a
 // step without regard to n; Leave calls it once or twice, and the state must not change in between
 // but by take. n is not negative, and has no effect on a refund or in mode Force.
 //

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Version is the version of the format that this package writes, that of Redis 7.0.
+// Version is the version of the format that this package writes: Redis 7.0's.
 const Version = 10
 
-// This package reads Redis's versions from firstVersion to lastVersion, which is that of Redis 8.6,
+// This package reads Redis's versions from firstVersion to lastVersion, which Redis 8.6 writes,
 // and Valkey's. Valkey does not use 12 and 13, and nothing uses the versions between lastVersion
 // and valkeyVersion.
 const (

@@ -78,7 +78,7 @@ var layouts = map[byte]layout{
 
 var hash2 = layout{Hash, []part{each(aString, aString, eight)}} // field, value, when it expires
 
-// stream is the layout of a stream, of which there are four versions: Redis 5.0, 7.0, 7.2 and 8.6.
+// stream is the layout of a stream. There are four versions: Redis 5.0, 7.0, 7.2 and 8.6.
 func stream(version int) (parts []part) {
 	parts = []part{
 		each(aString, aString), // the first ID of a listpack, the listpack

@@ -43,7 +43,7 @@ func (w *Writer) Field(name, value string) error {
 }
 
 // Database begins the keys of a database. keys is the approximate number of its keys, and expiring
-// that of those that expire: Redis allocates its tables accordingly. Database is called once for
+// the number of keys that expire. Redis allocates its tables accordingly. Database is called once for
 // each database. Redis refuses a file with more databases than it is configured for; the default is
 // 16.
 func (w *Writer) Database(number int, keys, expiring uint64) error {
@@ -62,7 +62,7 @@ func (w *Writer) Bytes(key, value []byte, expires int64) error {
 	return w.err
 }
 
-// Integer writes a key that holds an integer. The encoding is shorter than that of Bytes with its
+// Integer writes a key that holds an integer. It is shorter than what Bytes writes for its
 // digits.
 func (w *Writer) Integer(key []byte, n int64, expires int64) error {
 	w.putKey(key, expires)

@@ -118,7 +118,7 @@ func judge(name string, args []string) verdict {
 	return verdict{known: isHarmless}
 }
 
-// Markdown returns the directives that are skipped, and those that are refused, for the documentation.
+// Markdown returns the skipped and the refused directives, for the documentation.
 func Markdown() string {
 	var out strings.Builder
 	out.WriteString("These directives are skipped:\n\n| | |\n|---|---|\n")

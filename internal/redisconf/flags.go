@@ -10,7 +10,7 @@ import (
 
 // Flags adds a flag for each directive of Redis that is no option of this server, so that command lines
 // for redis-server work: the flag is ignored, or refused with advice, as the directive is in a file.
-// The names of those that were ignored are added to ignored.
+// Flags adds the names of ignored flags to ignored.
 func Flags(f *pflag.FlagSet, ignored *[]string) {
 	add := func(name string) {
 		if f.Lookup(name) == nil {

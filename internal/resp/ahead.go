@@ -53,8 +53,8 @@ func (r *Reader) appendShort(words [][]byte) (all [][]byte, whole bool) {
 	return all, true
 }
 
-// Repeat reads the next call if each byte of it, except for the second word, equals that of the
-// call that Append read last. It returns the second word. Repeat can be called again for the calls
+// Repeat reads the next call if each byte of it, except for the second word, equals the byte of
+// the call that Append read last. It returns the second word. Repeat can be called again for the calls
 // after that. If the call differs, Repeat does nothing and returns false.
 func (r *Reader) Repeat() (second []byte, ok bool) {
 	last := &r.previous

@@ -24,7 +24,7 @@ const (
 	errQuotes          ProtocolError = "Protocol error: unbalanced quotes in request"
 )
 
-// ErrWordTooLong means that a word is longer than Limits.Bulk. Its text is that of the
+// ErrWordTooLong means that a word is longer than Limits.Bulk. Its text is the text of the
 // ProtocolError for any invalid length, which it wraps. Unlike after other errors it is known what
 // the client sends next: the word.
 var ErrWordTooLong = fmt.Errorf("%w", errBulk)

@@ -28,7 +28,7 @@ const (
 // partBytes is the size from which the whole words of an unfinished call become a part.
 const partBytes = 64 << 10
 
-// Buffered returns the number of bytes that are not read yet, with those of an unfinished call.
+// Buffered returns the number of bytes that are not read yet, including an unfinished call.
 func (r *Reader) Buffered() int {
 	return r.parts.bytes + len(r.buf) - r.start + len(r.input) - r.copied
 }

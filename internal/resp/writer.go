@@ -56,7 +56,7 @@ func (w *Writer) Reset() (released bool) {
 	return released
 }
 
-// Mark returns the current position for Rewind. It is for a reply of which a part may be written
+// Mark returns the current position for Rewind. Use it if a part of a reply may be written
 // before the command is known to succeed.
 func (w *Writer) Mark() int { return w.pieceLength + len(w.buf) }
 

@@ -174,7 +174,7 @@ func (o *overlap) sharesKey() bool {
 	return false
 }
 
-// append adds a call after those that are under way. There must be fewer than maxOverlap.
+// append adds a call after the calls that are under way. There must be fewer than maxOverlap.
 func (o *overlap) append(c *coroutine) {
 	o.begun[(o.first+o.count)%maxOverlap] = c
 	o.count++

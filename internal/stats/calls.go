@@ -45,7 +45,7 @@ const leastTimed = 100
 
 // Percentile returns the duration that a share (between 0 and 1) of the timed calls did not exceed, in
 // microseconds, rounded up to a power of two. known is false if fewer than leastTimed calls were timed, or if
-// none of them is beyond the percentile: of 100 calls, the 99.9th percentile would be the longest.
+// no call is beyond the percentile: of 100 calls, the 99.9th percentile would be the longest.
 func (r *Calls) Percentile(share float64) (usec int64, known bool) {
 	timed := float64(r.Timed.Load())
 	if timed < leastTimed || share < 1 && timed-math.Ceil(share*timed) < 1 {

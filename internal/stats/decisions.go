@@ -25,8 +25,8 @@ func (r Result) String() string { return resultNames[r] }
 // Results are numbers of decisions by their Result.
 type Results [len(resultNames)]int64
 
-// Decisions counts the decisions of a policy. The counts are in stripes, of which each client uses one, so
-// that the event loops seldom write to the same cache line.
+// Decisions counts the decisions of a policy. The counts are in stripes. Each client uses one of them, so
+// the event loops seldom write to the same cache line.
 type Decisions struct {
 	stripes [decisionStripes]decisionStripe
 }
@@ -71,7 +71,7 @@ const MaxPolicies = 32
 const OtherPolicies = "_other"
 
 // PolicyDecisions counts decisions by policy. A policy that is counted by its name stays so until it is not in
-// force any more, and one that is not has its decisions counted with those of others. So no count ever falls,
+// force any more. The decisions of all other policies are counted together. So no count ever falls,
 // which a monitoring system would take for a restart. Its zero value is ready for use, and safe for concurrent
 // use.
 type PolicyDecisions struct {

@@ -72,8 +72,8 @@ func (o ServerOptions) clients(c *tls.Config) (err error) {
 }
 
 // CommonName returns the name that the certificate of a peer has, if it has been verified: the CN of its subject.
-// It is empty if the peer has no certificate, or if the subject has several names of this kind, of which other
-// programs take the first or the last.
+// It is empty if the peer has no certificate, or if the subject has several names of this kind, because
+// programs differ in taking the first or the last.
 func CommonName(c tls.ConnectionState) string {
 	if len(c.VerifiedChains) == 0 {
 		return ""
@@ -100,7 +100,7 @@ type ClientOptions struct {
 	Cert, Key         string // PEM: the client's own
 	ServerName        string // name that the server's certificate must have
 	Insecure          bool   // accept any certificate
-	Names             Names  // of the options, for errors; those of redis-cli by default
+	Names             Names  // of the options, for errors; redis-cli's by default
 }
 
 // Names are the names of the options of a client.
@@ -174,7 +174,7 @@ func isEncrypted(key []byte) bool {
 	return false
 }
 
-// authorities reads the certificates of a file, and those of all files of a directory.
+// authorities reads the certificates of a file, and of all files of a directory.
 func authorities(file, dir file) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if file.path != "" {

@@ -25,7 +25,7 @@ const (
 	mostPolicies  = 20
 )
 
-// policiesOf returns the policies. Its error is that of the connection. A server that has no policies is not
+// policiesOf returns the policies. Its error is the connection's. A server that has no policies is not
 // asked, and not again if the user may not know them, because refusals are logged.
 func (s *sampler) policiesOf(ctx context.Context, now *sample) (policyList, error) {
 	switch {
@@ -89,8 +89,8 @@ func textOf(fields []any) string {
 	return strings.Join(parts, "; ")
 }
 
-// roomForPolicies returns how many lines the policies may take on a terminal, of which some are used: the lists
-// of keys come first.
+// roomForPolicies returns how many lines of a terminal the policies may take. The lists of keys
+// come first.
 func roomForPolicies(height, used int) int {
 	const forKeys = 2 * (around + 5)
 	if height == 0 {

@@ -98,7 +98,7 @@ func (s *sampler) ask() (*sample, error) {
 	return r, err
 }
 
-// top returns the reply to CL.TOP. Its error is that of the connection.
+// top returns the reply to CL.TOP. Its error is the connection's.
 func (s *sampler) top(ctx context.Context, list string) (topKeys, error) {
 	reply, err := s.conn.Do(ctx, "CL.TOP", list, s.keys).Slice()
 	var refusal redis.Error

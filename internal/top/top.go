@@ -91,7 +91,7 @@ func parse(args []string, own cli.ServerEnvironment, out *os.File) (*options, er
 	return o, complete()
 }
 
-// once prints one view. Its rates are those of an interval that begins now.
+// once prints one view, with the rates of an interval that begins now.
 func once(s *sampler, interval time.Duration, out *os.File) error {
 	defer s.close()
 	before, err := s.take()

@@ -163,8 +163,8 @@ func (v *view) commands() []line {
 	return all
 }
 
-// busiest returns the fields of INFO with a prefix. Those whose parts have grown most since the sample
-// before come first, then those that were used most.
+// busiest returns the fields of INFO with a prefix. Fields whose parts have grown most since the sample
+// before come first, then the fields with the largest parts.
 func (v *view) busiest(prefix string, parts ...string) (fields []string) {
 	for field := range v.now.info {
 		if strings.HasPrefix(field, prefix) {

@@ -220,7 +220,7 @@ func (s *sketch) top(now int64, database int32, n int) []KeyCount {
 }
 
 // add adds the counts of a key in one slice. If the key has no counter there it may have lost it;
-// then its count was at most that of the smallest counter of its set.
+// then its count was at most the smallest counter of its set.
 func (s *sum) add(set []counter, database int32, key string) {
 	c := find(set, database, []byte(key))
 	if c == nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Conn is a connection of which one direction can be closed, as with TCP, Unix sockets and TLS.
+// Conn is a connection that can be closed in one direction, as TCP, Unix sockets and TLS allow.
 type Conn interface {
 	net.Conn
 	CloseWrite() error

@@ -62,7 +62,7 @@ type File struct {
 	Memory   string // @memory: why it differs if the keys are in another program; "" if it does not
 	Advances bool   // it advances the clock, so that with a real clock it takes time
 
-	lines []string // the original text, of which a rewrite changes the replies only
+	lines []string // the original text; a rewrite changes only its replies
 	steps []step
 }
 
@@ -75,7 +75,7 @@ type step struct {
 	replies []reply
 }
 
-// reply is the expected reply, and that of a redis-server if it differs.
+// reply is the expected reply, and redis-server's if it differs.
 type reply struct {
 	ours  expected
 	redis *expected

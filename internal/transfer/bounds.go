@@ -20,7 +20,7 @@ type bounds struct {
 
 func defaultBounds() bounds { return bounds{key: 65536, value: resp.DefaultLimits().Bulk} }
 
-// define defines the options, which are those of the server.
+// define defines the options, which are also the server's.
 func (b *bounds) define(f *pflag.FlagSet) {
 	f.IntVar(&b.key, "max-key-size", b.key, "with --dir: longer keys are left out")
 	f.Var(option.Size(&b.value, 1<<10, 512<<20), "proto-max-bulk-len", "with --dir: longer values are left out")

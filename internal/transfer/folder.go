@@ -96,8 +96,8 @@ func (d *folderDestination) put(it *item) error {
 	return err
 }
 
-// refusal returns why a key cannot be in the folder; otherwise an empty string. It makes the instants
-// of a limiter those of the store's clock.
+// refusal returns why a key cannot be in the folder; otherwise an empty string. It converts the instants
+// of a limiter to the store's clock.
 func (d *folderDestination) refusal(it *item) string {
 	switch {
 	case it.database >= d.data.Databases():

@@ -105,7 +105,7 @@ func (s *serverSource) databases() (numbers []int, err error) {
 }
 
 // allDatabases returns the numbers of the databases that can be selected. A cellserver whose keys are
-// in a store does not know how many keys each has, and its INFO looks like that of an empty server.
+// in a store does not know how many keys each has, and its INFO looks like an empty server's.
 func (s *serverSource) allDatabases() (numbers []int) {
 	const most = 1024 // of --databases
 	for n := range most {
@@ -234,7 +234,7 @@ func (s *serverSource) record(
 	return rec, true, nil
 }
 
-// typeByName returns the type with a name that TYPE returns. All unknown names are those of
+// typeByName returns the type with a name that TYPE returns. All unknown names belong to
 // modules.
 func typeByName(name string) rdb.Type {
 	for _, t := range []rdb.Type{rdb.List, rdb.Set, rdb.SortedSet, rdb.Hash, rdb.Stream} {

@@ -58,8 +58,8 @@ type keeping struct {
 	left    string  // while keys are kept, or after the call has left the queue: the key of the line that it has left
 }
 
-// maxShares bounds the keys that a call remembers. Only if its keys change, because they are those of a policy,
-// are there more than a call may have.
+// maxShares bounds the keys that a call remembers. There are more than a call may have only if
+// its keys change, because a policy chooses them.
 const maxShares = 128
 
 // share returns what a call has to do with a key.
@@ -89,7 +89,7 @@ func (q *Queue[T]) SetKeys(c *Call[T], database int, key func(i int) []byte, key
 	}
 }
 
-// StayAmong is Stay for a call that several keys may limit, of which at least one limits it. RetryAfter of the
+// StayAmong is Stay for a call that several keys may limit. At least one of them limits it. RetryAfter of the
 // needs counts from the instant began. The call has its next turn before the instant latest.
 func (q *Queue[T]) StayAmong(c *Call[T], database int, needs []Need, began, latest, now int64) error {
 	if c.line == nil {
@@ -317,7 +317,7 @@ func (q *Queue[T]) pass(c *Call[T], database int, needs []Need) {
 	}
 }
 
-// target returns the need for whose key a call goes to wait: that which limits it longest. After the first turns, it
+// target returns the need for whose key a call goes to wait: the key that limits it longest. After the first turns, it
 // waits until the key of its line has enough, so that each move gives credit; and if there is not enough credit to
 // keep a key that limits it, it waits for this key, so that it gets credit for every key that needs it.
 func (q *Queue[T]) target(c *Call[T], database int, needs []Need, began, end int64) (index int) {

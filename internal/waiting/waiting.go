@@ -4,7 +4,7 @@
 //
 // # Lines
 //
-// A call stands in one line, that of the key that limits it, and lines are in the order of arrival.
+// A call stands in one line, at the key that limits it, and lines are in the order of arrival.
 // Only the first call of a line has its turn: the line has the instant at which that call could be
 // admitted, and calls behind it cost nothing until then. When the first call is admitted or leaves, the
 // next has its turn at once, because it may need less. So a unit that becomes free costs two
@@ -59,7 +59,7 @@ type Queue[T any] struct {
 	next      *Call[T]            // the oldest of the calls for which keys may be kept as soon as they are no other's
 }
 
-// place identifies a line: that of a key, or one that a call has alone.
+// place identifies a line: a key's, or the line of a single call.
 type place struct {
 	database int
 	key      string

@@ -7,7 +7,7 @@ import (
 )
 
 // Calendar is the state of a calendar quota: a count in a window whose end the calendar says. Its
-// end, and the instants of its steps, are Unix time by the wall clock, unlike those of all other
+// end, and the instants of its steps, are Unix time by the wall clock, unlike the instants of all other
 // limiters. What divides time into windows is not known here; package calendar computes them.
 type Calendar struct {
 	Used int64

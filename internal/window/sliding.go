@@ -10,7 +10,7 @@ import (
 
 // Sliding is the state of a sliding window counter, as Cloudflare described it in 2017 ("How we
 // built rate limiting capable of scaling to millions of domains"): the counts of two adjacent
-// windows, of which the older is weighted by the part that is still in view. The zero value means
+// windows. The older is weighted by the part that is still in view. The zero value means
 // that nothing was counted.
 //
 // Windows start with the first call that takes something, not at round times of the clock, so that

@@ -27,7 +27,7 @@ type Accounts struct {
 	DisconnectListeners func(a *client.Account, u *acl.User, own *client.Client) (disconnectOwn bool)
 
 	commands  *acl.Commands
-	Default   *client.Account // the user "default", that of new connections
+	Default   *client.Account // the user "default", which new connections have
 	DeniedLog deniedLog
 
 	// namesMu guards byName. It is held for microseconds, so that AUTH does not wait for a change of
@@ -117,8 +117,8 @@ func (as *Accounts) Verify(name, password []byte) (a *client.Account, compared i
 	return a, compared
 }
 
-// set adds or replaces a user, and disconnects those of its clients that are subscribed to channels
-// which it may no longer use: see DisconnectListeners. The caller holds mu.
+// set adds or replaces a user, and disconnects its clients that are subscribed to channels
+// which the user may no longer use: see DisconnectListeners. The caller holds mu.
 func (as *Accounts) set(u *acl.User, own *client.Client) (disconnectOwn bool) {
 	a := as.byName[u.Name()]
 	if a == nil {

@@ -6,7 +6,7 @@ import (
 	"cellserver/internal/command"
 )
 
-// infoNames turns the reasons of ACL LOG into those of INFO.
+// infoNames turns the reasons of ACL LOG into INFO's.
 var infoNames = strings.NewReplacer("command", "cmd", "-", "_")
 
 // Info returns the part of INFO about denied calls.

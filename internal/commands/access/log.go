@@ -72,7 +72,7 @@ const (
 	maxLogEntries     = 100_000
 	MaxLoggedObject   = 1024 // bytes of a name or a key
 	MaxLoggedClient   = 4096 // bytes of a line of CLIENT LIST
-	comparedEntries   = 10   // the newest entries, with one of which a new entry may be merged, as in Redis
+	comparedEntries   = 10   // a new entry may be merged with one of the newest, as in Redis
 	mergeWindow       = 60e9 // nanoseconds between entries that are merged
 )
 

@@ -28,7 +28,7 @@ func (as *Accounts) Authenticate(remote, local string, name, password []byte) *c
 }
 
 // OfCertificate returns the account of the user that the certificate of a client names (--tls-auth-clients-user),
-// or nil if there is no such user, or it is off, which it adds to the log and to that of denied calls.
+// or nil if there is no such user, or it is off. It adds that to the log and to the log of denied calls.
 func (as *Accounts) OfCertificate(c *client.Client, name string) *client.Account {
 	if a := as.Find(name); a != nil {
 		if u := a.User.Load(); u != nil && u.Enabled() {

@@ -62,8 +62,8 @@ var function = command.Container("function", "server", "7.0.0", "Commands about 
 		command.AllShards),
 	command.HelpOf("function", "7.0.0"))
 
-// script has only the subcommand FLUSH. The error for others is that of an unknown command, from which
-// clients learn that there are no scripts.
+// script has only the subcommand FLUSH. Others get the error of an unknown command, which tells
+// clients that there are no scripts.
 func script() *command.Command {
 	row := command.Container("script", "server", "2.6.0", "Commands about scripts; the server has none.",
 		flushCommand("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),

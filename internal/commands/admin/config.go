@@ -74,8 +74,8 @@ func (a *Admin) configSet() *command.Command {
 	}
 }
 
-// secretSettings hides all words but the names of settings, and the values that CONFIG SET may give to those that are
-// no secrets. So it hides a password whose setting is misspelled or has another name here, or which has a space.
+// secretSettings hides all words but the names of settings, and the values that CONFIG SET may give to settings that
+// are no secrets. So it hides a password whose setting is misspelled or has another name here, or which has a space.
 func (a *Admin) secretSettings(_ *command.Table, words [][]byte, hide func(int)) {
 	for i := 2; i < len(words); i++ {
 		named := a.Options.Lookup(string(words[i]))
@@ -110,7 +110,7 @@ func errConfig(err error) error {
 		change.Reason))
 }
 
-// resetWork is the work (see command.Call) of setting all counters to zero, beyond that of other commands whose
+// resetWork is the work (see command.Call) of setting all counters to zero, beyond the work of other commands whose
 // cost is Bounded.
 const resetWork = 64 * command.BytesPerUnit
 

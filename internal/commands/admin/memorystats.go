@@ -36,7 +36,7 @@ type memoryField struct {
 	ratio *float64
 }
 
-// memoryFields returns the fields of Redis in its order. Their values agree with those of INFO.
+// memoryFields returns the fields of Redis in its order. Their values agree with INFO.
 func (a *Admin) memoryFields(c *command.Call) []memoryField {
 	var held, keys int64
 	for _, u := range store.UsageOf(c.View) {

@@ -17,7 +17,7 @@ var (
 		"by command; all subcommands together. Of quick commands a sample is timed: commands_total counts all calls.", "command")
 )
 
-// callMetrics counts calls by command. The commands are those of the table, so their number is bounded.
+// callMetrics counts calls by command. The commands are in the table, so their number is bounded.
 func callMetrics(server *command.Server) metric.Group {
 	return metric.Group{
 		Metrics: []*metric.Metric{calls, callsFailed, callsRejected, callTimes},

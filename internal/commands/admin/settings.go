@@ -74,7 +74,7 @@ func logSlowerThan(server *command.Server, usec int64) {
 }
 
 // yesNo returns the Kind of yes or no, in upper or lower case. Its errors are Redis's, which differ from
-// those of a choice.
+// the errors of a choice.
 func yesNo(to *string) option.Kind {
 	return option.Parsed[string]{To: to, Format: strings.Clone, Word: "yes|no", Allowed: "yes, no",
 		Wrong: "it must be one of yes, no", Parse: func(text string) (string, error) {

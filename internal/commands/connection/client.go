@@ -71,7 +71,7 @@ func setName(c *command.Call, name []byte) {
 }
 
 // maxNameBytes bounds the names that a client gives itself and its library. Redis has no bound, so
-// a thousand clients can make it hold gigabytes of names, all of which CLIENT LIST copies.
+// a thousand clients can make it hold gigabytes of names, and CLIENT LIST copies them all.
 const maxNameBytes = 256
 
 // checkName returns an error if a name is not valid for a connection.

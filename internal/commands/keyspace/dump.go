@@ -168,7 +168,7 @@ func (k *Family) runRestore(c *command.Call) error {
 	if err := checkUse(c.Word(), c.Word()); err != nil {
 		return err
 	}
-	// This order of the checks is that of Redis. Whether the key exists is checked again when it is
+	// Redis checks in this order, too. Whether the key exists is checked again when it is
 	// written.
 	e, err := c.View.Lookup(c.Context, r.key)
 	if err == nil {

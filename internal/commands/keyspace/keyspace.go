@@ -15,7 +15,7 @@ type Family struct {
 	OnFlush func(caller int64)
 	// OnSwap is called before two databases are swapped, with every key locked.
 	OnSwap func(c *command.Call, a, b int)
-	// OnDenied is called when a user may not restore a limiter. The arguments are those of the
+	// OnDenied is called when a user may not restore a limiter. The arguments are for the
 	// log of refused calls.
 	OnDenied func(caller *client.Client, row *command.Command, why acl.Verdict, object []byte, user string, multi bool)
 

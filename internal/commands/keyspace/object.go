@@ -93,7 +93,7 @@ var (
 	})
 )
 
-// inspectField returns a field of the state of a key, 0 if it has none of that name. Unlike a read, it
+// inspectField returns a field of the state of a key, 0 if it has no such field. Unlike a read, it
 // does not change the time at which the key was used last.
 func inspectField(c *command.Call, key []byte, name string) (int64, error) {
 	_, fields, err := c.View.Inspect(c.Context, key)

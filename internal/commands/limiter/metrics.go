@@ -57,7 +57,7 @@ type shownDecisions struct {
 
 type shownCalls struct{ calls, allowed int64 }
 
-// allowed returns the number of allowed calls to show, given the number of calls, and of those that were
+// allowed returns the number of allowed calls to show, given the number of calls, and of calls that were
 // neither limited nor failed. If the calls have become fewer, CONFIG RESETSTAT has set them to zero.
 func (s *shownDecisions) allowed(row int, calls, difference int64) int64 {
 	s.mu.Lock()

@@ -55,7 +55,7 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Effects applies the settings, and returns the effects of those that may change at run time. setMaxWaiting
+// Effects applies the settings, and returns the effects of the ones that may change at run time. setMaxWaiting
 // is the function of the sessions that bounds calls with WAIT.
 func (l *Family) Effects(s *Settings, setMaxWaiting func(calls int)) []option.Effect {
 	l.Top.Seed = s.TopSeed

@@ -9,7 +9,7 @@ import (
 )
 
 // Info is the family's section of INFO. Fields that begin with aof_ are Redis's, and describe the
-// journal and its snapshots; those that begin with rdb_ describe the files of SAVE and BGSAVE. Those
+// journal and its snapshots. Fields that begin with rdb_ describe the files of SAVE and BGSAVE. Fields
 // that begin with journal_ are cellserver's own.
 func (f *Family) Info() command.InfoPart {
 	return command.InfoPart{Section: "Persistence", Write: f.writeInfo}

@@ -14,7 +14,7 @@ import (
 )
 
 // Files has the policies in force, and reads their files again: on request, and when they change. What it
-// reads is a set of policies as a whole, or refused as a whole; then those of before stay in force.
+// reads is a set of policies as a whole, or refused as a whole; then the policies in force stay.
 type Files struct {
 	Read    func() ([]policies.File, error) // reads the files; nil if there are none
 	Options policies.Options

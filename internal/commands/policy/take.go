@@ -250,8 +250,8 @@ func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
 	return f.appendKeys(keys, snapshot.(*policies.Set), words[1], words[2])
 }
 
-// appendKeys appends the names of the keys of a subject: first that of its standing, and then those of its
-// limits. There are none if there is no such policy.
+// appendKeys appends the names of the keys of a subject: first its standing's, and then its
+// limits'. If there is no such policy, it has no keys.
 func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
 	p, err := find(set, name)
 	if err != nil {
@@ -266,7 +266,7 @@ func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte)
 	return keys
 }
 
-// fewRequests is the least number of requests of which a call keeps the memory; CL.ALL expects as many.
+// fewRequests is the least number of requests for which a call keeps memory; CL.ALL expects as many.
 const fewRequests = 8
 
 // requests returns a request to each limit. They are in memory of the call, and so are their keys.

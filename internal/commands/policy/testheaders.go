@@ -10,7 +10,7 @@ import (
 	policies "cellserver/internal/policy"
 )
 
-// The options HEADER of CL.POLICY TEST describe a request over HTTP, of which the policy makes the subject.
+// The options HEADER of CL.POLICY TEST describe a request over HTTP. The policy makes the subject from it.
 
 // headersAt is the index of the first word of these options in a call.
 const headersAt = 4

@@ -204,7 +204,7 @@ func mayMatchEvents(name string, isPattern bool) bool {
 	return strings.HasPrefix(literal, common) || strings.HasPrefix(common, literal) && literal != name
 }
 
-// SendInBackground starts a goroutine that publishes all notices, and those that are added meanwhile.
+// SendInBackground starts a goroutine that publishes all notices, including notices that are added meanwhile.
 func (n *Notifier) SendInBackground() {
 	if n.sending.CompareAndSwap(false, true) {
 		go n.sendAll()

@@ -3,7 +3,7 @@ package pubsub
 import "slices"
 
 // orderedList is a list of members in the order in which they were added. It can be read in pieces
-// while it changes: each member has a number, larger than those of all members before it, and a
+// while it changes: each member has a number, larger than the numbers of all members before it, and a
 // reader continues after the last number that it has seen. The caller locks the list.
 type orderedList[T any] struct {
 	Entries []orderedEntry[T]

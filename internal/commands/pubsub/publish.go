@@ -23,8 +23,8 @@ func (cs *Channels) spublishRow() *command.Command {
 	}, client.ToShardChannel, "shardchannel")
 }
 
-// publishing completes the row of a command that publishes a message. name is that of its first
-// argument.
+// publishing completes the row of a command that publishes a message. name is its first
+// argument's.
 func (cs *Channels) publishing(row command.Command, kind client.SubscriptionKind, name string) *command.Command {
 	row.Group, row.Channels = "pubsub", command.OneChannel
 	row.Flags = command.PubSub | command.Loading | command.Stale | command.Fast

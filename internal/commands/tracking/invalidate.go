@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// changes are changes of keys of which the clients are not notified yet.
+// changes are changes of keys. The clients are not notified of them yet.
 type changes struct {
 	keys             []changedKey
 	written          map[string]int64 // for broadcasts: changed keys, and the client that was the last to change each
@@ -109,7 +109,7 @@ func (t *Table) SendPending(endOfBatch bool) {
 	}
 }
 
-// sendInBackground starts a goroutine that sends the pending changes, and those that are added
+// sendInBackground starts a goroutine that sends the pending changes, including changes that are added
 // meanwhile.
 func (t *Table) sendInBackground() {
 	t.mu.Lock()

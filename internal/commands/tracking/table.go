@@ -320,7 +320,7 @@ func (t *Table) count(p *trackingPart, keys, items, bytes int64) {
 
 // onChange is called by the store with a key that has changed, while the key is locked. (For
 // flushed databases, see InvalidateAll.) Changes that a client makes are sent by its session; for
-// those that the store makes by itself, such as expiry, onChange starts a goroutine that sends
+// changes that the store makes by itself, such as expiry, onChange starts a goroutine that sends
 // them.
 func (t *Table) onChange(_ int, key []byte, why store.Event, by int64) {
 	pending := false

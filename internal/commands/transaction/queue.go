@@ -14,7 +14,7 @@ type Queue struct {
 	Aborted bool // a call was refused, so EXEC is refused
 	Cost    int  // of all calls, as far as their words determine it: see command.UnitsOf
 	KeyRefs []store.KeyRef
-	// Snapshot is that of command.KeyRules.Touched, by which KeyRefs were found; nil if no call needs it.
+	// Snapshot is the one that command.KeyRules.Touched found KeyRefs with; nil if no call needs it.
 	Snapshot any
 
 	// Properties that hold if any of the calls has them.
@@ -37,7 +37,7 @@ type Queued struct {
 }
 
 // MaxQueuedWords bounds the words of a queue, and so how long EXEC blocks other clients from its
-// keys. Their bytes are bounded as those of a single call are.
+// keys. Their bytes have the bound of a single call.
 const MaxQueuedWords = 1 << 17
 
 // Admit reports whether a call of so many words and bytes fits; maxSize bounds the bytes of the

@@ -30,8 +30,8 @@ func (ws *Watches) Begin(changes store.Notifier) {
 	ws.changes, ws.keys, ws.databases = changes, make(map[watchedKey]*keyState), make(map[int]databaseCounts)
 }
 
-// databaseCounts counts events that change a whole database. Counting them is cheaper than a look
-// at every watch, of which there may be millions, while all keys are locked.
+// databaseCounts counts events that change a whole database. Counting them is cheaper than looking
+// at every watch while all keys are locked: there may be millions.
 type databaseCounts struct {
 	flushes int // times that the database was flushed, or swapped with another
 	// swaps counts swaps that were made while there were more than maxSwapWatches watches. They

@@ -25,7 +25,7 @@ const (
 var maxFloat = new(big.Float).SetMantExp(new(big.Float).SetPrec(floatPrecision).SetUint64(math.MaxUint64),
 	maxExponent-floatPrecision)
 
-// parseFloat reads a float in the notation of Redis, which is that of strtold without NaN. It takes a few
+// parseFloat reads a float in Redis's notation: strtold's without NaN. It takes a few
 // microseconds for each hundred digits.
 func parseFloat(word []byte) (*big.Float, bool) {
 	if isInfinity(word) {

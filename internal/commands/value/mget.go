@@ -45,7 +45,7 @@ var mGet = command.Command{
 	},
 }
 
-// readMany writes the values of keys, or nil, from a store of which they are read without a transaction.
+// readMany writes the values of keys, or nil. It reads them without a transaction.
 func readMany(c *command.Call, view store.ManyValues, keys [][]byte) error {
 	mark := c.Out.Mark()
 	c.Out.Array(len(keys))
@@ -95,7 +95,7 @@ func inBatches(c *command.Call, words [][]byte, stride int, step func(words [][]
 	return err
 }
 
-// keysIn returns references to the keys in words, of which the first of every stride is one.
+// keysIn returns references to the keys in words: the first word of every stride is a key.
 func keysIn(c *command.Call, words [][]byte, stride int) []store.KeyRef {
 	keys := make([]store.KeyRef, 0, len(words)/stride)
 	for i := 0; i < len(words); i += stride {

@@ -152,7 +152,7 @@ func patch(old []byte, at int, part []byte, e store.Entry) (store.Change, error)
 	return put(whole, e), checkMark(whole)
 }
 
-// overlay returns the first length bytes of a value, or zeros after its end, of which a part is
+// overlay returns the first length bytes of a value, or zeros after its end, with a part
 // overwritten.
 func overlay(old []byte, at int, part []byte, length int) []byte {
 	whole := make([]byte, length)
