@@ -59,7 +59,7 @@ func (s *storeOptions) options() []*option.Option {
 			Help: "file whose first line is the password there; it is read again for each new connection, and on SIGHUP",
 			Use:  "Use it where files hold secrets, or where the password changes while the server runs."},
 		{Name: "store-tls-ca-cert-file", Group: option.Store, Kind: option.Text(&s.tls.CACert, "path"),
-			Help: "PEM file of the authorities that issue the certificates there, with rediss; those of the system by default",
+			Help: "PEM file of the authorities that issue the certificates there, with rediss; the system's by default",
 			Use:  "Set it if a private authority issues them."},
 		{Name: "store-tls-cert-file", Group: option.Store, Kind: option.Text(&s.tls.Cert, "path"),
 			Help: "PEM file of a certificate for connections to it, if it asks for one",

@@ -11,7 +11,7 @@ import (
 // zoneOptions returns the option of the time zone database.
 func (c *config) zoneOptions() []*option.Option {
 	return []*option.Option{{Name: "tz-database", Group: option.Limits, Kind: option.Text(&c.tzDatabase, "path"),
-		Help: "a folder such as /usr/share/zoneinfo, whose time zone database CL.QUOTA uses if it is newer than that of the program",
+		Help: "a folder such as /usr/share/zoneinfo, whose time zone database CL.QUOTA uses if it is newer than the program's",
 		Use:  "Set it if a government has changed its clocks since this version was built, and the system knows already."}}
 }
 
@@ -21,7 +21,7 @@ func (c *config) useZones() (used bool, err error) {
 		return false, nil
 	}
 	if used, err = calendar.Use(c.tzDatabase); err != nil {
-		return false, fmt.Errorf("--tz-database: %w; without this option, the time zones are those of the program", err)
+		return false, fmt.Errorf("--tz-database: %w; without this option, the time zones are the program's own", err)
 	}
 	return used, nil
 }
@@ -30,7 +30,7 @@ func (c *config) useZones() (used bool, err error) {
 func (c *config) describeZones(used bool, log *slog.Logger) {
 	if c.tzDatabase != "" && !used {
 		version, _ := calendar.Version()
-		log.Info("the time zones are those of the program, because --tz-database has no newer ones", "version", version,
+		log.Info("the time zones are the program's own, because --tz-database has no newer ones", "version", version,
 			"path", c.tzDatabase)
 	}
 }

@@ -152,7 +152,7 @@ func (f zoneFile) check() error {
 	for range maxSpans {
 		switch {
 		case at.offset <= -maxOffset || at.offset >= maxOffset:
-			return fmt.Errorf("an offset of %d s is not that of a time zone", at.offset)
+			return fmt.Errorf("%d s is not the offset of a time zone", at.offset)
 		case at.to > lastSecond:
 			return nil
 		case at.to <= at.from:

@@ -94,7 +94,7 @@ func hostileFolders(t *testing.T) map[string]fs.FS {
 		"has more than 65536 bytes":          of("A", slices.Concat(tokyo, make([]byte, 1<<20))),
 		"there are more than 2000":           folderOf("2031a", many),
 		"A: the time zone is damaged":        of("A", tokyo[:60]),
-		"is not that of a time zone":         of("A", longAgo),
+		"is not the offset of a time zone":   of("A", longAgo),
 	}
 }
 

@@ -42,9 +42,9 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 	if as == nil {
 		a.counts.untrusted.Add(1)
 		a.warned.Do(func() {
-			a.config.Log.Warn("a peer that is none of --http-trusted-proxies asked /v1/auth, and was refused", "peer", r.RemoteAddr)
+			a.config.Log.Warn("a peer that is not in --http-trusted-proxies asked /v1/auth, and was refused", "peer", r.RemoteAddr)
 		})
-		writeError(w, http.StatusForbidden, "ERR this peer is none of the trusted proxies (--http-trusted-proxies)")
+		writeError(w, http.StatusForbidden, "ERR this peer is not one of the trusted proxies (--http-trusted-proxies)")
 		return
 	}
 	if isRebound(r) {

@@ -106,7 +106,7 @@ var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 func checkName(n node, name string) error {
 	if !validName.MatchString(name) {
-		return n.errorf("%q is not a name: 1 to %d of a-z, 0-9, '.', '_' and '-', of which the first is a letter or digit",
+		return n.errorf("%q is not a name: 1 to %d of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit",
 			name, MaxNameBytes)
 	}
 	return nil

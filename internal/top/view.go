@@ -111,7 +111,7 @@ func (v *view) warnings() (all []line) {
 		{s.number("loading") != 0, "the server loads its keys: " + s.info["loading_loaded_perc"] + " %"},
 		{s.number("store_failing") != 0, "the store fails; limiters answer: " + s.info["store_fails"]},
 		{s.number("journal_failing_since") != 0, "changes cannot be written to the disk: " + s.info["journal_failure"]},
-		{s.number("policies_failing") != 0, "the files with policies are not valid: those of before are in force"},
+		{s.number("policies_failing") != 0, "the files with policies are not valid: the last valid policies are in force"},
 		{s.number("maxmemory") > 0 && s.number("used_memory") >= s.number("maxmemory"),
 			"the memory is full: calls that need more are refused"},
 	} {

@@ -105,7 +105,7 @@ func TestWarnings(t *testing.T) {
 	assert.Equal(t, `! the server loads its keys: 50.00 %
 ! the store fails; limiters answer: allow
 ! changes cannot be written to the disk: no space left on device
-! the files with policies are not valid: those of before are in force
+! the files with policies are not valid: the last valid policies are in force
 ! the memory is full: calls that need more are refused
 `, texts(v.warnings()))
 	assert.Empty(t, (&view{now: sampleAt(0, infoNow)}).warnings())

@@ -166,7 +166,7 @@ func takeAlone(t *testing.T, c *redis.Client, subject string) error {
 func TestInvalidPoliciesChangeNothing(t *testing.T) {
 	f := startWithPolicies(t, policyOf(total))
 	f.replace(t, policyOf(total)+"  other: {limits: [{fixed: {limit: 1")
-	untilContains(t, f.log, "the policies were not reloaded: those of before stay in force")
+	untilContains(t, f.log, "the policies were not reloaded: the last valid ones stay in force")
 	assert.Equal(t, totalText, f.limits(t))
 	assert.ErrorContains(t, f.admin.Do(inTime(t), "CL.POLICY", "RELOAD").Err(), "policies.yaml:2: not YAML")
 	assert.Contains(t, f.admin.Info(inTime(t), "policies").Val(), "policies:1\r\npolicies_failing:1\r\n")

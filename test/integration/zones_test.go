@@ -17,7 +17,7 @@ func TestTimeZonesOfAFolder(t *testing.T) {
 	folder := t.TempDir()
 	refused := refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(t.TempDir(), "s"), "--tz-database", folder)
 	assert.Contains(t, refused, "there is no version of a time zone database")
-	assert.Contains(t, refused, "without this option, the time zones are those of the program")
+	assert.Contains(t, refused, "without this option, the time zones are the program's own")
 	for version, from := range map[string]string{"2099z": folder, "2020a": "embedded"} {
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "+VERSION"), []byte(version+"\n"), 0o600))
 		server := peer.Start(t, "--tz-database", folder)

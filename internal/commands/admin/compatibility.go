@@ -12,7 +12,7 @@ var role = command.Command{
 	Name: "role", Group: "server", Category: "admin", Since: "2.8.12", Complexity: "O(1)",
 	Flags:   command.NoScript | command.Loading | command.Stale | command.Fast | command.Dangerous,
 	Cost:    command.Constant,
-	Summary: "Returns the role in replication, of which there is none: always master, without replicas.",
+	Summary: "Returns the role in replication: always master, without replicas.",
 	Reply:   "Three elements: master, 0, no replicas.",
 	Run: func(c *command.Call) error {
 		c.Out.Array(3)

@@ -180,7 +180,7 @@ var storeFields = []struct {
 	{"store_requests", metric.NewCounter("store_requests_total", "Requests in these pipelines.")},
 	{"store_conflicts", metric.NewCounter("store_conflicts_total", "Writes that were not done because another server had written before.")},
 	{"store_calls_contended", metric.NewCounter("store_contended_total", "Steps that ended because too many others use their key.")},
-	{"store_requests_resent", metric.NewCounter("store_requests_resent_total", "Requests that were sent again, and of which nothing was done before.")},
+	{"store_requests_resent", metric.NewCounter("store_requests_resent_total", "Requests that were sent again, because nothing had been done.")},
 	{"store_requests_refused", metric.NewCounter("store_requests_refused_total", "Requests that the store refused.")},
 	{"store_breaker_openings", metric.NewCounter("store_breaker_openings_total", "Times that the circuit breaker of a server of the store has opened.")},
 	{"store_breakers_open", metric.NewGauge("store_breakers_open", "Servers of the store whose circuit breaker is open: calls on their keys fail at once.")},

@@ -32,7 +32,7 @@ func (a *Admin) monitor() *command.Command {
 	return &command.Command{
 		Name: "monitor", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
 		Flags:   command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
-		Summary: "Shows this client every further call, except those of administrative commands.",
+		Summary: "Shows this client every further call, except calls of administrative commands.",
 		Reply:   "OK, and then one line per call: Unix time, database and client, the arguments. RESET ends it.",
 		Run: func(c *command.Call) error {
 			if c.InTransaction {

@@ -13,7 +13,7 @@ func (f *Family) pause() *command.Command {
 	return &command.Command{
 		Name: "client|pause", Group: "connection", Since: "2.9.50", Complexity: "O(1)",
 		Flags:   command.Admin | command.Dangerous | clientFlags,
-		Summary: "Delays the calls of all clients for some milliseconds: those that write, or all.",
+		Summary: "Delays the calls of all clients for some milliseconds: all calls, or only writes.",
 		Args:    []command.Arg{command.Int("timeout").By(parseTimeout), command.Word("[WRITE | ALL]").Optional()},
 		Reply:   "OK.",
 		Run: func(c *command.Call) error {

@@ -143,7 +143,7 @@ func (l *Family) expand(c *command.Call, k *allCall, call *decide.Call) error {
 }
 
 const (
-	errManyLimits command.Refusal = "ERR CL.ALL takes at most 64 limits, with those of policies"
+	errManyLimits command.Refusal = "ERR CL.ALL takes at most 64 limits, including the limits of policies"
 	errRepeatsKey command.Refusal = "ERR CL.ALL takes a key once"
 )
 

@@ -26,7 +26,7 @@ func (l *Family) quota() *command.Command {
 		return err
 	})
 	row.Reply = `The unit is HOUR, DAY, WEEK (from Monday), MONTH or YEAR, in UTC unless a time zone follows, as in
-DAY@Europe/Berlin; or a period, such as 90s, of which the first began on 1970-01-01 in UTC. ` + limiterReply
+DAY@Europe/Berlin; or a period, such as 90s, counted from 1970-01-01 in UTC. ` + limiterReply
 	return row
 }
 

@@ -132,7 +132,7 @@ func (f *Files) OnReload(call func()) {
 // report logs what apply has done. The number of lines is bounded: see policies.Diff.
 func (f *Files) report(changes []string, err error) {
 	if err != nil {
-		f.Log.Warn("the policies were not reloaded: those of before stay in force", "error", oneLine(err))
+		f.Log.Warn("the policies were not reloaded: the last valid ones stay in force", "error", oneLine(err))
 		return
 	}
 	f.Log.Info("policies reloaded", "policies", f.InForce().Len(), "changes", len(changes))

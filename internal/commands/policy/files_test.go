@@ -52,7 +52,7 @@ const (
 	two   = one + "  b: {limits: [{fixed: {limit: 9, period: 1m}}]}\n"
 	month = "policies:\n  a: {limits: [{quota: {limit: 9, per: month}}]}\n"
 
-	refused  = `level=WARN msg="the policies were not reloaded: those of before stay in force" error=`
+	refused  = `level=WARN msg="the policies were not reloaded: the last valid ones stay in force" error=`
 	reloaded = `level=INFO msg="policies reloaded" `
 )
 

@@ -10,7 +10,7 @@ import (
 
 var (
 	count     = metric.NewGauge("policies", "Policies in force.")
-	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid, so that those of before are in force.")
+	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid; the last valid policies are in force.")
 	decisions = metric.NewCounter("policy_decisions_total",
 		"Decisions of policies, by policy and result, as of decisions_total; each TAKE of CL.ALL is one, and PEEK is none. Of more than 32 policies, "+
 			"the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",

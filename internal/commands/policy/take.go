@@ -36,9 +36,9 @@ func (f *Family) take() *command.Command {
 		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.Snapshot,
 			Peeks: func(c *command.Call) bool { return decide.Modes[c.Bound[modeAt].N] == quota.Peek },
 			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
-		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: of those that refused the call, the one with
-the longest retry_after; if none did, the one of which the least part remains. With UPTO a sixth: what was taken. With
-VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
+		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: the refusal with the longest
+retry_after, or, if no limit refused the call, the limit with the least part remaining. With UPTO a sixth: what was
+taken. With VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
 response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up.`,
 		Run: f.runTake,
 	}

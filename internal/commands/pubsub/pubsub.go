@@ -65,7 +65,7 @@ func (cs *Channels) listing(row command.Command, kind client.SubscriptionKind) *
 	row.Group, row.Complexity = "pubsub", "O(N) in the number of channels"
 	row.Flags, row.Cost, row.AnyMore = pubsubFlags, command.Unbounded, true
 	row.Args = []command.Arg{command.Pattern("pattern").Optional()}
-	row.Reply = "Their names; with a pattern, those that match."
+	row.Reply = "Their names; with a pattern, the names that match."
 	row.Run = func(c *command.Call) error { return cs.listChannels(c, kind) }
 	return &row
 }
