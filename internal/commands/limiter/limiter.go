@@ -1,5 +1,17 @@
-// Package limiter implements the commands of the rate limiters: CL.THROTTLE and GCRA, windows,
-// leases and CL.ALL, and the commands that show their keys (CL.INSPECT, CL.TOP).
+// Package limiter implements the commands of the rate limiters, and the commands that show their keys.
+//
+//	throttle.go, window.go, quota.go   CL.THROTTLE; CL.FIXED, CL.SLIDING and CL.SLIDINGLOG; CL.QUOTA
+//	lease.go                           CL.ACQUIRE, CL.RENEW, CL.RELEASE and CL.HOLDERS
+//	all.go, allparse.go                CL.ALL, whose members may be any of these, or policies
+//	inspect.go, top.go, gcra.go        CL.INSPECT, CL.TOP, and Redis 8.8's GCRA
+//
+// A row reads its words into a store.LimitRequest: a key, a rule and a quantity. Without further
+// options it asks the store at once, in one step, and writes the decision; this is the hot path. With
+// LEAVE, WAIT or ID it passes the request to package decide, which waits, remembers and repeats for all
+// families alike. A single limiter is then a CL.ALL of one.
+//
+// The rows write their reply through decide.WriteDecision directly. With one more function in between, the
+// compiler no longer inlines it, and CL.THROTTLE took 1.4 % more instructions.
 package limiter
 
 import (

@@ -1,8 +1,21 @@
-// Package policy implements CL.TAKE and CL.POLICY: limits that live in the server. Package
-// internal/policy has all of their rules; this package applies them to keys.
+// Package policy implements CL.TAKE and CL.POLICY: limits that live in the server, and the commands
+// that ban, exempt and pardon subjects. Package internal/policy has the rules; this package applies
+// them to keys.
+//
+//	take.go      CL.TAKE. A policy becomes a decide.Part: the requests of its limits and the key of
+//	             the subject's standing. Package decide does the rest, and CL.ALL gets the same parts
+//	             for its members.
+//	all.go       what CL.ALL asks of policies: decide.Policies
+//	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; bans.go has CL.BANS
+//	clpolicy.go  CL.POLICY and its subcommands
+//	files.go     the policies in force, and how their files are watched
 //
 // The policies in force are a snapshot, which a reload replaces as a whole (files.go). A call uses one
-// snapshot, and so does a transaction.
+// snapshot from the check of its rights to its reply, and a transaction uses one for all of its calls.
+// Otherwise a reload in between could give a user limits on keys that the user may not use.
+//
+// A call without options takes a shorter way while there are no standings: runTake asks the store
+// itself, because the way through a decide.Call allocates.
 package policy
 
 import (

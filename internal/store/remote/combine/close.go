@@ -26,5 +26,5 @@ func (m *Machine) Close() {
 // Busy reports whether all connections that there may be are under way, so that a step that is
 // submitted now cannot be sent before one of them is back.
 func (m *Machine) Busy() bool {
-	return m.air.batches > 0 && m.air.batches == len(m.order)*m.config.Connections
+	return m.outstanding.batches > 0 && m.outstanding.batches == len(m.order)*m.config.Connections
 }

@@ -1,21 +1,3 @@
-// Package combine is the core of the remote store: it makes atomic steps on keys that a backend
-// such as Redis or Valkey holds, by compare and set. It computes the new value of a key here, and
-// sets it only if the key still holds what it was computed from. Steps that arrive while a key is
-// being written wait, and the next write applies all of them: a hot key costs one command for each
-// round trip, whatever the number of callers.
-//
-// A Machine is pure, like the limiters' algorithms: it is told the time, the steps and the replies,
-// and says what to send. It has no goroutine, no clock and no socket, so a simulation can run many
-// of them on a virtual network.
-//
-// Each key with steps has a queue. The steps that are decided together, by one request, are a
-// flight; a key is in at most one flight at a time. The flight reads the key if its value is not
-// known, computes, and writes. If the write is a conflict, the flight computes again from the value
-// that the reply carries. A step that changes nothing must not be judged by a value that may be
-// wrong, so a flight that changes nothing ends with a read instead of a write.
-//
-// Flights that are ready to be sent wait in the lane of their primary and database for a connection
-// that is idle, and all that are ready then share a pipeline.
 package combine
 
 import "math/rand/v2"
@@ -55,22 +37,22 @@ type Config struct {
 //
 // After each call of Submit, Finish and Advance, Next is to be called until it returns nil.
 type Machine struct {
-	config   Config
-	now      int64
-	sequence uint64 // of the last step
-	queues   map[keyID]*queue
-	known    knownValues
-	wheel    wheel
-	timers   timers
-	lanes    map[laneID]*lane
-	order    []*lane // all lanes, in the order in which they were first used
-	active   []*lane // the lanes that Next looks at
-	breakers map[Primary]*breaker
-	random   *rand.PCG
-	air      air
-	sentAt   int64 // when the batch was sent whose replies are looked at
-	closed   bool
-	counters Counters
+	config      Config
+	now         int64
+	sequence    uint64 // of the last step
+	queues      map[keyID]*queue
+	known       knownValues
+	wheel       wheel
+	timers      timers
+	lanes       map[laneID]*lane
+	order       []*lane // all lanes, in the order in which they were first used
+	active      []*lane // the lanes that Next looks at
+	breakers    map[Primary]*breaker
+	random      *rand.PCG
+	outstanding outstanding
+	sentAt      int64 // when the batch was sent whose replies are looked at
+	closed      bool
+	counters    Counters
 
 	freeFlights []*flight
 	freeQueues  []*queue
@@ -89,13 +71,13 @@ type scratch struct {
 // New returns a machine that has nothing to do.
 func New(config Config) *Machine {
 	return &Machine{
-		config:   config,
-		queues:   map[keyID]*queue{},
-		known:    newKnownValues(config.Known, config.KnownBytes),
-		lanes:    map[laneID]*lane{},
-		breakers: map[Primary]*breaker{},
-		random:   rand.NewPCG(config.Self, 0),
-		air:      air{next: Never},
+		config:      config,
+		queues:      map[keyID]*queue{},
+		known:       newKnownValues(config.Known, config.KnownBytes),
+		lanes:       map[laneID]*lane{},
+		breakers:    map[Primary]*breaker{},
+		random:      rand.NewPCG(config.Self, 0),
+		outstanding: outstanding{next: Never},
 	}
 }
 
@@ -170,7 +152,7 @@ func (m *Machine) Advance(now int64) {
 }
 
 // Wake returns when Advance has to be called next, Never if it does not have to be.
-func (m *Machine) Wake() int64 { return min(m.timers.next(), m.wheel.next(), m.air.next) }
+func (m *Machine) Wake() int64 { return min(m.timers.next(), m.wheel.next(), m.outstanding.next) }
 
 // end ends a step. All that refers to the step may still do so: it is skipped.
 func (m *Machine) end(s *Step, reply any, err error) {

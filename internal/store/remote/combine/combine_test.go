@@ -196,7 +196,7 @@ func TestWaitingStepsAreCombinedInOrder(t *testing.T) {
 	d.submit(d.add("a", 1, "k"))
 	d.submit(d.add("b", 1, "k"), d.add("c", 1, "k"))
 	d.reply(d.execute)
-	assert.Equal(t, []string{"write k ->3"}, d.sent(), "what came while the key was read is taken aboard")
+	assert.Equal(t, []string{"write k ->3"}, d.sent(), "what came while the key was read joins the flight")
 	d.submit(d.add("d", 1, "k"))
 	require.Len(t, d.out, 1, "one write of a key is under way at a time")
 	d.reply(d.execute)

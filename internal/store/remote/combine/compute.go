@@ -39,7 +39,7 @@ func (m *Machine) giveBack(f *flight) {
 		f.live--
 		s.state.place, s.state.flight = queued, nil
 		for _, name := range s.Keys {
-			m.queues[keyID{s.Database, name}].unpop(s)
+			m.queues[keyID{s.Database, name}].putBack(s)
 		}
 	}
 }

@@ -114,16 +114,16 @@ func (m *Machine) depart(l *lane, b *Batch) {
 	}
 	l.conns[b.Connection] = connection{state: state, since: m.now}
 	m.counters.Requests += int64(len(b.Requests))
-	if m.air.batches++; m.air.batches == 1 {
-		m.air.next = m.now + m.config.Timeout/4
+	if m.outstanding.batches++; m.outstanding.batches == 1 {
+		m.outstanding.next = m.now + m.config.Timeout/4
 	}
 }
 
 // Finish takes a batch with its replies back.
 func (m *Machine) Finish(now int64, b *Batch) {
 	m.now = max(m.now, now)
-	if m.air.batches--; m.air.batches == 0 {
-		m.air.next = Never
+	if m.outstanding.batches--; m.outstanding.batches == 0 {
+		m.outstanding.next = Never
 	}
 	l := m.lane(laneID{b.Primary, b.Database})
 	conn := &l.conns[b.Connection]
@@ -179,10 +179,10 @@ func (m *Machine) disconnected(l *lane, conn *connection) {
 // judgeSlow holds batches that have been under way for too long against their primaries, again after
 // each further Timeout: all connections to a primary may hang, and then nothing else would be.
 func (m *Machine) judgeSlow() {
-	if m.now < m.air.next {
+	if m.now < m.outstanding.next {
 		return
 	}
-	m.air.next = m.now + m.config.Timeout/4
+	m.outstanding.next = m.now + m.config.Timeout/4
 	for _, l := range m.order {
 		for i := range l.conns {
 			c := &l.conns[i]

@@ -64,7 +64,7 @@ func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 // blame notes which key a try was lost for. If several keys did not hold what was known, it is the key that
 // most tries in a row were lost for.
 func (m *Machine) blame(f *flight, l *lane) {
-	f.rival = nil
+	f.lostFor = nil
 	f.losses++
 	for i := range f.parts {
 		if f.parts[i].holdsKnown() {
@@ -72,12 +72,12 @@ func (m *Machine) blame(f *flight, l *lane) {
 		}
 		q := f.queues[i]
 		q.contention.losses++
-		if f.rival == nil || q.contention.losses > f.rival.contention.losses ||
-			q.contention.losses == f.rival.contention.losses && q.key.name < f.rival.key.name {
-			f.rival = q
+		if f.lostFor == nil || q.contention.losses > f.lostFor.contention.losses ||
+			q.contention.losses == f.lostFor.contention.losses && q.key.name < f.lostFor.key.name {
+			f.lostFor = q
 		}
 	}
-	if f.rival != nil && f.losses >= lossesBeforeBackoff {
+	if f.lostFor != nil && f.losses >= lossesBeforeBackoff {
 		m.backOff(f, l)
 	}
 }
@@ -86,19 +86,19 @@ func (m *Machine) blame(f *flight, l *lane) {
 // if others write, because what is known is old then, but it may bring the turn. Therefore a flight
 // that holds the turn tries at once, up to three times.
 func (m *Machine) backOff(f *flight, l *lane) {
-	if f.rival.contention.heldUntil > m.now && f.inTurn < triesInTurn {
+	if f.lostFor.contention.heldUntil > m.now && f.inTurn < triesInTurn {
 		f.inTurn++
 		return
 	}
 	f.inTurn = 0
 	f.rounds = min(f.rounds+1, maxRounds)
 	longest := min(l.roundTrip<<(2*f.rounds), m.config.Timeout/8)
-	m.rest(f.rival, longest/2+m.jitter(longest/2))
+	m.rest(f.lostFor, longest/2+m.jitter(longest/2))
 }
 
 // turnFor returns what a write says about the turn of a key.
 func (m *Machine) turnFor(f *flight, l *lane) Turn {
-	q := f.rival
+	q := f.lostFor
 	if q == nil {
 		q = f.queues[0]
 	}

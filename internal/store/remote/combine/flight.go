@@ -28,7 +28,7 @@ type flight struct {
 
 	requests  []Request
 	pending   int    // requests without reply
-	rival     *queue // the key because of which the last try was lost
+	lostFor   *queue // the key because of which the last try was lost
 	turnOf    *queue // the key whose turn key the request is about
 	losses    int    // conflicts
 	inTurn    int    // of them, those in the turn that this process holds, or held last
@@ -69,7 +69,7 @@ func (m *Machine) recycle(f *flight) {
 
 // add takes a key in.
 func (f *flight) add(q *queue) {
-	q.flight, q.stopped, q.boarded, q.index = f, nil, false, len(f.queues)
+	q.flight, q.stopped, q.joined, q.index = f, nil, false, len(f.queues)
 	f.queues = append(f.queues, q)
 }
 
@@ -84,12 +84,12 @@ func (f *flight) suits(s *Step) bool {
 	return !f.based || f.expiry || !s.Expiry
 }
 
-// take takes a step aboard.
+// take adds a step to the flight.
 func (f *flight) take(s *Step) {
 	if len(f.steps) == 0 {
 		f.raw, f.readOnly = s.Raw != nil, s.ReadOnly
 	}
-	s.state.place, s.state.flight = aboard, f
+	s.state.place, s.state.flight = inFlight, f
 	f.steps = append(f.steps, s)
 	f.live++
 	f.expiry = f.expiry || s.Expiry
@@ -114,15 +114,15 @@ func (f *flight) isChanging(s *Step) bool {
 // trim gives back the keys whose steps could not join the flight. Each step waits for another key that is
 // in a flight or rests, so its queue is not ready. When the other key is, the step joins a flight again.
 func (m *Machine) trim(f *flight) {
-	if len(f.queues) == 1 && f.queues[0].boarded {
+	if len(f.queues) == 1 && f.queues[0].joined {
 		return
 	}
 	f.queues = slices.DeleteFunc(f.queues, func(q *queue) bool {
-		if !q.boarded {
+		if !q.joined {
 			q.flight = nil
 			m.discard(q)
 		}
-		return !q.boarded
+		return !q.joined
 	})
 	for i, q := range f.queues {
 		q.index = i

@@ -53,8 +53,8 @@ const (
 	noPrimaryDelay = int64(10 * time.Millisecond)
 )
 
-// air watches the batches that are under way.
-type air struct {
+// outstanding watches the batches that have no reply yet.
+type outstanding struct {
 	batches int
 	next    int64 // when to look for slow ones
 }

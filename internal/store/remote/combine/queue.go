@@ -6,14 +6,14 @@ import "slices"
 type stepState struct {
 	sequence uint64
 	place    place
-	flight   *flight // of a step aboard
+	flight   *flight // of a step in a flight
 	err      error   // of the last call of Run
 	tries    int     // conflicts
 	bytes    int64   // of Raw
 
 	// The list of the wheel that the step is in.
 	prev, next *Step
-	spoke      int16
+	slot       int16
 	timed      bool
 }
 
@@ -21,8 +21,8 @@ type stepState struct {
 type place uint8
 
 const (
-	queued place = iota // in the queues of its keys
-	aboard              // in a flight
+	queued   place = iota // in the queues of its keys
+	inFlight              // in a flight
 	ended
 )
 
@@ -37,7 +37,7 @@ type queue struct {
 	flight  *flight // the flight that the key is in, nil if none
 	index   int     // among the keys of that flight
 	listed  bool    // it is in the ready list of a lane
-	boarded bool    // a step on the key is aboard the flight
+	joined  bool    // a step on the key has joined the flight
 	stopped *flight // the flight that could not take the first step
 
 	contention contention
@@ -63,8 +63,8 @@ func (q *queue) pop() {
 	q.waiting--
 }
 
-// unpop puts a step back that was the first.
-func (q *queue) unpop(s *Step) {
+// putBack puts a step back at the front.
+func (q *queue) putBack(s *Step) {
 	if q.first == 0 {
 		q.steps = slices.Insert(q.steps, 0, s)
 	} else {
@@ -191,7 +191,7 @@ func (m *Machine) absorb(f *flight) {
 		if len(s.Keys) > 1 && f.earliest() != s {
 			continue // it is behind others in the queue of a key that was taken in just now
 		}
-		m.board(f, s)
+		m.join(f, s)
 	}
 }
 
@@ -209,7 +209,7 @@ func (f *flight) earliest() (first *Step) {
 	return first
 }
 
-// stop says that a step cannot be taken aboard, nor any that is behind it.
+// stop says that neither a step nor any step behind it can join the flight.
 func (f *flight) stop(m *Machine, s *Step) {
 	for _, name := range s.Keys {
 		if q := m.queues[keyID{s.Database, name}]; q != nil {
@@ -218,7 +218,7 @@ func (f *flight) stop(m *Machine, s *Step) {
 	}
 }
 
-// admits reports whether a step can be taken aboard, and takes the keys in that the flight does not
+// admits reports whether a step can join, and adds the keys that the flight does not
 // have yet.
 func (m *Machine) admits(f *flight, s *Step) bool {
 	if !f.suits(s) {
@@ -252,15 +252,15 @@ func (m *Machine) admits(f *flight, s *Step) bool {
 	return true
 }
 
-// board takes a step aboard, which is the first in the queues of all its keys.
-func (m *Machine) board(f *flight, s *Step) {
+// join adds a step to a flight. The step is the first in the queues of all its keys.
+func (m *Machine) join(f *flight, s *Step) {
 	for _, name := range s.Keys {
 		q := f.queues[0]
 		if len(f.queues) > 1 {
 			q = m.queues[keyID{s.Database, name}]
 		}
 		q.pop()
-		q.boarded = true
+		q.joined = true
 	}
 	f.take(s)
 }

@@ -4,13 +4,13 @@ package combine
 const (
 	tickBits = 21 // 2.1 ms
 	tick     = int64(1) << tickBits
-	spokes   = 512 // a power of two; deadlines further away than all of them are visited more often
+	slots    = 512 // a power of two; deadlines further away than all of them are visited more often
 )
 
 // wheel holds the steps that have a deadline, in a list for each tick (a hashed timing wheel):
 // nearly all steps end long before their deadline, so adding and removing must be cheap.
 type wheel struct {
-	lists [spokes]*Step
+	lists [slots]*Step
 	last  int64 // the tick up to which steps have been expired
 	count int
 }
@@ -20,8 +20,8 @@ func (w *wheel) add(s *Step) {
 	if at <= w.last {
 		at = w.last + 1
 	}
-	list := &w.lists[at%spokes]
-	s.state.spoke = int16(at % spokes)
+	list := &w.lists[at%slots]
+	s.state.slot = int16(at % slots)
 	s.state.timed = true
 	s.state.prev, s.state.next = nil, *list
 	if *list != nil {
@@ -39,7 +39,7 @@ func (w *wheel) remove(s *Step) {
 	if s.state.prev != nil {
 		s.state.prev.state.next = s.state.next
 	} else {
-		w.lists[s.state.spoke] = s.state.next
+		w.lists[s.state.slot] = s.state.next
 	}
 	if s.state.next != nil {
 		s.state.next.state.prev = s.state.prev
@@ -51,14 +51,14 @@ func (w *wheel) remove(s *Step) {
 // expire calls late for each step whose deadline has passed; late removes it.
 func (w *wheel) expire(now int64, late func(*Step)) {
 	current := now >> tickBits
-	from := max(w.last+1, current-spokes+1)
+	from := max(w.last+1, current-slots+1)
 	if w.count == 0 {
 		w.last = max(w.last, current)
 		return
 	}
 	for at := from; at <= current; at++ {
 		w.last = at
-		for s := w.lists[at%spokes]; s != nil; {
+		for s := w.lists[at%slots]; s != nil; {
 			next := s.state.next
 			if s.Deadline <= now {
 				late(s)
@@ -70,8 +70,8 @@ func (w *wheel) expire(now int64, late func(*Step)) {
 
 // next returns when to call expire again.
 func (w *wheel) next() int64 {
-	for at := w.last + 1; at <= w.last+spokes; at++ {
-		if w.lists[at%spokes] != nil {
+	for at := w.last + 1; at <= w.last+slots; at++ {
+		if w.lists[at%slots] != nil {
 			return at << tickBits
 		}
 	}
