@@ -140,7 +140,7 @@ func TestLeftOut(t *testing.T) {
 	assert.True(t, ran)
 }
 
-// The script of redis_rate is that which the library sends.
+// The script of redis_rate is the one that the library sends.
 func TestScriptOfRedisRate(t *testing.T) {
 	b := newTestBench(t, quick(t))
 	s := &subject{name: report.RedisRateScript}

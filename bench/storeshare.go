@@ -26,7 +26,7 @@ type storeShare struct {
 	maxTries float64
 }
 
-// group is a number of cellservers, of which the first may be further away from the backend.
+// group is a number of cellservers. The first may be further away from the backend.
 type group struct {
 	servers int
 	further time.Duration // round trip

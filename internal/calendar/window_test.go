@@ -49,7 +49,7 @@ func TestWindows(t *testing.T) {
 		{"Pacific/Apia", "DAY", "2011-12-30T09:59:59Z", "2011-12-29T10:00:00Z", "2011-12-30T10:00:00Z"},
 		{"Pacific/Apia", "DAY", "2011-12-30T10:00:00Z", "2011-12-30T10:00:00Z", "2011-12-31T10:00:00Z"},
 		{"Pacific/Apia", "WEEK", "2011-12-31T00:00:00Z", "2011-12-26T10:00:00Z", "2012-01-01T10:00:00Z"},
-		// Clocks go back from 0:01 to 23:01 of the day before, of which the rest belongs to the new day.
+		// Clocks go back from 0:01 to 23:01 of the day before, whose last hour belongs to the new day.
 		{"America/St_Johns", "DAY", "2010-11-07T02:31:00Z", "2010-11-07T02:30:00Z", "2010-11-08T03:30:00Z"},
 		{"America/St_Johns", "DAY", "2010-11-07T02:29:59Z", "2010-11-06T02:30:00Z", "2010-11-07T02:30:00Z"},
 	} {
@@ -112,7 +112,7 @@ func instants(z *Zone, random *rand.Rand) (all []int64) {
 	return all
 }
 
-// labelOf returns the latest text that the wall clock has shown for a unit, of which the order is that of
+// labelOf returns the latest text that the wall clock has shown for a unit. Texts sort in the order of
 // time.
 func labelOf(z *Zone, u Unit, at int64) (latest string) {
 	show := func(at int64) {

@@ -59,7 +59,7 @@ func benchmarkLimiter(b *testing.B, call string) {
 		client.Session.Sent()
 		server.Clock.Advance(inFlight * time.Minute / (10 * limiterKeys))
 	}
-	for range 2 * 10 * limiterKeys / inFlight { // two minutes, of which the first is not typical
+	for range 2 * 10 * limiterKeys / inFlight { // two minutes; the first is not typical
 		feed(batches[random.IntN(len(batches))])
 	}
 	client.Session.Feed(batches[0])

@@ -25,8 +25,8 @@ func setPolicies(t *testing.T, s *commandstest.Server, text string) {
 	require.NoError(t, err)
 }
 
-// CL.TAKE of a policy with one limit replies as the command of that limiter does, and so do two limits
-// of which the other is never exhausted, except in what it leaves of that.
+// CL.TAKE of a policy with one limit replies as the command of that limiter does, and so does a policy with
+// a second limit that is never exhausted.
 func TestTakeDecidesAsTheLimiter(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{sliding: {limit: 9, period: 60s}}]}, "+
@@ -142,7 +142,7 @@ func TestTakeLocally(t *testing.T) {
 	require.Equal(t, integers(1, 2, 0, 60, 60), c.Do(t, "CL.TAKE k login"), "the store has not decided about it")
 }
 
-// While memory is full, limits of which the keys exist still work, and --oom-decision says what becomes of
+// While memory is full, limits whose keys exist still work, and --oom-decision says what becomes of
 // others.
 func TestTakeWhileMemoryIsFull(t *testing.T) {
 	c := commandstest.New(t).Connect()

@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd is a number of clients, each of which makes a call with WAIT again as soon as it was admitted.
+// crowd is a number of clients. Each makes a call with WAIT, and again as soon as it was admitted.
 type crowd struct {
 	server  *commandstest.Server
 	clients []*sessiontest.Client

@@ -120,7 +120,7 @@ func dialMany(s *commandstest.Server, n int, lines string) {
 	}
 }
 
-// worstCalls are the worst calls of all rows but those of which they are derived; see derivedWorst. A
+// worstCalls are the worst calls of all rows whose worst calls derivedWorst does not derive. A
 // row may have several.
 var worstCalls = append([]worst{
 	{row: "cl.throttle", call: "CL.THROTTLE {64K} 9 9 9 9 UPTO MS", where: onLoop},

@@ -46,7 +46,7 @@ func (a *api) withUsers() (user *atomic.Value) {
 	return user
 }
 
-// rightsOfGateways are rules of users: commands and keys, of which each may be missing.
+// rightsOfGateways are rules of users, commands and keys. Each may be missing.
 var rightsOfGateways = [2][]string{
 	{"+@ratelimit", "+@ratelimit -cl.all", "+cl.take", "+cl.all", ""},
 	{"~key:{shop-*", "~key:{shop-[a-z]*}:", "~key:{shop-*}:*", "~key:*", "~*", "~key:{%#*", "~other:*", "%R~key:*", "",

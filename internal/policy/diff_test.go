@@ -76,7 +76,7 @@ func TestDiffOfPolicies(t *testing.T) {
 	require.Equal(t, "and 5 changes more", lines[maxDiff])
 }
 
-// describe returns all that clients notice of a Set, of which equal Sets have the same.
+// describe returns all that clients notice of a Set. It is the same for equal Sets.
 func describe(s *Set) string {
 	var b strings.Builder
 	limits := func(all []Limit) {

@@ -101,7 +101,7 @@ func TestCostlySubjects(t *testing.T) {
 	require.Equal(t, blocked, p.treat(p.Subject(bytes.Repeat([]byte("a"), 1_000_000))))
 }
 
-// Every policy is found by its name, also those of which the names share a slot.
+// Every policy is found by its name, even if names share a slot.
 func TestPoliciesAreFound(t *testing.T) {
 	text, names := "policies:\n", []string{}
 	for i := range 1000 {

@@ -535,7 +535,7 @@ func overwritePools() {
 }
 
 // TestReusedMemory checks that memory is not reused while a word is in it: with words of all
-// lengths, split anywhere, for several readers in turn, each of which reads several calls before it
+// lengths, split anywhere, for several readers in turn. Each reads several calls before it
 // uses their words.
 func TestReusedMemory(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))

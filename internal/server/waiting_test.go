@@ -57,7 +57,7 @@ func TestClientsOverAWaitingStore(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// pipeline returns calls on keys with a prefix, some of which are made alone, and their replies.
+// pipeline returns calls on keys with a prefix, and their replies. Some of the calls are made alone.
 func pipeline(prefix string, n int) (calls, want []byte) {
 	for i := range n {
 		calls = fmt.Appendf(calls, "INCRBY %s-%d %d\r\n", prefix, i%7, i)
@@ -103,7 +103,7 @@ func TestStoreThatMayBlockIsNotUsedByEventLoops(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 }
 
-// When the time for the shutdown is over, connections end although the store answers none of their
+// When the time for the shutdown is over, connections end although the store does not answer their
 // calls.
 func TestShutdownEndsCallsThatWait(t *testing.T) {
 	s, data, conn := listenOverWaiting(t)

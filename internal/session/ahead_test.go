@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/session"
 )
 
-// similarCalls returns random calls, many of which differ from the one before in one word only.
+// similarCalls returns random calls. Many differ from the one before in one word only.
 func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
 		"id", "5"}

@@ -31,7 +31,7 @@ func admitted(t testing.TB, clients []*sessiontest.Client) (numbers []int) {
 	return numbers
 }
 
-// waiters connects clients, each of which waits for a key with a limit of one per second.
+// waiters connects clients that wait for a key each, with a limit of one per second.
 func waiters(t testing.TB, s *sessiontest.Server, number int, key func(i int) string) (clients []*sessiontest.Client) {
 	for i := range number {
 		c := s.Connect()

@@ -19,7 +19,7 @@ func every(ms, from int64, n int) (r refusals) {
 	return r
 }
 
-// bans returns the numbers of the refusals that lead to a ban, the first of which is 1.
+// bans returns the numbers of the refusals that lead to a ban, counted from 1.
 func (times refusals) bans(s State, r Rule) (numbers []int) {
 	for i, ms := range times {
 		var banned bool

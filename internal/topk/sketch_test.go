@@ -51,8 +51,8 @@ func wrong(top []KeyCount, exact map[string]int64, first int) (complaints []stri
 	return complaints
 }
 
-// With 2048 counters for 300,000 calls on some ten thousand keys, none of the 100 most frequent
-// keys is missing, and every count is within its error.
+// With 2048 counters for 300,000 calls on some ten thousand keys, the 100 most frequent
+// keys are all there, and every count is within its error.
 func TestZipf(t *testing.T) {
 	s := newSketch()
 	exact := zipf(300_000, func(i int, key string) { s.add(int64(i)*50*second/300_000, 0, []byte(key), 1) })

@@ -10,8 +10,8 @@ import (
 )
 
 // requireOrder requires that no call of a queue can be forgotten: each line has its next turn at a known instant, or
-// its first call has its turn, or its key is kept for a call, of which one of these is true; and that each key that is
-// kept is that of a call that waits. So no call that keeps a key waits for another call.
+// its first call has its turn, or its key is kept for a call of which one of these is true; and that each kept
+// key belongs to a call that waits. So no call that keeps a key waits for another call.
 func requireOrder[T any](t require.TestingT, q *Queue[T]) {
 	for at, l := range q.lines {
 		keeper := q.keeper(at.database, []byte(at.key))
@@ -166,8 +166,8 @@ func (b *buckets) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// Calls on several keys, of which others take too, wait, are admitted and leave, in turns that overlap. None is ever
-// forgotten, and when no others come, all have left soon.
+// Calls on several keys wait, are admitted and leave, in turns that overlap, while others take from the same keys. No
+// call is ever forgotten, and when no others come, all have left soon.
 func TestNoCallOfSeveralKeysIsForgotten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBuckets(t)

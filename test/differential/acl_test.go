@@ -36,7 +36,7 @@ func commandsOf(t *testing.T, client *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// rules returns random rules, most of which are valid. With many commands, two rules are rarely
+// rules returns random rules. Most are valid. With many commands, two rules are rarely
 // about the same command.
 func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	pick := func(words ...string) string { return words[random.IntN(len(words))] }

@@ -9,7 +9,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// In these programs there are few keys, with integers, fractions and other strings, some of which
+// In these programs there are few keys, with integers, fractions and other strings. Some
 // expire. Times in replies are chosen so that a few milliseconds make no difference.
 
 // valueForms are the calls in addition to those of grammar: k is a key, i an integer, f a fraction,

@@ -111,7 +111,7 @@ func (r *recording) record(client int, c *redis.Client, a asked) (got answer) {
 	return got
 }
 
-// check returns the objects of which the history is not linearizable.
+// check returns the objects whose history is not linearizable.
 func (r *recording) check() (wrong []string) {
 	for object := range objects {
 		found := porcupine.CheckOperationsTimeout(model(object), r.calls[object], time.Minute)

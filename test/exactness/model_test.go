@@ -97,7 +97,7 @@ func quotaResults(state any, a asked) []result {
 	return []result{{fmt.Sprint(0, tokensAtOnce-used, a.n), used}}
 }
 
-// onceResults is the model of a limit that never refuses, of which each call has an ID. The state is the
+// onceResults is the model of a limit that never refuses, and whose calls all have an ID. The state is the
 // IDs of the calls that were made, in their order: a repeated call has the reply of the first.
 func onceResults(state any, a asked) []result {
 	made := strings.Fields(state.(string))

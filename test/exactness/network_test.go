@@ -11,7 +11,7 @@ import (
 
 // Connections to the store are delayed, cut before and after it has carried out what was sent, torn and
 // stalled; the store is stopped and continued; and one of the servers is killed. Never is more admitted
-// than the limits allow, nor less, but for the calls of which the outcome is unknown.
+// than the limits allow, nor less, but for the calls whose outcome is unknown.
 func TestExactWhileTheNetworkFails(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

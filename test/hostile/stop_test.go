@@ -120,7 +120,7 @@ func receivedAll(callers []*caller, calls int64) bool {
 	return true
 }
 
-// slowReader is a client that has requested far more than sockets hold, and reads none of it.
+// slowReader is a client that has requested far more than sockets hold, and reads nothing.
 func slowReader(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	store(t, server, 10_000, strings.Repeat("long", 25))

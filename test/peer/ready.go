@@ -40,7 +40,7 @@ func (s *Server) answering() chan struct{} {
 	return answers
 }
 
-// Answers reports whether the server, of which the address is known, has loaded its keys and answers.
+// Answers reports whether the server, whose address is known, has loaded its keys and answers.
 func (s *Server) Answers() bool {
 	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// A cellserver that is started with the folder of a redis-server warns, and replaces none of its files,
+// A cellserver that is started with the folder of a redis-server warns, and does not replace its files,
 // whichever command is to write one.
 func TestFolderOfRedis(t *testing.T) {
 	dir := t.TempDir()

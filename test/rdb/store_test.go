@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitsOfTen are calls of limiters with a limit of ten, none of which comes back during a test. The
+// limitsOfTen are calls of limiters with a limit of ten. Nothing comes back during a test. The
 // quantity is n, and a holder h.
 var limitsOfTen = []string{
 	"CL.THROTTLE throttle 9 10 36000 n", "CL.FIXED fixed 10 36000 n", "CL.SLIDING sliding 10 36000 n",

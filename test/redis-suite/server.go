@@ -70,7 +70,7 @@ func freePort() (int, error) {
 }
 
 // start reports whether the server listens. If not, it has ended. Redis logs to standard output, and cellserver
-// to standard error, of which warnings are shown.
+// to standard error, whose warnings are shown.
 func (s *server) start() (bool, error) {
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {

@@ -130,7 +130,7 @@ func set(key, known, value string) combine.Part {
 	return p
 }
 
-// call is a command of which the first argument is the key.
+// call is a command whose first argument is the key.
 func call(words ...string) *combine.Request {
 	r := &combine.Request{Kind: combine.Command, Parts: []combine.Part{{Key: words[1]}}}
 	for _, word := range words {

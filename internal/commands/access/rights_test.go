@@ -199,7 +199,7 @@ func TestUnauthenticatedInputIsBounded(t *testing.T) {
 	require.True(t, c.Session.Closing())
 }
 
-// The clients of a deleted user are disconnected, and from then on none of their calls is answered,
+// The clients of a deleted user are disconnected, and from then on their calls are not answered,
 // even if the connection is still open.
 func TestClientsOfDeletedUserAreDisconnected(t *testing.T) {
 	s := commandstest.New(t)

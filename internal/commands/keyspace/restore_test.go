@@ -17,7 +17,7 @@ import (
 	"cellserver/internal/window"
 )
 
-// formOfQuota returns the state of a calendar quota of a day of which some was used.
+// formOfQuota returns the state of a calendar quota of a day that was used in part.
 func formOfQuota(used int64) string {
 	day, _ := calendar.In(calendar.Day, []byte("UTC"))
 	end := day.End(commandstest.Start)

@@ -3,7 +3,7 @@
 //	throttle.go, window.go, quota.go   CL.THROTTLE; CL.FIXED, CL.SLIDING and CL.SLIDINGLOG; CL.QUOTA
 //	lease.go                           CL.ACQUIRE, CL.RENEW, CL.RELEASE and CL.HOLDERS
 //	all.go, allparse.go                CL.ALL, whose members may be any of these, or policies
-//	inspect.go, top.go, gcra.go        CL.INSPECT, CL.TOP, and Redis 8.8's GCRA
+//	inspect.go, top.go, gcra.go        CL.INSPECT, CL.TOP, and GCRA, as Redis built and withheld it
 //
 // A row reads its words into a store.LimitRequest: a key, a rule and a quantity. Without further
 // options it asks the store at once, in one step, and writes the decision; this is the hot path. With

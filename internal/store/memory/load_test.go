@@ -39,7 +39,7 @@ func TestALoadNotifiesNoListener(t *testing.T) {
 }
 
 // EXEC may be called while keys are loaded, and locks the keys that its client watches. This
-// creates a database that is none of those that are loaded.
+// creates a database that is not loaded.
 func TestATransactionDuringALoad(t *testing.T) {
 	t.Parallel()
 	r := newTrackingRig(t, 0)

@@ -542,7 +542,7 @@ func TestAnExpiryBroughtForwardIsWritten(t *testing.T) {
 	require.Empty(t, r.load(r.chunks)[0])
 }
 
-// Passes run concurrently with the steps of several goroutines, each of which sets the keys of a
+// Passes run concurrently with the steps of several goroutines. Each step sets the keys of a
 // group to the same value. After each pass, the keys of a group have the same value in what was
 // written.
 func TestConcurrentPasses(t *testing.T) {

@@ -13,8 +13,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// plain is the state of a key in terms of the algorithms' packages, of which this package's models
-// consist. It is immutable: a step makes another one.
+// plain is the state of a key in terms of the algorithms' packages. This package's models consist of
+// such states. It is immutable: a step makes another one.
 type plain struct {
 	kind    limit.Kind
 	expires int64 // for Throttle, the TAT

@@ -11,7 +11,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// The contract's scan visits 256 shards, of which few are being resized when it does. Here all keys
+// The contract's scan visits 256 shards, and few are being resized when it does. Here all keys
 // are in one shard, so that its index goes through many sizes, up and down, during one scan.
 func TestScanOfOneShardThatGrowsAndShrinks(t *testing.T) {
 	const staying, passing, step = 300, 6000, 500

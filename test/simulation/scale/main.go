@@ -1,6 +1,6 @@
 // Command scale simulates processes that share a backend of 100 primaries, and prints what a step
 // costs, by the number of processes and by the share of the hottest key. Each process makes 100
-// steps a second, all of which write, over a network with a round trip of half a millisecond. The
+// writing steps a second, over a network with a round trip of half a millisecond. The
 // servers take no time, so the load of one is to be compared with what a real one can do.
 //
 // With -write, it keeps the results in a file, and writes the table and the pictures of
