@@ -8,15 +8,20 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/envoy"
 	"cellserver/internal/policy"
 )
 
 const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
+  cellserver policies check --envoy [--envoy-merge-domains] FILE|FOLDER
 
 Checks policies as a server with --policies does. It prints how many there are, or what is wrong,
 with file and line; the exit status is then 1. It also prints what is valid, but may surprise:
 overrides that match no request over HTTP, and how much a throttle admits in a period at most. --max-log-limit is that of the server.
+
+With --envoy, it checks configurations of Envoy's rate limit service (envoyproxy/ratelimit), and prints what
+that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain.
 `
 
 // checkPolicies runs the subcommand policies.
@@ -24,11 +29,16 @@ func checkPolicies(args []string, out io.Writer) error {
 	f := pflag.NewFlagSet("cellserver policies", pflag.ContinueOnError)
 	f.Usage = func() { fmt.Fprint(out, policiesUsage) }
 	longest := f.Int("max-log-limit", commands.NewSettings().Limiter.MaxLogLimit, "")
+	isEnvoy := f.Bool("envoy", false, "")
+	merge := f.Bool("envoy-merge-domains", false, "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
 	if f.NArg() != 2 || f.Arg(0) != "check" {
 		return errors.New("policies needs check, and the path of a file or folder; see cellserver policies --help")
+	}
+	if *isEnvoy {
+		return checkEnvoy(f.Arg(1), *merge, out)
 	}
 	files, err := readPolicies(f.Arg(1))
 	if err != nil {
@@ -42,5 +52,22 @@ func checkPolicies(args []string, out io.Writer) error {
 		fmt.Fprintln(out, line)
 	}
 	fmt.Fprintf(out, "policies: %d, files: %d\n", set.Len(), len(files))
+	return nil
+}
+
+// checkEnvoy checks configurations of Envoy's rate limits.
+func checkEnvoy(path string, mergeDomains bool, out io.Writer) error {
+	files, err := readEnvoyFiles(path)
+	if err != nil {
+		return err
+	}
+	c, warnings, err := envoy.Parse(files, mergeDomains)
+	if err != nil {
+		return err
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(out, warning)
+	}
+	fmt.Fprintf(out, "domains: %d, limits: %d, files: %d\n", c.Domains(), c.Limits(), len(files))
 	return nil
 }

@@ -32,6 +32,8 @@ var mayImport = map[string][]string{
 		"internal/match", "internal/stats", "go.yaml.in/yaml/v3",
 	},
 
+	"internal/envoy": {"go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "google.golang.org/protobuf/..."},
+
 	// The decisions of calls that clients may repeat.
 	"internal/idempotency": {"internal/quota"},
 
@@ -184,6 +186,7 @@ var mayImport = map[string][]string{
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
 		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
+		"internal/envoy",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

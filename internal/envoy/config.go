@@ -1,0 +1,147 @@
+package envoy
+
+import (
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// Unit is the length of a window, by its number in Envoy's messages.
+type Unit uint8
+
+// The units. A month has 30 days and a year 365. UnknownUnit is the unit of a limit that is unlimited.
+const (
+	UnknownUnit Unit = iota
+	Second
+	Minute
+	Hour
+	Day
+	Month
+	Year
+	Week
+)
+
+type unitName struct {
+	name    string
+	seconds int64
+	period  string
+}
+
+// units describes each unit: its name in files, and the period of its windows in seconds and as a word of CL.QUOTA.
+var units = [...]unitName{
+	UnknownUnit: {name: "unknown"},
+	Second:      {"second", 1, "1s"},
+	Minute:      {"minute", 60, "60s"},
+	Hour:        {"hour", 3600, "3600s"},
+	Day:         {"day", 86_400, "86400s"},
+	Month:       {"month", 30 * 86_400, "2592000s"},
+	Year:        {"year", 365 * 86_400, "31536000s"},
+	Week:        {"week", 7 * 86_400, "604800s"},
+}
+
+// IsKnown reports whether windows can have the unit. Requests may have any number.
+func (u Unit) IsKnown() bool { return UnknownUnit < u && int(u) < len(units) }
+
+// String returns the unit as files write it.
+func (u Unit) String() string { return units[u].name }
+
+// Seconds returns the length of the unit.
+func (u Unit) Seconds() int64 { return units[u].seconds }
+
+// Period returns the length of the unit as a word of CL.QUOTA.
+func (u Unit) Period() string { return units[u].period }
+
+// Limit is a limit of a configuration, or one that a request brings along.
+type Limit struct {
+	Requests  uint32 // in a window
+	Unit      Unit
+	Unlimited bool
+	Shadow    bool // counts, and is never over
+	Quota     bool // the request is refused only if all limits in quota mode are over
+	Name      string
+	Replaces  []string         // names of limits that do not count beside this one
+	Metadata  *structpb.Struct // nil if there is none
+	Path      string           // where it stands, as domain.key_value.key
+}
+
+// Config is an immutable configuration: the limits of domains.
+type Config struct {
+	domains map[string]*level
+	limits  int
+}
+
+// Domains returns the number of domains.
+func (c *Config) Domains() int { return len(c.domains) }
+
+// Limits returns the number of limits of all domains.
+func (c *Config) Limits() int { return c.limits }
+
+// HasDomain reports whether a domain is configured.
+func (c *Config) HasDomain(name string) bool { return c.domains[name] != nil }
+
+// level is a domain or a descriptor: its limit, and the descriptors below it by their texts key_value.
+type level struct {
+	below    map[string]*level
+	patterns patterns
+	limit    *Limit // nil if there is none
+	share    string // the pattern that all values count for together, with share_threshold; else empty
+}
+
+// Entry is an entry of a descriptor of a request.
+type Entry interface {
+	GetKey() string
+	GetValue() string
+}
+
+// Match is what a descriptor of a request matches.
+type Match struct {
+	Limit *Limit // nil if no limit counts
+	// Shared has for each entry the text that counts in place of its value; nil if all values count. It is empty for
+	// an entry whose value counts.
+	Shared []string
+}
+
+// Find returns what a descriptor of a domain matches.
+func Find[E Entry](c *Config, domain string, entries []E) (m Match) {
+	at := c.domains[domain]
+	if at == nil || len(entries) == 0 {
+		return Match{}
+	}
+	var few [256]byte
+	text := few[:0]
+	for i, e := range entries {
+		text = append(append(append(text[:0], e.GetKey()...), '_'), e.GetValue()...)
+		next, byPattern := at.find(text, len(e.GetKey()))
+		if next == nil {
+			return Match{}
+		}
+		if byPattern && next.share != "" {
+			if m.Shared == nil {
+				m.Shared = make([]string, len(entries))
+			}
+			m.Shared[i] = withoutKey(next.share, e.GetKey())
+		}
+		at = next
+	}
+	if m.Limit = at.limit; m.Limit == nil {
+		return Match{}
+	}
+	return m
+}
+
+// find returns what stands for a text key_value below a level, whose key has some bytes.
+func (l *level) find(text []byte, key int) (next *level, byPattern bool) {
+	if next = l.below[string(text)]; next != nil {
+		return next, false
+	}
+	if next = l.patterns.find(text); next != nil {
+		return next, true
+	}
+	return l.below[string(text[:key])], false
+}
+
+// withoutKey returns the part of a pattern for the value, if the pattern has the whole key.
+func withoutKey(pattern, key string) string {
+	if len(pattern) > len(key) && pattern[:len(key)] == key && pattern[len(key)] == '_' {
+		return pattern[len(key)+1:]
+	}
+	return pattern
+}

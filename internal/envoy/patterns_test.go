@@ -1,0 +1,91 @@
+package envoy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/stretchr/testify/require"
+)
+
+// first is the first of some patterns that matches a text, found by the definition: the index of the pattern, or -1.
+func first(list []string, text string) int {
+	for i, p := range list {
+		if matchesAll(p, text) {
+			return i
+		}
+	}
+	return -1
+}
+
+func matchesAll(pattern, text string) bool {
+	if pattern == "" {
+		return text == ""
+	}
+	if pattern[0] == '*' {
+		return matchesAll(pattern[1:], text) || text != "" && matchesAll(pattern, text[1:])
+	}
+	return text != "" && text[0] == pattern[0] && matchesAll(pattern[1:], text[1:])
+}
+
+// finder finds with the index.
+func finder(list []string) func(text string) int {
+	var p patterns
+	of := map[*level]int{}
+	for i, text := range list {
+		l := new(level)
+		of[l] = i
+		p.add(text, l)
+	}
+	return func(text string) int {
+		if l := p.find([]byte(text)); l != nil {
+			return of[l]
+		}
+		return -1
+	}
+}
+
+// The index finds what a look at each pattern in order finds.
+func TestIndex(t *testing.T) {
+	word := rapid.StringOfN(rapid.SampledFrom([]rune("ab*")), 0, 8, -1)
+	rapid.Check(t, func(t *rapid.T) {
+		list := rapid.SliceOfNDistinct(word.Filter(func(s string) bool { return strings.Contains(s, "*") }), 0, 12,
+			rapid.ID).Draw(t, "patterns")
+		find := finder(list)
+		for range 20 {
+			text := strings.ReplaceAll(word.Draw(t, "text"), "*", "c")
+			require.Equal(t, first(list, text), find(text), "%q in %q", text, list)
+		}
+	})
+}
+
+// The check would find an index that prefers what matches more, as the order of a tree would.
+func TestIndexCatches(t *testing.T) {
+	require.Equal(t, 0, first([]string{"a*", "ab*"}, "ab"))
+	require.Equal(t, 1, first([]string{"*c", "*b", "ab*"}, "ab"))
+	require.Equal(t, -1, first([]string{"a*b"}, "a"))
+}
+
+// manyPatterns are ten thousand patterns of one level, of which the last one matches the text.
+func manyPatterns(format string) (list []string, text string) {
+	for i := range 10_000 {
+		list = append(list, fmt.Sprintf(format, i))
+	}
+	return list, strings.ReplaceAll(list[len(list)-1], "*", "")
+}
+
+func BenchmarkTenThousandPatterns(b *testing.B) {
+	for _, format := range []string{"path_/users/%d/*", "host_*.%d.example.com", "path_*/%d/*", "path_*-%d-*/*"} {
+		b.Run(format, func(b *testing.B) {
+			list, text := manyPatterns(format)
+			find := finder(list)
+			for b.Loop() {
+				if find(text) < 0 {
+					b.Fatal("not found")
+				}
+			}
+		})
+	}
+}
