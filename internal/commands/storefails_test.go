@@ -173,7 +173,7 @@ func TestErrorsOfStore(t *testing.T) {
 	}
 	require.Contains(t, c.Do(t, "INFO errorstats"),
 		"errorstat_MISCONF:count=5\r\nerrorstat_STOREBUSY:count=5\r\nerrorstat_STOREDOWN:count=5\r\nerrorstat_STOREUNSURE:count=5\r\n")
-	require.Contains(t, c.Do(t, "INFO store"), "store_decisions_errors:9\r\n", "three kinds, three errors of the store")
+	require.Contains(t, c.Do(t, "INFO store"), "store_decisions_errors:12\r\n", "three kinds, four errors of the store")
 }
 
 // integers returns a reply of integers as text.
@@ -214,7 +214,11 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 	for _, policy := range []string{"allow", "deny"} {
 		s := newFailingServer(t, policy)
 		c := s.Connect()
-		for _, err := range []error{store.ErrDown, store.ErrUnavailable} {
+		failures := []error{store.ErrDown, store.ErrUnavailable}
+		for _, class := range []string{"OOM", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "BUSY"} {
+			failures = append(failures, &store.RefusedError{Reply: class + " no"})
+		}
+		for _, err := range failures {
 			*s.fails = err
 			for _, of := range policyReplies {
 				want := of.allow
@@ -227,7 +231,8 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 		field := map[string]string{"allow": "allowed", "deny": "limited"}[policy]
 		require.Contains(t, c.Do(t, "INFO store"),
 			fmt.Sprintf("store_fails:%s\r\nstore_failing:1\r\nstore_decisions_errors:0\r\n", policy))
-		require.Contains(t, c.Do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, 2*len(policyReplies)))
+		require.Contains(t, c.Do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(failures)*len(policyReplies)))
+		require.Equal(t, 1, strings.Count(s.log.String(), "the store does not make decisions"))
 	}
 }
 
@@ -251,8 +256,8 @@ func TestContendedKeysKeepTheirLimits(t *testing.T) {
 	}
 }
 
-// Whatever the policy, leases, values, transactions and the refusals of the server behind the store are
-// errors.
+// Whatever the policy, leases, values, transactions and the refusals of a call by the server behind the store
+// are errors.
 func TestErrorsWhateverThePolicy(t *testing.T) {
 	for _, policy := range []string{"error", "allow", "deny", "local"} {
 		s := newFailingServer(t, policy)
@@ -264,9 +269,9 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 		require.Equal(t, "+OK\r\n+QUEUED\r\n"+storeDown, c.Do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
 		*s.fails = insideError{store.ErrDown}
 		require.Equal(t, "+OK\r\n+QUEUED\r\n*1\r\n"+storeDown, c.Do(t, "MULTI\r\nCL.FIXED k 1 60\r\nEXEC"))
-		*s.fails = &store.RefusedError{Reply: "OOM no memory"}
-		require.Equal(t, "-OOM no memory\r\n", c.Do(t, "CL.FIXED k 1 60"))
-		require.Equal(t, "-OOM no memory\r\n", c.Do(t, "CL.ALL 1 FIXED k 1 60 1"))
+		*s.fails = &store.RefusedError{Reply: "NOPERM no rights"}
+		require.Equal(t, "-NOPERM no rights\r\n", c.Do(t, "CL.FIXED k 1 60"))
+		require.Equal(t, "-NOPERM no rights\r\n", c.Do(t, "CL.ALL 1 FIXED k 1 60 1"))
 		require.Contains(t, c.Do(t, "INFO store"), "store_failing:0\r\n")
 		require.Nil(t, s.local)
 	}

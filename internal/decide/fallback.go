@@ -100,8 +100,7 @@ func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
 // counts it. The policy is replyError if the error is to be returned.
 func (f *Fallback) policyFor(c *command.Call, err error) int {
 	contended := errors.Is(err, store.ErrContended)
-	if f.Log == nil || c.InTransaction ||
-		!contended && !errors.Is(err, store.ErrDown) && !errors.Is(err, store.ErrUnavailable) {
+	if f.Log == nil || c.InTransaction || !contended && !isFailure(err) {
 		return replyError
 	}
 	if c.Context.Err() != nil {
@@ -119,6 +118,13 @@ func (f *Fallback) policyFor(c *command.Call, err error) int {
 	}
 	c.WithoutStore = true
 	return policy
+}
+
+// isFailure reports whether the store cannot decide at present, whoever asks.
+func isFailure(err error) bool {
+	var refused *store.RefusedError
+	return errors.Is(err, store.ErrDown) || errors.Is(err, store.ErrUnavailable) ||
+		errors.As(err, &refused) && refused.Fails()
 }
 
 // policyForContended returns the policy for a decision on a key that too many others use. The store

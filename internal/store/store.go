@@ -6,6 +6,7 @@ package store
 import (
 	"errors"
 	"math"
+	"strings"
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/lease"
@@ -196,6 +197,17 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string { return e.Reply }
+
+// Fails reports whether the server refuses because of its own state: its memory is full, its disk or its replicas are
+// gone, or it serves nobody at present. It would refuse the same call of any client then. Other refusals are about the
+// call, or about rights.
+func (e *RefusedError) Fails() bool {
+	switch class, _, _ := strings.Cut(e.Reply, " "); class {
+	case "OOM", "MISCONF", "NOREPLICAS", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "READONLY", "BUSY":
+		return true
+	}
+	return false
+}
 
 // Part returns the bytes of a value from start to end, both included. Negative positions count from
 // the end of the value, as in Redis.

@@ -11,7 +11,8 @@ func StatusOf(errorReply string) int {
 	switch code, _, _ := strings.Cut(errorReply, " "); code {
 	case "NOPERM":
 		return http.StatusForbidden
-	case "LOADING", "OOM", "MISCONF", "STOREDOWN", "STOREBUSY", "STOREUNSURE": // at present
+	case "LOADING", "OOM", "MISCONF", "STOREDOWN", "STOREBUSY", "STOREUNSURE", // at present
+		"NOREPLICAS", "CLUSTERDOWN", "BUSY": // so is what a store refuses in these words
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusBadRequest
