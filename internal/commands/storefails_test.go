@@ -231,7 +231,8 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 		field := map[string]string{"allow": "allowed", "deny": "limited"}[policy]
 		require.Contains(t, c.Do(t, "INFO store"),
 			fmt.Sprintf("store_fails:%s\r\nstore_failing:1\r\nstore_decisions_errors:0\r\n", policy))
-		require.Contains(t, c.Do(t, "INFO store"), fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(failures)*len(policyReplies)))
+		require.Contains(t, c.Do(t, "INFO store"),
+			fmt.Sprintf("store_decisions_%s:%d\r\n", field, len(failures)*len(policyReplies)))
 		require.Equal(t, 1, strings.Count(s.log.String(), "the store does not make decisions"))
 	}
 }
