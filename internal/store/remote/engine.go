@@ -40,7 +40,8 @@ type EngineOptions struct {
 // what was submitted meanwhile, and takes the next batch. Submit only adds to the inbox. If a
 // connection is idle, it wakes a worker; otherwise the worker whose batch is back next looks into
 // the inbox. So while all connections are busy, a step costs no switch to another goroutine, and all
-// that have been submitted when a connection becomes idle share its next pipeline.
+// that have been submitted when a connection becomes idle share its next pipeline. Only a step that may end without
+// a request wakes a worker even then: it would wait for a round trip that it does not need.
 type Engine struct {
 	sender    Sender
 	monotonic func() int64
@@ -50,8 +51,10 @@ type Engine struct {
 		steps  []*combine.Step
 		woken  bool // a worker has been woken, and will look into the inbox
 		busy   bool // no connection is idle
+		broken bool // a circuit breaker is open
 		closed bool
 	}
+	denies bool // values deny steps
 
 	mu      sync.Mutex // guards what follows
 	machine *combine.Machine
@@ -72,7 +75,7 @@ const maxIdle = 8
 // NewEngine returns an engine that has nothing to do.
 func NewEngine(o EngineOptions) *Engine {
 	e := &Engine{
-		sender: o.Sender, monotonic: o.Monotonic,
+		sender: o.Sender, monotonic: o.Monotonic, denies: o.DenialAge > 0,
 		machine: combine.New(combine.Config{
 			Topology: o.Sender, Self: o.Self, Known: o.Known, KnownBytes: o.KnownBytes,
 			Connections: o.Connections, Timeout: int64(o.Timeout), DenialAge: int64(o.DenialAge),
@@ -99,7 +102,8 @@ func (e *Engine) Submit(s *combine.Step) {
 		return
 	}
 	e.inbox.steps = append(e.inbox.steps, s)
-	first := !e.inbox.woken && !e.inbox.busy
+	waits := e.inbox.busy && !e.inbox.broken && !(e.denies && s.Deniable)
+	first := !e.inbox.woken && !waits
 	e.inbox.woken = e.inbox.woken || first
 	e.inbox.Unlock()
 	if first {
@@ -212,7 +216,7 @@ func (e *Engine) empty(now int64) bool {
 	steps := e.inbox.steps
 	e.inbox.steps = e.spare[:0]
 	e.inbox.woken = false
-	e.inbox.busy = e.machine.Busy()
+	e.inbox.busy, e.inbox.broken = e.machine.Busy(), e.machine.IsBroken()
 	e.inbox.Unlock()
 	if len(steps) > 0 {
 		now = e.monotonic() // no step is decided at a time before it was submitted

@@ -129,3 +129,28 @@ func TestEngineKeepsDeadlines(t *testing.T) {
 	assert.ErrorIs(t, <-ends, store.ErrDown, "only a read was sent")
 	assert.ErrorIs(t, <-ends, store.ErrDown)
 }
+
+// A step that needs no request ends while all connections are busy.
+func TestEngineAnswersWhileItIsBusy(t *testing.T) {
+	backend := &shelf{keys: map[string][]byte{}}
+	e := remote.NewEngine(remote.EngineOptions{Sender: backend, Monotonic: store.NewClock().Now, Self: 1, Known: 100,
+		KnownBytes: 1 << 20, Connections: 1, Timeout: time.Minute, DenialAge: time.Hour})
+	ends := make(chan error, 10)
+	denied := func() *combine.Step {
+		return &combine.Step{Keys: []string{"limited"}, Deniable: true, Done: func(_ any, err error) { ends <- err },
+			Run: func(_ int64, _ []combine.Value, changes []combine.Change) error {
+				changes[0].Denied = true
+				return nil
+			}}
+	}
+	e.Submit(denied())
+	require.NoError(t, <-ends, "the value is read")
+
+	backend.stall = make(chan struct{})
+	t.Cleanup(func() { e.Close(func() { close(backend.stall) }) })
+	e.Submit(increment("k", func(error) {}))
+	require.Eventually(t, func() bool { return e.Counters().Reads == 2 }, time.Minute, time.Millisecond)
+	e.Submit(denied())
+	require.NoError(t, <-ends)
+	require.EqualValues(t, 1, e.Counters().Denials)
+}

@@ -42,6 +42,9 @@ func (m *Machine) isOpen(p Primary) bool {
 	return true
 }
 
+// IsBroken reports whether a circuit breaker is open. Steps for its primary end at once then.
+func (m *Machine) IsBroken() bool { return m.openBreakers > 0 }
+
 // failed counts a failure of a connection.
 func (m *Machine) failed(l *lane) {
 	br := l.breaker
@@ -52,6 +55,7 @@ func (m *Machine) failed(l *lane) {
 	}
 	if !br.open {
 		br.open = true
+		m.openBreakers++
 		m.counters.Openings++
 		m.tellBreaker(br)
 		for _, other := range m.order {
@@ -68,6 +72,7 @@ func (m *Machine) succeeded(br *breaker) {
 	br.failures = 0
 	if br.open {
 		br.open = false
+		m.openBreakers--
 		m.tellBreaker(br)
 	}
 }

@@ -37,22 +37,23 @@ type Config struct {
 //
 // After each call of Submit, Finish and Advance, Next is to be called until it returns nil.
 type Machine struct {
-	config      Config
-	now         int64
-	sequence    uint64 // of the last step
-	queues      map[keyID]*queue
-	known       knownValues
-	wheel       wheel
-	timers      timers
-	lanes       map[laneID]*lane
-	order       []*lane // all lanes, in the order in which they were first used
-	active      []*lane // the lanes that Next looks at
-	breakers    map[Primary]*breaker
-	random      *rand.PCG
-	outstanding outstanding
-	sentAt      int64 // when the batch was sent whose replies are looked at
-	closed      bool
-	counters    Counters
+	config       Config
+	now          int64
+	sequence     uint64 // of the last step
+	queues       map[keyID]*queue
+	known        knownValues
+	wheel        wheel
+	timers       timers
+	lanes        map[laneID]*lane
+	order        []*lane // all lanes, in the order in which they were first used
+	active       []*lane // the lanes that Next looks at
+	breakers     map[Primary]*breaker
+	openBreakers int
+	random       *rand.PCG
+	outstanding  outstanding
+	sentAt       int64 // when the batch was sent whose replies are looked at
+	closed       bool
+	counters     Counters
 
 	freeFlights []*flight
 	freeQueues  []*queue
