@@ -58,20 +58,51 @@ func (p *Program) bash() string {
 	fmt.Fprintf(&out, "    %s) mapfile -t COMPREPLY < <(compgen -f -- \"$cur\"); return ;;\n    %s) return ;;\n    esac\n",
 		strings.Join(paths, " | "), strings.Join(others, " | "))
 	var names []string
-	for _, s := range p.Subcommands {
+	for _, s := range p.first() {
 		names = append(names, s.Name)
 	}
+	seconds := ""
+	for _, s := range p.seconds() {
+		seconds += fmt.Sprintf("    elif ((COMP_CWORD == 2)) && [[ $prev == %s ]]; then\n"+
+			"        mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")\n", s.Name, s.Args)
+	}
 	fmt.Fprintf(&out, "    if [[ $cur == -* ]]; then\n        mapfile -t COMPREPLY < <(compgen -W '%s --help --version' -- \"$cur\")\n"+
-		"    elif ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")\n    else\n"+
+		"    elif ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")\n"+seconds+"    else\n"+
 		"        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\ncomplete -F _%s %[3]s\n",
 		strings.Join(all, " "), strings.Join(names, " "), p.Name)
 	return out.String()
 }
 
+// first returns the subcommands without those that follow another of the same name.
+func (p *Program) first() (list []Subcommand) {
+	for _, s := range p.Subcommands {
+		if !slices.ContainsFunc(list, func(o Subcommand) bool { return o.Name == s.Name }) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// seconds returns the names that several subcommands share, each with the second words of all.
+func (p *Program) seconds() (list []Subcommand) {
+	for _, first := range p.first() {
+		var words []string
+		for _, s := range p.Subcommands {
+			if word, _, _ := strings.Cut(s.Args, " "); s.Name == first.Name {
+				words = append(words, word)
+			}
+		}
+		if len(words) > 1 {
+			list = append(list, Subcommand{Name: first.Name, Args: strings.Join(words, " ")})
+		}
+	}
+	return list
+}
+
 func (p *Program) zsh() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "#compdef %s\n# completion of %[1]s for zsh\n_%[1]s() {\n    local -a commands\n    commands=(\n", p.Name)
-	for _, s := range p.Subcommands {
+	for _, s := range p.first() {
 		fmt.Fprintf(&out, "        %s\n", shellQuote(s.Name+":"+s.Help))
 	}
 	fmt.Fprintf(&out, "    )\n    _arguments \\\n")
@@ -87,7 +118,11 @@ func (p *Program) zsh() string {
 		fmt.Fprintf(&out, "        %s \\\n", shellQuote(fmt.Sprintf("*--%s[%s]:%s:%s", o.Name, help, o.Name, action)))
 	}
 	out.WriteString("        '--help[print the options]' \\\n        '--version[print the version]' \\\n" +
-		"        '1: :{_describe command commands}' \\\n        '*: :_files'\n}\n")
+		"        '1: :{_describe command commands}' \\\n")
+	for _, s := range p.seconds() {
+		fmt.Fprintf(&out, "        '2: :{[[ $words[2] == %s ]] && compadd %s || _files}' \\\n", s.Name, s.Args)
+	}
+	out.WriteString("        '*: :_files'\n}\n")
 	fmt.Fprintf(&out, "if [[ $zsh_eval_context[-1] == loadautofunc ]]; then _%s \"$@\"; else compdef _%[1]s %[1]s; fi\n", p.Name)
 	return out.String()
 }
@@ -95,7 +130,11 @@ func (p *Program) zsh() string {
 func (p *Program) fish() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# completion of %s for fish\n", p.Name)
-	for _, s := range p.Subcommands {
+	for _, s := range p.seconds() {
+		fmt.Fprintf(&out, "complete -c %s -n '__fish_seen_subcommand_from %s; and test (count (commandline -opc)) -eq 2' -f -a %s\n",
+			p.Name, s.Name, fishQuote(s.Args))
+	}
+	for _, s := range p.first() {
 		fmt.Fprintf(&out, "complete -c %s -n __fish_is_first_arg -f -a %s -d %s\n", p.Name, s.Name, fishQuote(s.Help))
 	}
 	for _, o := range p.flags() {

@@ -14,7 +14,8 @@ type Program struct {
 	Prefix      string // of environment variables
 }
 
-// Subcommand is a first argument, and what follows it.
+// Subcommand is a first argument, and what follows it. Several may have one name, if their Args begin with
+// different words.
 type Subcommand struct{ Name, Args, Help string }
 
 // ManPage returns the manual page, in the macros of man(7).
