@@ -167,7 +167,8 @@ FUZZTIME := 60s
 fuzz: ## fuzz each target for FUZZTIME
 	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep window:FuzzStep acl:FuzzRules \
 		rdb:FuzzReader rdb:FuzzDump rdb:FuzzUnpack form:FuzzRead form:FuzzTAT journal:FuzzScan entry:FuzzEntries \
-		commands:FuzzRestore policy:FuzzParse policy:FuzzKeys policy:FuzzClientIP standing:FuzzRead; do \
+		commands:FuzzRestore policy:FuzzParse policy:FuzzKeys policy:FuzzClientIP standing:FuzzRead \
+		weblog:FuzzLine weblog:FuzzFormat weblog:FuzzFile; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done
 

@@ -180,7 +180,13 @@ var mayImport = map[string][]string{
 		"internal/rdb",
 		"internal/resp", "internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
 	},
+	"internal/weblog": {"internal/policy", "github.com/tidwall/gjson", "github.com/klauspost/compress/zstd"},
+	"internal/replay": {
+		"internal/command", "internal/decide", "internal/gcra", "internal/limit", "internal/option", "internal/policy",
+		"internal/quota", "internal/store", "internal/weblog", "internal/window", "github.com/spf13/pflag",
+	},
 	"cmd/cellserver": {
+		"internal/replay", "golang.org/x/term",
 		"internal/store", "internal/store/memory", "internal/client", "internal/commands", "internal/server",
 		"internal/session", "internal/meter", "internal/tlsconfig", "internal/logging", "internal/option", "internal/cli",
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
