@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/cli"
+	"cellserver/internal/replay"
 	"cellserver/internal/top"
 	"cellserver/internal/transfer"
 )
@@ -42,6 +43,9 @@ func start(args []string) error {
 		case "check-store":
 			return checkStore(args[1:], os.Getenv, os.Stdout)
 		case "policies":
+			if len(args) > 1 && args[1] == "replay" {
+				os.Exit(replay.Run(args[2:], replayEnvironment()))
+			}
 			return checkPolicies(args[1:], os.Stdout)
 		case "export":
 			return transfer.Export(args[1:], transferEnvironment())

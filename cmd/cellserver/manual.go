@@ -18,6 +18,7 @@ var subcommands = []option.Subcommand{
 	{Name: "check", Args: "[--fix] FOLDER", Help: "check the folder of --dir"},
 	{Name: "check-store", Args: "URL", Help: "check a Redis or Valkey server that is to keep the keys"},
 	{Name: "policies", Args: "check PATH", Help: "check files with policies"},
+	{Name: "policies", Args: "replay PATH LOG...", Help: "tell what a policy would have done to an access log"},
 	{Name: "man", Help: "print the manual page, for man -l -"},
 	{Name: "completion", Args: strings.Join(option.Shells, "|"), Help: "print the completion for a shell"},
 }

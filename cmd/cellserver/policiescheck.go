@@ -15,13 +15,16 @@ import (
 const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
   cellserver policies check --envoy [--envoy-merge-domains] FILE|FOLDER
+  cellserver policies replay [options] FILE|FOLDER LOG...
 
-Checks policies as a server with --policies does. It prints how many there are, or what is wrong,
+check checks policies as a server with --policies does. It prints how many there are, or what is wrong,
 with file and line; the exit status is then 1. It also prints what is valid, but may surprise:
 overrides that match no request over HTTP, and how much a throttle admits in a period at most. --max-log-limit is that of the server.
 
 With --envoy, it checks configurations of Envoy's rate limit service (envoyproxy/ratelimit), and prints what
 that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain.
+
+replay tells what a policy would have done to an access log: see cellserver policies replay --help.
 `
 
 // checkPolicies runs the subcommand policies.
@@ -35,7 +38,7 @@ func checkPolicies(args []string, out io.Writer) error {
 		return err
 	}
 	if f.NArg() != 2 || f.Arg(0) != "check" {
-		return errors.New("policies needs check, and the path of a file or folder; see cellserver policies --help")
+		return errors.New("policies needs check or replay, and the path of a file or folder; see cellserver policies --help")
 	}
 	if *isEnvoy {
 		return checkEnvoy(f.Arg(1), *merge, out)

@@ -1,0 +1,114 @@
+package replay
+
+import (
+	"fmt"
+	"math"
+
+	"cellserver/internal/gcra"
+	"cellserver/internal/limit"
+	"cellserver/internal/policy"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// factors are the multiples of the limits in the table.
+var factors = []float64{0.5, 0.7, 1, 1.4, 2, 4}
+
+// beside decides the same requests in another way, without bans, and counts those that it limits.
+type beside struct {
+	factor  float64
+	limited int64
+	take    func(unix int64, subject int32, name []byte, quantity int64) (limited bool, err error)
+}
+
+func (b *beside) count(unix int64, subject int32, name []byte, quantity int64) error {
+	limited, err := b.take(unix, subject, name, quantity)
+	if limited {
+		b.limited++
+	}
+	return err
+}
+
+// newBeside returns a count for the limits of a policy times a factor. If the policy has one throttle, which is the
+// same for all subjects, a step on a number by the subject decides; otherwise the store does.
+func newBeside(p *policy.Policy, factor float64, data store.Store, maxLog int) *beside {
+	b := &beside{factor: factor}
+	if p.TreatsAlike() && len(p.Limits) == 1 && p.Limits[0].Kind == limit.Throttle {
+		b.take = throttle(multiply(&p.Limits[0], factor, maxLog).Throttle)
+		return b
+	}
+	j := newJudge(p, data)
+	j.prefix = fmt.Sprintf("%g:", factor)
+	multiplied := map[*policy.Limit]policy.Limit{}
+	j.scale = func(l *policy.Limit) policy.Limit {
+		m, known := multiplied[l]
+		if !known {
+			m = multiply(l, factor, maxLog)
+			multiplied[l] = m
+		}
+		return m
+	}
+	b.take = func(_ int64, _ int32, name []byte, quantity int64) (bool, error) {
+		v, _, err := j.take(name, quantity)
+		return v.Refused, err
+	}
+	return b
+}
+
+// throttle returns the decisions of a throttle by steps on a number for each subject.
+func throttle(l gcra.Limit) func(unix int64, subject int32, name []byte, quantity int64) (bool, error) {
+	var tats []int64
+	return func(unix int64, subject int32, _ []byte, quantity int64) (bool, error) {
+		for int(subject) >= len(tats) {
+			tats = append(tats, 0)
+		}
+		if l.Blocks(quantity, quota.Take) {
+			return true, nil
+		}
+		o, next, err := l.Outcome(unix, tats[subject], quantity, quota.Take)
+		tats[subject] = next
+		return o.Limited, err
+	}
+}
+
+// multiply returns a limit times a factor: of a throttle, the burst and the rate. What would be too large stays as it
+// is.
+func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
+	m := *l
+	size := l.Size()
+	if n := math.Round(float64(size) * factor); n < math.MaxInt64/2 {
+		size = int64(n)
+	}
+	if l.Size() > 0 {
+		size = max(size, 1)
+	}
+	switch l.Kind {
+	case limit.Throttle:
+		emission := max(int64(math.Round(float64(l.Throttle.EmissionInterval())/factor)), 1)
+		if t, err := gcra.NewLimitOf(size-1, 1, emission/1e9, emission%1e9); err == nil {
+			m.Throttle = t
+		}
+	case limit.SlidingLog:
+		if t, err := window.NewLogLimit(min(size, int64(maxLog)), periodOf(int64(l.Log.Period())), maxLog); err == nil {
+			m.Log = t
+		}
+	case limit.Quota:
+		if t, err := window.NewCalendarLimit(size); err == nil {
+			m.Window = t
+		}
+	default:
+		if t, err := window.NewLimit(size, periodOf(int64(l.Window.Period()))); err == nil {
+			m.Window = t
+		}
+	}
+	return m
+}
+
+// periodOf returns a period of nanoseconds, which are whole microseconds.
+func periodOf(ns int64) quota.Period {
+	if ns%1e9 == 0 {
+		return quota.Seconds(ns / 1e9)
+	}
+	return quota.Period(-ns / 1e3)
+}

@@ -1,0 +1,19 @@
+// Package replay decides the requests of an access log as a server with a policy would have decided them, and
+// reports what that would have meant. It is the subcommand policies replay.
+//
+//	command.go   the command line
+//	replay.go    a replay from its log to its report
+//	judge.go     decisions, by package decide and a store whose clock is that of the log
+//	beside.go    the same requests with other limits, for the table
+//	retry.go     clients that come again
+//	tally.go     what is counted, in all and by subject
+//	timeline.go  what is counted by time, in bounded memory
+//	report.go    the report as values, which are also its JSON
+//	text.go      the report for a terminal
+//	html.go      the report as a page
+//	hide.go      subjects in a report that others may see
+//	progress.go  how far the replay is
+//
+// Nothing here is a model of the server: a request of the log becomes the same requests to the same store, and is
+// judged by the same code, as a CL.TAKE. Tests send logs to a server, and compare each decision.
+package replay
