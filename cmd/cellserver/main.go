@@ -43,8 +43,8 @@ func start(args []string) error {
 		case "check-store":
 			return checkStore(args[1:], os.Getenv, os.Stdout)
 		case "policies":
-			if len(args) > 1 && args[1] == "replay" {
-				os.Exit(replay.Run(args[2:], replayEnvironment()))
+			if len(args) > 1 && (args[1] == "replay" || args[1] == "suggest") {
+				os.Exit(replay.Run(args[1], args[2:], replayEnvironment()))
 			}
 			return checkPolicies(args[1:], os.Stdout)
 		case "export":

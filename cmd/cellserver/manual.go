@@ -19,6 +19,7 @@ var subcommands = []option.Subcommand{
 	{Name: "check-store", Args: "URL", Help: "check a Redis or Valkey server that is to keep the keys"},
 	{Name: "policies", Args: "check PATH", Help: "check files with policies"},
 	{Name: "policies", Args: "replay PATH LOG...", Help: "tell what a policy would have done to an access log"},
+	{Name: "policies", Args: "suggest LOG...", Help: "find a limit for the subjects of an access log"},
 	{Name: "man", Help: "print the manual page, for man -l -"},
 	{Name: "completion", Args: strings.Join(option.Shells, "|"), Help: "print the completion for a shell"},
 }

@@ -16,6 +16,7 @@ const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
   cellserver policies check --envoy [--envoy-merge-domains] FILE|FOLDER
   cellserver policies replay [options] FILE|FOLDER LOG...
+  cellserver policies suggest [options] LOG...
 
 check checks policies as a server with --policies does. It prints how many there are, or what is wrong,
 with file and line; the exit status is then 1. It also prints what is valid, but may surprise:
@@ -25,6 +26,7 @@ With --envoy, it checks configurations of Envoy's rate limit service (envoyproxy
 that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain.
 
 replay tells what a policy would have done to an access log: see cellserver policies replay --help.
+suggest finds a limit for the subjects of a log: see cellserver policies suggest --help.
 `
 
 // checkPolicies runs the subcommand policies.
@@ -38,7 +40,7 @@ func checkPolicies(args []string, out io.Writer) error {
 		return err
 	}
 	if f.NArg() != 2 || f.Arg(0) != "check" {
-		return errors.New("policies needs check or replay, and the path of a file or folder; see cellserver policies --help")
+		return errors.New("policies needs check, replay or suggest; see cellserver policies --help")
 	}
 	if *isEnvoy {
 		return checkEnvoy(f.Arg(1), *merge, out)

@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// replayEnvironment returns the environment of policies replay.
+// replayEnvironment returns the environment of policies replay and policies suggest.
 func replayEnvironment() replay.Environment {
 	e := replay.Environment{
 		ReadPolicies:   readPolicies,

@@ -72,7 +72,7 @@ type options struct {
 // define defines the options that both subcommands have.
 func (o *options) define(f *pflag.FlagSet, e *Environment) {
 	f.SortFlags = false
-	o.bad, o.sample, o.memory = share(0.01), 1, bytes(e.Memory/2)
+	o.bad, o.sample, o.memory, o.maxLog = share(0.01), 1, bytes(e.Memory/2), e.MaxLogLimit
 	f.StringVar(&o.reading.Subject, "subject", "", "who is limited: fields of the log, such as '{client_ip}' or '{header.X-Api-Key}'")
 	f.StringVar(&o.reading.Quantity, "quantity", "", "what a request takes: a field, such as '{body_bytes_sent}'; by default 1")
 	f.StringVar(&o.reading.Time, "time", "", "when a request came: a field; by default the one that the format has")
@@ -85,14 +85,13 @@ func (o *options) define(f *pflag.FlagSet, e *Environment) {
 	f.Var(&o.bad, "bad", "the part of the lines that may be unreadable; with more, the exit status is 1")
 	f.Var(&o.sample, "sample", "a part of the subjects, such as 1/16")
 	f.Var(&o.memory, "maxmemory", "memory for subjects; by default half of the machine's")
-	f.IntVar(&o.maxLog, "max-log-limit", e.MaxLogLimit, "that of the server")
 	f.StringVar(&o.hide, "hide", "auto", "yes, no or auto: subjects as digits, by default if they are from headers")
-	f.BoolVar(&o.json, "json", false, "print JSON")
 }
 
-// Run runs the subcommand replay, and returns the exit status.
-func Run(args []string, e Environment) (status int) {
-	err := replayCommand(args, &e)
+// Run runs the subcommand replay or suggest, and returns the exit status.
+func Run(name string, args []string, e Environment) (status int) {
+	run := map[string]func([]string, *Environment) error{"replay": replayCommand, "suggest": suggestCommand}[name]
+	err := run(args, &e)
 	switch {
 	case err == nil, errors.Is(err, pflag.ErrHelp):
 		return succeeded
@@ -101,7 +100,7 @@ func Run(args []string, e Environment) (status int) {
 	default:
 		status = failed
 	}
-	fmt.Fprintf(e.Stderr, "%s: %v\n", replayName, err)
+	fmt.Fprintf(e.Stderr, "cellserver policies %s: %v\n", name, err)
 	return status
 }
 

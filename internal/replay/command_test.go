@@ -34,7 +34,7 @@ func runWith(stdin string, args ...string) (r result) {
 	var out, stderr strings.Builder
 	e := testEnvironment(&out, &stderr)
 	e.Stdin = strings.NewReader(stdin)
-	r.status = Run(args, e)
+	r.status = Run("replay", args, e)
 	r.stdout, r.stderr = out.String(), stderr.String()
 	return r
 }
@@ -251,7 +251,7 @@ func TestInterrupt(t *testing.T) {
 	e := testEnvironment(&out, &stderr)
 	endless := &interrupting{}
 	e.Stdin = endless
-	require.Equal(t, failed, Run([]string{write(t, "p.yaml", small), "-", "--table=false"}, e))
+	require.Equal(t, failed, Run("replay", []string{write(t, "p.yaml", small), "-", "--table=false"}, e))
 	require.Contains(t, out.String(), "Interrupted: this is about the part of the log that was read.")
 	require.Contains(t, stderr.String(), "interrupted")
 	require.Less(t, endless.lines, 1<<20)

@@ -1,5 +1,5 @@
 // Package replay decides the requests of an access log as a server with a policy would have decided them, and
-// reports what that would have meant. It is the subcommand policies replay.
+// reports what that would have meant. It is the subcommands policies replay and policies suggest.
 //
 //	command.go   the command line
 //	replay.go    a replay from its log to its report
@@ -13,6 +13,8 @@
 //	html.go      the report as a page
 //	hide.go      subjects in a report that others may see
 //	progress.go  how far the replay is
+//	suggest.go   a limit for the subjects of a log
+//	traffic.go   the burst that subjects need at a rate
 //
 // Nothing here is a model of the server: a request of the log becomes the same requests to the same store, and is
 // judged by the same code, as a CL.TAKE. Tests send logs to a server, and compare each decision.

@@ -31,6 +31,8 @@ func replayCommand(args []string, e *Environment) error {
 		"what a refused client does: give-up, or retry when retry_after says, at most thrice")
 	f.StringVar(&o.insteadOf, "instead-of", "", "the policies until now: what changes, and for whom")
 	f.BoolVar(&o.table, "table", true, "count what half, and up to four times, each limit would do")
+	f.IntVar(&o.maxLog, "max-log-limit", o.maxLog, "that of the server")
+	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.StringVar(&o.html, "html", "", "also write the report to this file, as a page")
 	rest, err := o.parse(f, args, replayUsage, e)
 	if err != nil {
