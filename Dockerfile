@@ -11,7 +11,7 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data
+    go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data
 
 FROM scratch
 ARG VERSION=dev

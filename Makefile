@@ -16,7 +16,7 @@ run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes opti
 .PHONY: build
 build: ## build bin/cellserver
 	@[ -x bin/cellserver ] || echo 'building cellserver: the first time takes about a minute' >&2
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
+	@CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
 # The binaries that tests start are built once, before the tests: see test/peer.
 SERVERS := $(CURDIR)/bin/test
@@ -167,7 +167,7 @@ FUZZTIME := 60s
 fuzz: ## fuzz each target for FUZZTIME
 	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep window:FuzzStep acl:FuzzRules \
 		rdb:FuzzReader rdb:FuzzDump rdb:FuzzUnpack form:FuzzRead form:FuzzTAT journal:FuzzScan entry:FuzzEntries \
-		commands:FuzzRestore policy:FuzzParse policy:FuzzKeys policy:FuzzClientIP standing:FuzzRead \
+		commands:FuzzRestore envoy:FuzzParse policy:FuzzParse policy:FuzzKeys policy:FuzzClientIP standing:FuzzRead \
 		weblog:FuzzLine weblog:FuzzFormat weblog:FuzzFile; do \
 		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
 	done

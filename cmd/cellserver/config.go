@@ -12,6 +12,8 @@ import (
 
 	"cellserver/internal/calendar"
 	"cellserver/internal/commands"
+	"cellserver/internal/envoy"
+	"cellserver/internal/grpcapi"
 	"cellserver/internal/httpapi"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
@@ -27,10 +29,12 @@ type config struct {
 	access   access
 	store    storeOptions
 	http     *httpapi.Settings
+	grpc     *grpcapi.Settings
 	monitor  monitorOptions
 	server   *server.Settings
 	commands *commands.Settings
 	policies *commands.PolicyFiles // set when all options are known
+	envoy    *envoy.Files          // set with grpc-port or grpc-unixsocket
 
 	databases       int
 	shutdownTimeout int // seconds
@@ -93,11 +97,13 @@ func unexpectedArgument(arg string) error {
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
-		http: httpapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(), monitor: newMonitorOptions(),
+		http: httpapi.NewSettings(), grpc: grpcapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(),
+		monitor:   newMonitorOptions(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
-		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.commands.Options(),
+		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.grpc.Options(),
+		c.commands.Options(),
 		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {

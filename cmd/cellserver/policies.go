@@ -91,7 +91,7 @@ func readPolicies(path string) ([]policy.File, error) {
 
 // policyWatch says whether files have to be read again.
 type policyWatch struct {
-	path  string
+	find  func() ([]policyFile, error)
 	found []policyFile
 	same  int // how often the files were as they are now
 }
@@ -102,7 +102,7 @@ const sameForSure = int(3 * time.Second / lookEvery)
 
 // mayHaveChanged reports whether the content of the files may have changed since it was called last.
 func (w *policyWatch) mayHaveChanged() bool {
-	found, err := findPolicies(w.path)
+	found, err := w.find()
 	if err == nil && slices.EqualFunc(found, w.found, looksLike) {
 		w.same = min(w.same+1, sameForSure)
 	} else {
@@ -124,7 +124,7 @@ const lookEvery = 200 * time.Millisecond
 
 // watch applies the files whenever they change. They are looked at, and not their notifications, which
 // network file systems do not have.
-func (w *policyWatch) watch(ctx context.Context, ticks <-chan time.Time, files *commands.PolicyFiles) {
+func (w *policyWatch) watch(ctx context.Context, ticks <-chan time.Time, look func()) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -132,7 +132,7 @@ func (w *policyWatch) watch(ctx context.Context, ticks <-chan time.Time, files *
 		case <-ticks:
 		}
 		if w.mayHaveChanged() {
-			files.Look()
+			look()
 		}
 	}
 }

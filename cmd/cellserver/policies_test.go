@@ -64,7 +64,7 @@ func TestPolicyWatch(t *testing.T) {
 	write("..2/a.yaml", "new")
 	require.NoError(t, os.Symlink("..1", in("..data")))
 	require.NoError(t, os.Symlink("..data/a.yaml", in("a.yaml")))
-	w := policyWatch{path: folder}
+	w := policyWatch{find: func() ([]policyFile, error) { return findPolicies(folder) }}
 	settle := func() {
 		for range sameForSure {
 			require.True(t, w.mayHaveChanged())

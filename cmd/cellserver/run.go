@@ -79,9 +79,14 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 	if err != nil {
 		return err
 	}
+	envoys, err := c.openGRPC(r.instance, r.clientLog)
+	if err != nil {
+		closeAll(slices.Concat(listeners, listenersOf(ports)))
+		return err
+	}
 	// A server closes its listeners, unless the end comes before it serves them: the file of a Unix socket
 	// would stay.
-	defer closeAll(slices.Concat(listeners, listenersOf(ports)))
+	defer closeAll(slices.Concat(listeners, listenersOf(ports), envoys.listeners))
 	monitoring, err := c.openMonitoring(r.instance, r.clientLog)
 	if err != nil {
 		return err
@@ -97,10 +102,11 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 	c.watch(ctx, r.instance, r.hangUps, r.log)
 	failed := serve(srv, listeners, c.tls.handshakes(), r.log)
 	serveHTTP(ports, failed, r.log)
+	envoys.serve(failed, r.log)
 	monitoring.serve(r.log)
 	r.folder.load(r.instance, r.log, func() { announce(listeners, r.log) }, func(err error) { failed <- err })
 	return errors.Join(c.wait(ctx, stop, monitoring, failed, r.log),
-		shutDown(srv, ports, inSeconds(c.shutdownTimeout), r.log))
+		shutDown(srv, ports, envoys, inSeconds(c.shutdownTimeout), r.log))
 }
 
 // watch starts what runs while the server does.
@@ -130,6 +136,9 @@ func (c *config) readFiles(log *slog.Logger) error {
 		return err
 	}
 	c.policies = c.policyFiles()
+	if err := c.loadEnvoy(log); err != nil {
+		return err
+	}
 	c.tls.warn = log.Warn
 	if err := c.tls.load(); err != nil {
 		return err
@@ -198,11 +207,12 @@ func announce(listeners []net.Listener, log *slog.Logger) {
 }
 
 // shutDown shuts the server down, and closes the remaining connections when the timeout is over.
-func shutDown(srv *server.Server, ports []httpPort, timeout time.Duration, log *slog.Logger) error {
+func shutDown(srv *server.Server, ports []httpPort, envoys *grpcPorts, timeout time.Duration, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	var requests sync.WaitGroup
 	requests.Go(func() { shutDownHTTP(ctx, ports) }) // meanwhile, calls that wait are ended for all clients
+	requests.Go(func() { envoys.shutDown(ctx) })
 	err := srv.Shutdown(ctx)
 	requests.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {

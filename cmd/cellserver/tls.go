@@ -140,12 +140,16 @@ type redisError string
 
 func (r redisError) Error() string { return string(r) }
 
-// watchFiles reads files again on every SIGHUP, and those with policies whenever they change.
+// watchFiles reads files again on every SIGHUP, and those with limits whenever they change.
 func (c *config) watchFiles(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
 	go c.reload(ctx, hangUps, log)
 	if path := c.commands.Policies.Path; path != "" {
-		w := policyWatch{path: path}
-		go w.watch(ctx, time.Tick(lookEvery), c.policies)
+		w := policyWatch{find: func() ([]policyFile, error) { return findPolicies(path) }}
+		go w.watch(ctx, time.Tick(lookEvery), c.policies.Look)
+	}
+	if c.envoy != nil {
+		w := policyWatch{find: func() ([]policyFile, error) { return findEnvoyFiles(c.grpc.Config) }}
+		go w.watch(ctx, time.Tick(lookEvery), c.envoy.Look)
 	}
 }
 
@@ -168,6 +172,9 @@ func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog
 			log.Info("SIGHUP: TLS certificates reloaded")
 		}
 		_, _ = c.policies.Reload() // logs what it has done
+		if c.envoy != nil {
+			c.envoy.Load()
+		}
 		if c.store.renew == nil {
 			continue
 		}

@@ -1,10 +1,7 @@
 package httpapi
 
 import (
-	"errors"
-	"fmt"
 	"net/netip"
-	"strings"
 
 	"cellserver/internal/option"
 )
@@ -32,45 +29,8 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "http-unixsocket", Group: group, Kind: option.Text(&s.UnixSocket, "path"),
 			Help: "path of a Unix socket for calls over HTTP, with the permissions of --unixsocketperm",
 			Use:  "Set it for a gateway on the same machine, so that no port needs to be open."},
-		{Name: "http-trusted-proxies", Group: group, Kind: networks(&s.TrustedProxies), Words: true,
+		{Name: "http-trusted-proxies", Group: group, Kind: option.Networks(&s.TrustedProxies), Words: true,
 			Help: "addresses and networks of the gateways that may ask /v1/auth, and whose X-Forwarded-For is believed",
 			Use:  "Set it if the gateways are on other machines."},
 	}
-}
-
-// networks returns the Kind of a list of addresses and networks.
-func networks(to *[]netip.Prefix) option.Kind {
-	return option.Parsed[[]netip.Prefix]{To: to, Parse: parseNetworks, Word: "networks",
-		Format: func(list []netip.Prefix) string {
-			words := make([]string, len(list))
-			for i, prefix := range list {
-				words[i] = prefix.String()
-			}
-			return strings.Join(words, " ")
-		}}
-}
-
-func parseNetworks(text string) ([]netip.Prefix, error) {
-	list := []netip.Prefix{}
-	for _, word := range strings.Fields(text) {
-		prefix, err := parseNetwork(word)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not an address or a network: they are written like 10.0.0.1, 10.0.0.0/8 or 2001:db8::/32", word)
-		}
-		list = append(list, prefix)
-	}
-	return list, nil
-}
-
-// parseNetwork reads a network, or an address, which is a network of one address.
-func parseNetwork(text string) (netip.Prefix, error) {
-	if prefix, err := netip.ParsePrefix(text); err == nil {
-		return prefix.Masked(), nil
-	}
-	address, err := netip.ParseAddr(text)
-	if err != nil || address.Zone() != "" {
-		return netip.Prefix{}, errors.New("it is not an address")
-	}
-	address = address.Unmap()
-	return netip.PrefixFrom(address, address.BitLen()), nil
 }

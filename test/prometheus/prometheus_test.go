@@ -81,7 +81,8 @@ func servers(t *testing.T) (addresses []string, made int) {
 	t.Helper()
 	redis := peer.StartRedis(t)
 	for _, args := range [][]string{
-		{"--measure-pauses", "loops", "--policies", "../../examples/policies/policies"},
+		{"--measure-pauses", "loops", "--policies", "../../examples/policies/policies",
+			"--grpc-unixsocket", t.TempDir() + "/grpc", "--envoy-config", envoyConfig(t)},
 		{"--dir", t.TempDir(), "--measure-pauses", "locks"},
 		{"--store", "redis://" + redis.Addr, "--store-timeout", "10000"}, // on a busy machine too
 	} {
@@ -91,6 +92,14 @@ func servers(t *testing.T) (addresses []string, made int) {
 		addresses, made = append(addresses, address), made+100
 	}
 	return addresses, made
+}
+
+// envoyConfig returns the path of a configuration for --envoy-config.
+func envoyConfig(t *testing.T) (path string) {
+	t.Helper()
+	path = t.TempDir() + "/limits"
+	require.NoError(t, os.WriteFile(path, []byte("domain: shop\n"), 0o600))
+	return path
 }
 
 func TestPromtoolAcceptsTheMetrics(t *testing.T) {

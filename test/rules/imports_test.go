@@ -166,6 +166,10 @@ var mayImport = map[string][]string{
 		"internal/web", "internal/session", "internal/client", "internal/command", "internal/metric", "internal/policy",
 		"internal/option", "internal/quota", "internal/resp",
 	},
+	"internal/grpcapi": {
+		"internal/envoy", "internal/session", "internal/client", "internal/metric", "internal/option",
+		"github.com/envoyproxy/go-control-plane/envoy/...", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+	},
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
 	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/resp", "internal/web"},
 	"internal/cli": {
@@ -192,7 +196,7 @@ var mayImport = map[string][]string{
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
 		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
-		"internal/envoy",
+		"internal/envoy", "internal/grpcapi",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -216,7 +220,7 @@ var layers = [][]string{
 	{"internal/session"},
 	{"internal/commands"},
 	{"internal/server", "internal/web"},
-	{"internal/httpapi", "internal/page"},
+	{"internal/httpapi", "internal/page", "internal/grpcapi"},
 	{"cmd/cellserver"},
 }
 

@@ -1,0 +1,68 @@
+package grpcapi
+
+import "sync/atomic"
+
+// The memory that the requests of all connections hold together is bounded. Each connection has some of its own, in
+// which the requests of a busy Envoy fit. What is beyond comes out of a budget of all connections, and a connection
+// that finds too little there is closed.
+
+// maxOwn bounds the memory of a connection of its own, in bytes, and maxShared the budget of all connections where
+// maxmemory-clients is 0; otherwise the budget is a half of that.
+const (
+	maxOwn    = 64 << 10
+	maxShared = 256 << 20
+)
+
+// bytesPerByte is how many bytes a byte that has arrived takes: as it arrived, and as a message.
+const bytesPerByte = 3
+
+// frameBytes is what a request takes beside its message: its frames and headers, and pings.
+const frameBytes = 512
+
+// budget is memory that may be held.
+type budget struct{ held atomic.Int64 }
+
+// hold counts bytes that have arrived. It returns false if there is no memory for them.
+func (c *conn) hold(n int64) bool {
+	held := c.held.Add(n)
+	for {
+		shared := c.shared.Load()
+		wanted := max(held-maxOwn, 0) * bytesPerByte
+		if wanted <= shared {
+			return true
+		}
+		if c.shared.CompareAndSwap(shared, wanted) {
+			if c.server.memory.held.Add(wanted-shared) <= c.server.maxShared() {
+				return true
+			}
+			return false // the connection is closed, and gives back all of it
+		}
+	}
+}
+
+// answered stops counting a request with a message of so many bytes. It counts frames too, so what is held may seem to
+// be less than it is by the frames of as many requests as are answered at once.
+func (c *conn) answered(message int) {
+	n := int64(message) + frameBytes
+	for {
+		held := c.held.Load()
+		left := max(held-n, 0)
+		if !c.held.CompareAndSwap(held, left) {
+			continue
+		}
+		shared := c.shared.Load()
+		wanted := max(left-maxOwn, 0) * bytesPerByte
+		if wanted < shared && c.shared.CompareAndSwap(shared, wanted) {
+			c.server.memory.held.Add(wanted - shared)
+		}
+		return
+	}
+}
+
+// maxShared returns the size of the budget of all connections, in bytes.
+func (s *Server) maxShared() int64 {
+	if limit := s.instance.Clients.MemoryLimit(); limit > 0 {
+		return limit / 2
+	}
+	return maxShared
+}

@@ -1,0 +1,33 @@
+package grpcapi
+
+import (
+	"sync/atomic"
+
+	"cellserver/internal/metric"
+)
+
+var (
+	requestsTotal = metric.NewCounter("envoy_requests_total",
+		"Requests of Envoy's rate limit service, by their answer: ok, over_limit, error.", "answer")
+	connectionsTotal = metric.NewCounter("envoy_refused_connections_total",
+		"Connections to --grpc-port that were closed: of a peer that is not trusted, without a place, without memory.", "reason")
+)
+
+// counts are the numbers of requests, and of connections that were closed.
+type counts struct{ ok, over, errors, untrusted, refused, cut atomic.Int64 }
+
+// Metrics returns the metrics of the server.
+func (s *Server) Metrics() metric.Group {
+	return metric.Group{
+		Metrics: []*metric.Metric{requestsTotal, connectionsTotal},
+		Read: func(out *metric.Samples) {
+			n := &s.counts
+			out.Int(requestsTotal, n.ok.Load(), "ok")
+			out.Int(requestsTotal, n.over.Load(), "over_limit")
+			out.Int(requestsTotal, n.errors.Load(), "error")
+			out.Int(connectionsTotal, n.untrusted.Load(), "untrusted")
+			out.Int(connectionsTotal, n.refused.Load(), "places")
+			out.Int(connectionsTotal, n.cut.Load(), "memory")
+		},
+	}
+}

@@ -1,0 +1,305 @@
+package grpcapi_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	typepb "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/envoy"
+	"cellserver/internal/grpcapi"
+	"cellserver/internal/session"
+	"cellserver/internal/store"
+	"cellserver/internal/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const limits = `
+domain: shop
+descriptors:
+  - {key: user, rate_limit: {unit: hour, requests_per_unit: 3, name: users}}
+  - {key: user, value: vip, rate_limit: {unlimited: true, replaces: [{name: users}]}}
+  - {key: minute, rate_limit: {unit: minute, requests_per_unit: 1, name: minutes}}
+  - {key: watched, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 0}}
+  - {key: quota, value: a, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: quota, value: b, quota_mode: true, rate_limit: {unit: hour, requests_per_unit: 2}}
+  - {key: instead, rate_limit: {unit: hour, requests_per_unit: 9, replaces: [{name: minutes}]}}
+`
+
+// clockStart is 2026-01-01 00:00:10 UTC in nanoseconds.
+const clockStart = 1767225610_000000000
+
+// service is a server, on a clock that stands still, with a client.
+type service struct {
+	*testing.T
+	pb.RateLimitServiceClient
+	conn     *grpc.ClientConn
+	server   *grpcapi.Server
+	instance *session.Instance
+	clock    *store.StillClock
+	config   *envoy.Config
+}
+
+func newService(t *testing.T, change func(s *grpcapi.Settings)) *service {
+	t.Helper()
+	s := &service{T: t, clock: store.NewStillClock(clockStart)}
+	keys := memory.New(memory.Options{Clock: s.clock, SweepEvery: -1})
+	t.Cleanup(func() { keys.Close() })
+	var err error
+	s.instance, err = commands.New(commands.Config{Store: keys})
+	require.NoError(t, err)
+	settings := grpcapi.NewSettings()
+	if change != nil {
+		change(settings)
+	}
+	s.configure(limits)
+	s.server = grpcapi.New(grpcapi.Config{Instance: s.instance, Settings: settings,
+		InForce: func() *envoy.Config { return s.config }})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- s.server.Serve(listener) }()
+	s.conn, err = grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	s.RateLimitServiceClient = pb.NewRateLimitServiceClient(s.conn)
+	t.Cleanup(func() {
+		s.conn.Close()
+		s.server.Shutdown(context.Background())
+		require.True(t, grpcapi.IsClosed(<-ended))
+	})
+	return s
+}
+
+func (s *service) configure(text string) {
+	var err error
+	s.config, _, err = envoy.Parse([]envoy.File{{Name: "a", Text: []byte(text)}}, false)
+	require.NoError(s, err)
+}
+
+// request makes a request with descriptors that are written as "a=b c=d +3", the number being the hits.
+func request(domain string, descriptors ...string) *pb.RateLimitRequest {
+	r := &pb.RateLimitRequest{Domain: domain}
+	for _, text := range descriptors {
+		d := new(common.RateLimitDescriptor)
+		for word := range strings.FieldsSeq(text) {
+			if hits, is := strings.CutPrefix(word, "+"); is {
+				d.HitsAddend = new(wrapperspb.UInt64Value)
+				fmt.Sscan(hits, &d.HitsAddend.Value)
+				continue
+			}
+			if word == "negative" {
+				d.IsNegativeHits = true
+				continue
+			}
+			if own, is := strings.CutPrefix(word, "limit:"); is {
+				var n, unit int
+				fmt.Sscanf(own, "%d/%d", &n, &unit)
+				d.Limit = &common.RateLimitDescriptor_RateLimitOverride{
+					RequestsPerUnit: uint32(n), Unit: typepb.RateLimitUnit(unit),
+				}
+				continue
+			}
+			key, value, _ := strings.Cut(word, "=")
+			d.Entries = append(d.Entries, &common.RateLimitDescriptor_Entry{Key: key, Value: value})
+		}
+		r.Descriptors = append(r.Descriptors, d)
+	}
+	return r
+}
+
+// ask returns the answer to a request as a line: the code, and for each descriptor its own code, limit, name, what
+// remains and the seconds until the window ends.
+func (s *service) ask(descriptors ...string) string {
+	s.Helper()
+	a, err := s.ShouldRateLimit(s.Context(), request("shop", descriptors...))
+	if err != nil {
+		return err.Error()
+	}
+	text := a.OverallCode.String()
+	for _, d := range a.Statuses {
+		text += ", " + d.Code.String()
+		if l := d.CurrentLimit; l != nil {
+			text += fmt.Sprintf(" %d/%v %s", l.RequestsPerUnit, l.Unit, l.Name)
+		}
+		text += fmt.Sprint(" ", d.LimitRemaining, " ", d.DurationUntilReset.GetSeconds())
+	}
+	for _, h := range a.ResponseHeadersToAdd {
+		text += " " + h.Key + ":" + h.Value
+	}
+	return text
+}
+
+func (s *service) requireAnswers(conversation string) {
+	s.Helper()
+	for line := range strings.Lines(strings.TrimSpace(conversation)) {
+		asked, want, _ := strings.Cut(strings.TrimSpace(line), " -> ")
+		require.Equal(s, want, s.ask(strings.Split(asked, " | ")...), line)
+	}
+}
+
+// What is asked and answered, line by line, as the original does.
+func TestAnswers(t *testing.T) {
+	s := newService(t, nil)
+	s.requireAnswers(`
+		user=a -> OK, OK 3/HOUR users 2 3590
+		user=a +2 -> OK, OK 3/HOUR users 0 3590
+		user=a -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=a +0 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=b +0 -> OK, OK 3/HOUR users 3 3590
+		user=b | user=b | nothing=x -> OK, OK 3/HOUR users 2 3590, OK 3/HOUR users 1 3590, OK 0 0
+		user=c +4 | minute=c -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590, OK 1/MINUTE minutes 0 50
+		user=c | minute=c -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590, OVER_LIMIT 1/MINUTE minutes 0 50
+		user=vip | user=c -> OK, OK 4294967295 0, OK 0 0
+		instead=x | minute=c | minute=d -> OK, OK 9/HOUR  8 3590, OK 0 0, OK 0 0
+		watched=x -> OK, OK 0/HOUR  0 3590
+		quota=a | quota=b -> OK, OK 1/HOUR  0 3590, OK 2/HOUR  1 3590
+		quota=a | quota=b -> OK, OVER_LIMIT 1/HOUR  0 3590, OK 2/HOUR  0 3590
+		quota=a | quota=b -> OVER_LIMIT, OVER_LIMIT 1/HOUR  0 3590, OVER_LIMIT 2/HOUR  0 3590
+		user=d +2 -> OK, OK 3/HOUR users 1 3590
+		user=d +1 negative -> OK, OK 3/HOUR users 2 3590
+		user=d +9 negative -> OK, OK 3/HOUR users 3 3590
+		user=e +2 -> OK, OK 3/HOUR users 1 3590
+		user=e limit:10/3 -> OK, OK 10/HOUR  7 3590
+		user=e limit:10/2 -> OK, OK 10/MINUTE  9 50
+		user=e limit:1/7 -> OK, OK 1/WEEK  0 604790
+		user=e -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		limit:5/3 -> OK, OK 5/HOUR  4 3590
+		user=f +9223372036854775807 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=f +2 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=g -> OK, OK 3/HOUR users 2 3590
+		user=g +9223372036854775807 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=g -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+	`[1:])
+	s.clock.Advance(50 * time.Second)
+	s.requireAnswers("minute=c -> OK, OK 1/MINUTE minutes 0 60")
+}
+
+func TestWeek(t *testing.T) {
+	s := newService(t, nil)
+	// 1970-01-01 was a Thursday, and so is 2026-01-01.
+	s.requireAnswers("user=e limit:1/7 -> OK, OK 1/WEEK  0 604790")
+}
+
+func TestErrors(t *testing.T) {
+	s := newService(t, nil)
+	refused := func(code codes.Code, text string, r *pb.RateLimitRequest) {
+		t.Helper()
+		_, err := s.ShouldRateLimit(t.Context(), r)
+		require.Equal(t, code, status.Code(err), err)
+		require.Equal(t, text, status.Convert(err).Message())
+	}
+	refused(codes.Unknown, "rate limit domain must not be empty", request(""))
+	refused(codes.Unknown, "rate limit descriptor list must not be empty", request("shop"))
+	refused(codes.InvalidArgument, "hits_addend must be less than 2^63", request("shop", "user=a +9223372036854775808"))
+	refused(codes.InvalidArgument, "the limit of a descriptor has an unknown unit", request("shop", "user=a limit:1/0"))
+	refused(codes.InvalidArgument, "the limit of a descriptor has an unknown unit", request("shop", "user=a limit:1/8"))
+	refused(codes.InvalidArgument, "the limit of a descriptor has an unknown unit", request("shop", "user=a limit:1/259"))
+	many := make([]string, 65)
+	refused(codes.InvalidArgument, "a request has at most 64 descriptors, of at most 64 entries", request("shop", many...))
+	refused(codes.InvalidArgument, "a request has at most 64 descriptors, of at most 64 entries",
+		request("shop", strings.Repeat("a=b ", 65)))
+	a, err := s.ShouldRateLimit(t.Context(), request("other", "user=a limit:1/0"))
+	require.NoError(t, err)
+	require.Equal(t, pb.RateLimitResponse_OK, a.OverallCode)
+	s.config = nil
+	refused(codes.Unknown, "no rate limit configuration loaded", request("shop", "a=b"))
+	gone, cancel := context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	_, err = s.ShouldRateLimit(gone, request("shop", "a=b"))
+	require.Equal(t, codes.DeadlineExceeded, status.Code(err))
+}
+
+func TestModes(t *testing.T) {
+	s := newService(t, func(s *grpcapi.Settings) { s.Shadow, s.Headers = "yes", "yes" })
+	s.requireAnswers(`
+		minute=a | user=a -> OK, OK 1/MINUTE minutes 0 50, OK 3/HOUR users 2 3590 RateLimit-Limit:1 RateLimit-Remaining:0 RateLimit-Reset:50
+		user=a +5 | minute=a -> OK, OVER_LIMIT 3/HOUR users 0 3590, OVER_LIMIT 1/MINUTE minutes 0 50 RateLimit-Limit:1 RateLimit-Remaining:0 RateLimit-Reset:50
+		user=vip | nothing=x -> OK, OK 4294967295 0, OK 0 0
+	`)
+	s = newService(t, func(s *grpcapi.Settings) { s.Quota = "yes" })
+	s.requireAnswers(`
+		minute=a -> OK, OK 1/MINUTE minutes 0 50
+		minute=a -> OVER_LIMIT, OVER_LIMIT 1/MINUTE minutes 0 50
+		minute=a | nothing=x -> OK, OVER_LIMIT 1/MINUTE minutes 0 50, OK 0 0
+	`)
+	s = newService(t, func(s *grpcapi.Settings) { s.StopWhenOver = "yes" })
+	s.requireAnswers(`
+		minute=a | user=a -> OK, OK 1/MINUTE minutes 0 50, OK 3/HOUR users 2 3590
+		minute=a | user=a -> OVER_LIMIT, OVER_LIMIT 1/MINUTE minutes 0 50, OK 3/HOUR users 2 3590
+		user=a -> OK, OK 3/HOUR users 1 3590
+	`)
+}
+
+// The calls of requests are those of a client, which CLIENT LIST shows, and its keys are ordinary ones.
+func TestKeysAreOrdinary(t *testing.T) {
+	s := newService(t, nil)
+	s.ask("user=a")
+	n, err := s.view().Count(t.Context(), [][]byte{[]byte("envoy:{4:shop4:user1:a}:hour")})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+	s.spoil("envoy:{4:shop4:user1:b}:hour")
+	require.Contains(t, s.ask("user=b"), "code = Unavailable desc = WRONGTYPE")
+}
+
+func (s *service) view() store.View {
+	view := s.instance.Store.View()
+	view.Begin()
+	return view
+}
+
+// spoil makes a key one that does not count.
+func (s *service) spoil(key string) {
+	err := s.view().Write(s.Context(), []byte(key), store.Value{Bytes: []byte("x")}, store.Never)
+	require.NoError(s, err)
+}
+
+// A limit that cannot be asked is decided as --envoy-fails says.
+func TestFails(t *testing.T) {
+	for fails, want := range map[string]string{
+		"allow": "OK, OK 3/HOUR users 3 3590",
+		"deny":  "OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590",
+	} {
+		s := newService(t, func(s *grpcapi.Settings) { s.Fails = fails })
+		s.spoil("envoy:{4:shop4:user1:b}:hour")
+		s.requireAnswers("user=b -> " + want)
+	}
+}
+
+func TestHealth(t *testing.T) {
+	s := newService(t, nil)
+	for _, name := range []string{"", "ratelimit"} {
+		r, err := healthpb.NewHealthClient(s.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: name})
+		require.NoError(t, err)
+		require.Equal(t, healthpb.HealthCheckResponse_SERVING, r.Status)
+	}
+	s.conn.Close()
+	s.server.Shutdown(t.Context())
+}
+
+// A peer that is not trusted is not answered, and its connection ends before it has sent anything.
+func TestStrangers(t *testing.T) {
+	s := newService(t, func(s *grpcapi.Settings) { s.Trusted = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")} })
+	socket, err := net.Dial("tcp", s.conn.Target())
+	require.NoError(t, err)
+	defer socket.Close()
+	_, err = socket.Read(make([]byte, 1))
+	require.Error(t, err)
+	require.Contains(t, s.ask("user=a"), "code = Unavailable")
+}

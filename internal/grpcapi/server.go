@@ -1,0 +1,177 @@
+package grpcapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"cellserver/internal/client"
+	"cellserver/internal/envoy"
+	"cellserver/internal/session"
+)
+
+// ErrClosed is returned by Serve after Shutdown.
+var ErrClosed = grpc.ErrServerStopped
+
+// The bounds of the port.
+const (
+	maxConns       = 1024
+	maxStreams     = 1000             // requests at once on a connection
+	maxMessage     = 4 << 20          // bytes of a request
+	maxHeaders     = 16 << 10         // bytes of the headers of a request
+	window         = 64 << 10         // bytes that may arrive before they are read: of a stream, and of a connection
+	beginTimeout   = 10 * time.Second // for the beginning of a connection
+	pingAfter      = time.Minute      // of silence
+	pingTimeout    = 20 * time.Second // for the answer
+	fewestPing     = 10 * time.Second // between pings of a peer
+	gracePeriod    = time.Hour        // for requests on a connection that is too old
+	serviceName    = "ratelimit"      // of the health service
+	maxDescriptors = 64               // of a request
+	maxEntries     = 64               // of a descriptor
+)
+
+// Config holds the parameters of New.
+type Config struct {
+	Instance  *session.Instance
+	Settings  *Settings
+	Prefix    string               // of the names of keys
+	InForce   func() *envoy.Config // the configuration in force; nil for none
+	Protected func() bool          // reports whether peers on other machines are refused; nil stands for never
+	Log       *slog.Logger         // for messages that peers cause, which may be very frequent
+}
+
+// Server answers the requests of Envoys.
+type Server struct {
+	pb.UnimplementedRateLimitServiceServer
+	config   Config
+	answers  *Answers
+	instance *session.Instance
+	grpc     *grpc.Server
+	health   *health.Server
+	account  *client.Account // as which requests of trusted peers are made
+	quota    string          // the name of CL.QUOTA: see --rename-command
+	memory   budget          // that connections share
+	counts   counts
+
+	mu     sync.Mutex
+	conns  int
+	warned sync.Once // of protected mode
+	barred sync.Once // of a peer that is not trusted
+}
+
+// New returns a server; Shutdown ends it.
+func New(c Config) *Server {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{config: c, answers: &c.Settings.Answers, instance: c.Instance, health: health.NewServer(),
+		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota")}
+	s.grpc = grpc.NewServer(
+		grpc.Creds(transport{}), grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
+		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
+		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(beginTimeout),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fewestPing, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAgeGrace: gracePeriod,
+			MaxConnectionAge: time.Duration(c.Settings.MaxAge) * time.Second, // give or take a tenth
+		}),
+	)
+	pb.RegisterRateLimitServiceServer(s.grpc, s)
+	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.health.SetServingStatus(serviceName, healthpb.HealthCheckResponse_SERVING)
+	return s
+}
+
+// Serve accepts the listener's connections until Shutdown, and then returns ErrClosed or nil. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	return s.grpc.Serve(&trustedListener{listener, s})
+}
+
+// Shutdown stops accepting connections, answers the requests that have arrived, and closes each connection. When ctx is
+// done, it closes all that are left.
+func (s *Server) Shutdown(ctx context.Context) {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() {
+		s.grpc.GracefulStop()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+	}
+}
+
+// guard makes a panic of a handler an error of its request.
+func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
+	_ any, err error,
+) {
+	defer s.recovered(info.FullMethod, &err)
+	return handler(ctx, request)
+}
+
+func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler) (err error) {
+	defer s.recovered(info.FullMethod, &err)
+	return handler(server, stream)
+}
+
+var errPanic = status.Error(codes.Internal, "the handler failed")
+
+func (s *Server) recovered(method string, err *error) {
+	if reason := recover(); reason != nil {
+		s.config.Log.Error("a handler panicked", "method", method, "reason", reason, "stack", string(debug.Stack()))
+		*err = errPanic
+	}
+}
+
+// isTrusted reports whether the peer at an address may ask.
+func (s *Server) isTrusted(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return true // it reaches the Unix socket
+	}
+	peer := tcp.AddrPort().Addr().Unmap().WithZone("")
+	if s.config.Protected != nil && !peer.IsLoopback() && s.config.Protected() {
+		s.warned.Do(func() {
+			s.config.Log.Warn("protected mode refused an Envoy on another machine: set a password with --requirepass, or accept every peer of --grpc-trusted with --protected-mode no",
+				"peer", addr)
+		})
+		return false
+	}
+	if !isIn(s.config.Settings.Trusted, peer) {
+		s.barred.Do(func() {
+			s.config.Log.Warn("a peer that is not in --grpc-trusted connected to --grpc-port, and its connection was closed",
+				"peer", addr)
+		})
+		return false
+	}
+	return true
+}
+
+func isIn(networks []netip.Prefix, peer netip.Addr) bool {
+	for _, network := range networks {
+		if network.Contains(peer) {
+			return true
+		}
+	}
+	return false
+}
+
+// IsClosed reports whether an error of Serve says that the server was shut down.
+func IsClosed(err error) bool { return err == nil || errors.Is(err, ErrClosed) }
