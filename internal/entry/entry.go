@@ -28,8 +28,10 @@
 //	f  limiter of another kind            4 bytes, the length of its form; the form (package form)
 //	l  delta of a sliding log             4 bytes, its length; the delta (delta.go)
 //	h  delta of leases                    4 bytes, its length; the delta (delta.go)
+//	o  open holds                         4 bytes, the length of their form; the form (package hold)
 //
-// with all numbers big-endian. Two entries have no key:
+// with all numbers big-endian. The entry of the open holds of a key follows that of its other content, if there is any;
+// an entry of other content alone means that the key has no holds. Two entries have no key:
 //
 //	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to
 //	s  size        generation; count: about how many keys of it a snapshot has, before the first of them
@@ -44,6 +46,7 @@ import (
 	"math"
 
 	"cellserver/internal/form"
+	"cellserver/internal/hold"
 )
 
 // Kind is the kind of an entry.
@@ -57,6 +60,7 @@ const (
 	Limiter    Kind = 'f' // of a kind other than Throttle
 	LogDelta   Kind = 'l' // changes of a sliding log
 	LeaseDelta Kind = 'h' // changes of leases
+	Holds      Kind = 'o' // open holds
 	Databases  Kind = 'd'
 	Size       Kind = 's'
 )
@@ -110,6 +114,13 @@ func AppendLimiter(dst []byte, generation uint64, key []byte, state *form.State)
 	return setLength(form.Append(dst, state), begin)
 }
 
+// AppendHolds appends the entry of the open holds of a key.
+func AppendHolds(dst []byte, generation uint64, key []byte, book *hold.Book) []byte {
+	dst = append(appendHead(dst, Holds, generation, key), 0, 0, 0, 0)
+	begin := len(dst)
+	return setLength(book.Append(dst), begin)
+}
+
 // setLength writes the length of what follows begin to the 4 bytes before it.
 func setLength(dst []byte, begin int) []byte {
 	binary.BigEndian.PutUint32(dst[begin-4:], uint32(len(dst)-begin))
@@ -150,7 +161,7 @@ type Entry struct {
 	Key         []byte
 	Expires     int64    // ns on the store's clock: of a Throttle, its TAT; of an Integer or Bytes
 	Integer     int64    // of an Integer
-	Bytes       []byte   // of Bytes, the value; of a Limiter, its form; of a delta, its content
+	Bytes       []byte   // of Bytes, the value; of a Limiter or Holds, the form; of a delta, its content
 	Generations []uint64 // of Databases
 	Keys        uint64   // of Size
 }
@@ -220,7 +231,7 @@ func (r *Reader) readState() {
 	case Bytes:
 		r.Expires = r.number()
 		r.Bytes = r.bytes(r.length())
-	case Limiter, LogDelta, LeaseDelta:
+	case Limiter, LogDelta, LeaseDelta, Holds:
 		r.Bytes = r.bytes(r.length())
 	default:
 		r.fail(fmt.Sprintf("no entry is of the kind %q", byte(r.Kind)))

@@ -147,6 +147,7 @@ const (
 	TracksIdle                         // its views are IdleTrackers
 	IsExternal                         // the store is External
 	HasKeyClocks                       // its views are KeyClocks
+	KeepsHolds                         // its views are HoldKeepers
 )
 
 // AbilitiesOf returns the optional interfaces that a store and its views implement.
@@ -169,6 +170,9 @@ func AbilitiesOf(s Store) (abilities Abilities) {
 	}
 	if _, ok := view.(KeyClocks); ok {
 		abilities |= HasKeyClocks
+	}
+	if _, ok := view.(HoldKeeper); ok {
+		abilities |= KeepsHolds
 	}
 	return abilities
 }

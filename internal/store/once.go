@@ -34,6 +34,10 @@ type Once struct {
 	Decide func(View) (decisions []quota.Decision, taken bool, err error)
 	// Takes reports whether Decide would take, and changes nothing.
 	Takes func(View) (bool, error)
+	// HoldTime makes the call a hold that ends after this time, if it is not 0: see HoldKeeper. The token is its ID.
+	// It is remembered while the hold is open, and for the token's TTL after that. IDs of holds and of other calls are
+	// separate.
+	HoldTime time.Duration
 }
 
 // Token is the ID token of a call.

@@ -90,7 +90,9 @@ type LimitRequest struct {
 	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests.
 	// They may be neither forced nor for a lease.
 	Shadow int
-	Lease  *LeaseRequest // if the kind of the rule is Lease; then Quantity, Mode and Leave do not matter
+	// Held says that what is taken may be corrected later, if the call is a hold: see Once.HoldTime.
+	Held  bool
+	Lease *LeaseRequest // if the kind of the rule is Lease; then Quantity, Mode and Leave do not matter
 }
 
 // AverageTime returns the time in nanoseconds in which the limit admits the quantity of a request on average. For a

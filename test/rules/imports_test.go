@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 
 	// What reaches a disk.
 	"internal/form":    {"internal/calendar", "internal/limit", "internal/window", "internal/lease", "internal/standing"},
-	"internal/entry":   {"internal/form", "internal/window", "internal/lease"},
+	"internal/entry":   {"internal/form", "internal/hold", "internal/window", "internal/lease"},
 	"internal/journal": {},
 	"internal/rdb":     {},
 
@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	},
 	"internal/store/memory": {
 		"internal/calendar", "internal/limit", "internal/quota", "internal/gcra", "internal/window",
-		"internal/lease", "internal/standing",
+		"internal/lease", "internal/standing", "internal/hold",
 		"internal/form", "internal/entry",
 		"internal/store", "internal/idempotency", "internal/meter", "golang.org/x/sys/unix",
 	},
@@ -108,7 +108,7 @@ var mayImport = map[string][]string{
 	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/limit", "internal/resp",
 		"internal/store",
 		"internal/option"},
-	"internal/decide": {"internal/policy", "internal/quota", "internal/standing", "internal/store",
+	"internal/decide": {"internal/limit", "internal/policy", "internal/quota", "internal/standing", "internal/store",
 		"internal/command", "internal/metric", "internal/topk", "github.com/zeebo/xxh3"},
 	"internal/commands/limiter": {
 		"internal/decide", "internal/calendar", "internal/limit", "internal/quota", "internal/gcra",

@@ -17,7 +17,7 @@ import (
 )
 
 // AllAbilities are the abilities of the memory store.
-const AllAbilities = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle
+const AllAbilities = store.Notifies | store.Swaps | store.ReportsUsage | store.TracksIdle | store.KeepsHolds
 
 // CopiedBytes returns how many bytes of values the store has copied while they were locked.
 func (s *Server) CopiedBytes() (bytes int64) {

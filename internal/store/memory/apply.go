@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/entry"
 	"cellserver/internal/form"
+	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
@@ -126,6 +127,10 @@ func (a *applier) applyEntry(s *shard, h keyHash, e *entry.Entry) error {
 	*at = keySlot{hash: h, key: e.Key}
 	at.record, at.position = s.find(h, e.Key)
 	at.live = at.record != nil
+	if e.Kind == entry.Holds {
+		return a.applyHolds(s, e)
+	}
+	s.dropHolds(e.Key)
 	if e.Kind == entry.LogDelta || e.Kind == entry.LeaseDelta {
 		return a.applyDelta(s, e)
 	}
@@ -145,6 +150,18 @@ func (a *applier) applyEntry(s *shard, h keyHash, e *entry.Entry) error {
 	}
 	if at.record != nil {
 		s.remove(at.hash, at.position)
+	}
+	return nil
+}
+
+// applyHolds applies the entry of the open holds of a key.
+func (a *applier) applyHolds(s *shard, e *entry.Entry) error {
+	var book hold.Book
+	if err := book.Read(e.Bytes); err != nil {
+		return fmt.Errorf("key %.100q: %w", e.Key, err)
+	}
+	if !a.loader.verifies {
+		s.loadHolds(e.Key, &book)
 	}
 	return nil
 }

@@ -98,6 +98,7 @@ func (s *shard) forgetBaseline(r record) bool {
 // if the key does not exist. The caller holds the lock of the shard, and then t.mu.
 func (t *tracking) appendChange(s *shard, key []byte, r record) {
 	generation := s.changes.generation.Load()
+	defer func() { t.pending = s.appendHolds(t.pending, generation, key) }()
 	if r == nil || s.isExpired(r.expires(), s.lastInstant) {
 		t.pending = entry.AppendGone(t.pending, generation, key)
 		return

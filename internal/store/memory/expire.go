@@ -56,6 +56,7 @@ func (m *Store) Sweep() (removed int) {
 		}
 	}
 	m.tokens.sweep(now)
+	m.sweepHolds(now)
 	m.returnMemory()
 	return removed
 }

@@ -34,6 +34,7 @@ func (v *view) flush() {
 	for i := range db.shards {
 		db.shards[i].detach(&v.memory.flushed)
 	}
+	v.memory.holds.flush(db)
 	v.memory.tokens.flushes[v.selected]++
 	db.generation.Store(v.memory.lastGeneration.Add(1))
 	select {
@@ -56,6 +57,7 @@ type flushedMemory struct {
 // detach removes all records of a shard at once.
 func (s *shard) detach(to *flushedMemory) {
 	s.forgetChanges()
+	s.holds = nil
 	if s.index.current.count == 0 {
 		return // it is empty
 	}

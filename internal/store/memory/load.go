@@ -166,6 +166,7 @@ func (l *Loader) setGenerations(generations []uint64) {
 	}
 	for generation, db := range l.databases {
 		if kept[generation] == nil {
+			l.store.holds.flush(db)
 			for i := range db.shards {
 				db.shards[i].detach(&l.store.flushed)
 			}

@@ -35,6 +35,8 @@ type Store struct {
 	listeners      listeners
 	pool           pool
 	tokens         tokens
+	holds          holdQueue
+	holdMemory     atomic.Int64 // ns for which a hold that has ended is remembered
 	flushed        flushedMemory
 	lockTime       *meter.MaxCPUTime
 	pagesPerShard  int // the largest number of pages in a shard
@@ -74,6 +76,7 @@ type Options struct {
 	Holds      *meter.MaxCPUTime // measures how long locks of shards are held; nil measures nothing
 	MaxPages   int               // largest number of 4 KiB pages per shard, for tests; 0 means the maximum
 	MaxIDs     int               // largest number of ID tokens; 0 means DefaultMaxIDs
+	MaxHolds   int               // largest number of open holds; 0 means DefaultMaxHolds
 }
 
 // New returns an empty store. Close stops its goroutines.
@@ -101,6 +104,8 @@ func New(o Options) *Store {
 		stop:          make(chan struct{}),
 	}
 	m.tokens.max, m.tokens.flushes = cmp.Or(o.MaxIDs, DefaultMaxIDs), make([]uint64, o.Databases)
+	m.holds.max = cmp.Or(o.MaxHolds, DefaultMaxHolds)
+	m.holdMemory.Store(int64(defaultHoldMemory))
 	m.pool.mappings, m.pool.wakePrepare = new(mappings), make(chan struct{}, 1)
 	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mappings)
 	if o.SweepEvery > 0 {
@@ -154,7 +159,7 @@ func (m *Store) newDatabase(n int) *database {
 	db.generation.Store(m.lastGeneration.Add(1))
 	for i := range db.shards {
 		s := &db.shards[i]
-		s.seed, s.database, s.listeners, s.store = m.seed, int32(n), &m.listeners, m
+		s.seed, s.database, s.listeners, s.store, s.owner = m.seed, int32(n), &m.listeners, m, db
 		s.index.pool, s.pages.pool = &m.pool, &m.pool
 		s.lockTime, s.pages.limit = m.lockTime, m.pagesPerShard
 	}
@@ -211,6 +216,7 @@ type viewState struct {
 	decisionBuffer   []quota.Decision
 	stateBuffer      *form.State      // for ReadForm
 	once             []quota.Decision // of the last Once
+	holding          *holding         // that the present step makes; nil for most
 }
 
 // WithoutGrowth returns a view for use while memory is short. Limiters continue to work where they need
@@ -303,6 +309,9 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
+	if quantity < 0 {
+		return s.refund(h, key, v.now, limit, quantity, mode)
+	}
 	return s.throttle(h, key, v.now, limit, quantity, mode)
 }
 
@@ -312,7 +321,11 @@ func (v *view) Take(_ context.Context, key []byte, rule *limit.Rule, quantity in
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
-	return s.take(h, key, v.now, rule, quantity, mode)
+	d, err := s.take(h, key, v.now, rule, quantity, mode)
+	if quantity < 0 && err == nil {
+		s.refunded(h, key, rule)
+	}
+	return d, err
 }
 
 // Acquire grants a lease.

@@ -42,6 +42,9 @@ func (v *view) Once(ctx context.Context, o *store.Once) (decisions []quota.Decis
 
 // onceLocked is Once when the shards of the keys are locked.
 func (v *view) onceLocked(o *store.Once) ([]quota.Decision, bool, error) {
+	if o.HoldTime > 0 {
+		return v.holdOnce(o)
+	}
 	tokens, call := &v.memory.tokens, v.identify(o)
 	switch found, result := tokens.find(v.now, call, v.once[:0]); result {
 	case idempotency.Repeated:

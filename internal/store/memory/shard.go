@@ -43,15 +43,17 @@ type shard struct {
 	scratchLeases  lease.Few
 
 	seed      maphash.Seed
-	store     *Store // that the shard belongs to
-	noExpiry  uint32 // number of values that do not expire
-	nextSweep uint32 // the page that the sweep visits next
-	lockedAt  int64  // result of lockTime.Start
+	store     *Store               // that the shard belongs to
+	owner     *database            // that the shard belongs to
+	holds     map[string]*keyHolds // of keys that have open holds
+	noExpiry  uint32               // number of values that do not expire
+	nextSweep uint32               // the page that the sweep visits next
+	lockedAt  int64                // result of lockTime.Start
 	shardCounts
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
 	// on the same line. A test verifies that.
-	_ [24]byte
+	_ [8]byte
 }
 
 // shardCounts are counts for Usage alone.
@@ -287,6 +289,7 @@ func (s *shard) reclaim(h keyHash, r record, p indexPosition) (reuse bool) {
 // not exist.
 func (s *shard) delete(h keyHash, key []byte, now int64) bool {
 	now = s.advance(now)
+	s.dropHolds(key)
 	r, p := s.find(h, key)
 	if r == nil {
 		return false

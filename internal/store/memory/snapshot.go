@@ -46,12 +46,13 @@ func (db *database) keys() (n int) {
 }
 
 type snapshotWriter struct {
-	chunk []byte
-	state form.State
-	write func([]byte) error
-	page  int // the next page of the shard
-	from  ref // the first record of that page that has not been visited
-	pages int // pages visited since the goroutine last yielded
+	chunk      []byte
+	state      form.State
+	write      func([]byte) error
+	page       int    // the next page of the shard
+	from       ref    // the first record of that page that has not been visited
+	recordless *shard // the last shard whose keys without records were visited
+	pages      int    // pages visited since the goroutine last yielded
 }
 
 // yieldPages is the number of pages that are visited before the goroutine yields the processor.
@@ -67,7 +68,7 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	s.lock()
 	defer s.unlock()
 	if w.page >= len(s.pages.list) {
-		return false
+		return w.appendRecordless(db, s)
 	}
 	generation, begin, next := db.generation.Load(), len(w.chunk), ref(0)
 	s.pages.each(w.page, func(at ref, r record) {
@@ -85,6 +86,22 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	return true
 }
 
+// appendRecordless appends, once, the holds of the keys of a shard that hold nothing else any more. It returns false if
+// that was done.
+func (w *snapshotWriter) appendRecordless(db *database, s *shard) bool {
+	if w.recordless == s || len(s.holds) == 0 {
+		return false
+	}
+	w.recordless = s
+	for name := range s.holds {
+		key := []byte(name)
+		if r, _ := s.find(s.hash(key), key); r == nil || s.isExpired(r.expires(), s.lastInstant) {
+			w.chunk = s.appendHolds(w.chunk, db.generation.Load(), key)
+		}
+	}
+	return true
+}
+
 // append appends the entry of a record, if it has not expired. A log or leases that have a baseline
 // are marked, so that the next pass writes their whole state, or that the key is gone: the snapshot
 // may replace the passes that contain the baseline, but not later deltas that are based on it.
@@ -96,6 +113,7 @@ func (w *snapshotWriter) append(s *shard, generation uint64, at ref, r record) {
 		return
 	}
 	w.chunk = s.appendEntry(w.chunk, generation, r.key(), r, &w.state)
+	w.chunk = s.appendHolds(w.chunk, generation, r.key())
 	if s.forgetBaseline(r) {
 		s.changes.mark(s, r, at)
 	}

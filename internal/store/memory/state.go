@@ -153,6 +153,7 @@ func (s *shard) restore(at *keySlot, state *form.State) error {
 // restoreLarge is restore, with the result of newLargeState. A shard that must not allocate does
 // not use it.
 func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) error {
+	s.dropHolds(at.key)
 	kind := state.Kind
 	if kind == limit.Standing {
 		return s.restoreStanding(at, &state.Standing)

@@ -17,8 +17,9 @@ type stepOnAll struct {
 	locked   lockSet
 	now      int64
 	mode     quota.Mode
-	noGrowth bool // the step must not allocate
-	inOrder  bool // the first key is saved first, and not the last
+	holding  *holding // the hold that the call makes; nil for most
+	noGrowth bool     // the step must not allocate
+	inOrder  bool     // the first key is saved first, and not the last
 	// shared says that two keys are in one shard: saving one may then move the other in the index, and what was
 	// found of it must be found again.
 	shared bool
@@ -49,7 +50,7 @@ func (v *view) TakeAll(
 	} else if len(requests) > fewRequests {
 		all = make([]request, someRequests)[:len(requests)]
 	}
-	a := stepOnAll{mode: mode, noGrowth: v.noGrowth}
+	a := stepOnAll{mode: mode, holding: v.holding, noGrowth: v.noGrowth}
 	for i := range all {
 		h := v.hash(requests[i].Key)
 		all[i].plan.at.hash, all[i].plan.at.key = h, requests[i].Key
@@ -251,13 +252,25 @@ func (a *stepOnAll) save(all []request) error {
 		case r.Lease != nil:
 			_, err = r.shard.grant(&r.plan.at, r.shard.lastInstant, r.Lease.Request, r.Lease.MaxHolders)
 		default:
-			err = r.shard.save(&r.plan, r.Rule.Kind)
+			if err = r.shard.save(&r.plan, r.Rule.Kind); err == nil {
+				a.noteHolds(r)
+			}
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// noteHolds adds the hold of what a request has taken, and notes a refund for the other holds of the key.
+func (a *stepOnAll) noteHolds(r *request) {
+	switch {
+	case a.holding != nil && r.Held:
+		r.shard.hold(&r.plan.at, &r.Rule, r.decision.Taken, a.holding)
+	case r.Quantity < 0:
+		r.shard.refunded(r.plan.at.hash, r.Key, &r.Rule)
+	}
 }
 
 // fits reports whether there is memory for what all requests make of their keys. If there is none, the

@@ -70,6 +70,7 @@ type detachedState struct {
 	value   []byte
 	log     *entryLog
 	leases  *keyLeases
+	holds   *keyHolds // nil if there are none, or the source keeps them
 }
 
 // detach copies the content of a key. State in a slab is copied only if it stays at the source,
@@ -78,6 +79,10 @@ type detachedState struct {
 func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.record
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
+	if s := at.shard; !stays && len(s.holds) > 0 {
+		l.holds = s.held(at.key, s.lastInstant)
+		delete(s.holds, string(at.key))
+	}
 	switch {
 	case r.isInline():
 	case l.kind == limit.SlidingLog:
@@ -95,6 +100,7 @@ func (at *shardSlot) detach(stays bool) detachedState {
 // attach creates a record with the content, in place of what the key holds.
 func (at *shardSlot) attach(l detachedState) (err error) {
 	s := at.shard
+	s.dropHolds(at.key)
 	switch {
 	case at.live:
 		s.remove(at.hash, at.position)
@@ -121,5 +127,8 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 		at.record.setStateWord(n)
 	}
 	s.commit(&at.keySlot, l.expires)
+	if l.holds != nil {
+		s.moveHolds(at.key, l.holds)
+	}
 	return nil
 }

@@ -115,6 +115,7 @@ func (s *shard) stateBytes(r record) int {
 
 // write makes a key hold a value, in its old slot if that is suitable.
 func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
+	s.dropHolds(at.key)
 	kind, size := limit.Bytes, len(v.Bytes)
 	if v.IsInteger {
 		kind, size = limit.Integer, 0
@@ -144,6 +145,7 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 // writeExpired handles the write of a value whose expiry is in the past: it removes the key.
 // Listeners are notified even if the key did not exist.
 func (s *shard) writeExpired(at *keySlot) {
+	s.dropHolds(at.key)
 	if at.record != nil {
 		s.removeKey(at)
 		return

@@ -36,6 +36,7 @@ type fullView interface {
 	store.Swapper
 	store.UsageReporter
 	store.IdleTracker
+	store.HoldKeeper
 }
 
 // twiceView changes nothing in the first run of a transaction's steps: its methods return
@@ -156,6 +157,13 @@ func (v twiceView) Release(ctx context.Context, key []byte, holder []byte) (int6
 		return 0, nil
 	}
 	return v.fullView.Release(ctx, key, holder)
+}
+
+func (v twiceView) Settle(ctx context.Context, s *store.Settlement) ([]quota.Decision, error) {
+	if *v.dryRun {
+		return make([]quota.Decision, len(s.Requests)), nil
+	}
+	return v.fullView.Settle(ctx, s)
 }
 
 func (v twiceView) WriteForm(ctx context.Context, key []byte, state *form.State) error {

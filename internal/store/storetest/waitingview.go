@@ -129,6 +129,22 @@ func (v waitingView) Holders(ctx context.Context, key []byte) (leases []lease.Le
 	return leases, err
 }
 
+func (v waitingView) Settle(ctx context.Context, s *store.Settlement) (decisions []quota.Decision, err error) {
+	err = v.submit(ctx, append(keysOf(s.Requests), s.Key), func() (err error) {
+		decisions, err = v.fullView.Settle(ctx, s)
+		return err
+	})
+	return decisions, err
+}
+
+func (v waitingView) Holds(ctx context.Context, key []byte, count int) (holds []store.Hold, err error) {
+	err = v.submit(ctx, one(key), func() (err error) {
+		holds, err = v.fullView.Holds(ctx, key, count)
+		return err
+	})
+	return holds, err
+}
+
 func (v waitingView) Standing(ctx context.Context, key []byte) (s standing.State, err error) {
 	err = v.submit(ctx, one(key), func() (err error) {
 		s, err = v.fullView.Standing(ctx, key)

@@ -1,0 +1,137 @@
+package hold
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// formVersion begins the form of a book.
+const formVersion = 1
+
+// ErrForm means that bytes are not the form of a book.
+var ErrForm = errors.New("the form of holds is invalid")
+
+// The bounds of what a form may hold. They are larger than those of a store, and keep a damaged form from taking
+// memory.
+const (
+	maxOpen  = 1 << 16
+	maxWord  = 1 << 16
+	maxMarks = 1 << 16
+)
+
+// Append appends the form of a book. Numbers are counts of 7 bits each, as in encoding/binary: the version, the kind,
+// the TAT, the marks, and the open holds, each list after its length.
+func (b *Book) Append(dst []byte) []byte {
+	dst = append(dst, formVersion, b.Kind)
+	dst = binary.AppendVarint(dst, b.Last)
+	dst = binary.AppendUvarint(dst, uint64(len(b.Marks)))
+	for i := range b.Marks {
+		m := &b.Marks[i]
+		dst = appendCounter(binary.AppendUvarint(dst, m.From), m.Counter)
+		dst = binary.AppendVarint(dst, m.Low)
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(b.Open)))
+	for i := range b.Open {
+		o := &b.Open[i]
+		dst = appendCounter(binary.AppendUvarint(dst, o.Number), o.Counter)
+		for _, n := range [...]int64{o.Quantity, o.Unit, o.Ends} {
+			dst = binary.AppendVarint(dst, n)
+		}
+		dst = binary.LittleEndian.AppendUint64(dst, o.Words)
+		dst = append(binary.AppendUvarint(dst, uint64(len(o.ID))), o.ID...)
+		dst = append(binary.AppendUvarint(dst, uint64(len(o.Reply))), o.Reply...)
+	}
+	return dst
+}
+
+func appendCounter(dst []byte, c Counter) []byte {
+	return binary.AppendVarint(binary.AppendVarint(dst, c.At), c.Span)
+}
+
+// Read reads the form of a book.
+func (b *Book) Read(form []byte) error {
+	r := reader{left: form}
+	if r.byte() != formVersion {
+		return ErrForm
+	}
+	*b = Book{Kind: r.byte()}
+	b.Last = r.signed()
+	for range r.count(maxMarks) {
+		m := Mark{From: r.unsigned(), Counter: r.counter(), Low: r.signed()}
+		r.bad = r.bad || m.Low < 0
+		b.Marks = append(b.Marks, m)
+	}
+	last := uint64(0)
+	for range r.count(maxOpen) {
+		o := Open{Number: r.unsigned(), Counter: r.counter(), Quantity: r.signed(), Unit: r.signed(), Ends: r.signed()}
+		o.Words, o.ID, o.Reply = r.word(), r.text(), r.text()
+		r.bad = r.bad || o.Number <= last || o.Quantity < 0 || o.Unit < 0
+		if last = o.Number; r.bad {
+			break
+		}
+		b.Open = append(b.Open, o)
+	}
+	if r.bad || len(r.left) > 0 {
+		return ErrForm
+	}
+	return nil
+}
+
+// reader reads the parts of a form. bad is set if one of them is missing or invalid.
+type reader struct {
+	left []byte
+	bad  bool
+}
+
+func (r *reader) take(n int) []byte {
+	if r.bad || n > len(r.left) {
+		r.bad, r.left = true, nil
+		return nil
+	}
+	taken := r.left[:n]
+	r.left = r.left[n:]
+	return taken
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) word() uint64 {
+	if b := r.take(8); b != nil {
+		return binary.LittleEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) unsigned() uint64 {
+	n, size := binary.Uvarint(r.left)
+	if r.take(max(size, 0)); size <= 0 {
+		r.bad = true
+	}
+	return n
+}
+
+func (r *reader) signed() int64 {
+	n, size := binary.Varint(r.left)
+	if r.take(max(size, 0)); size <= 0 {
+		r.bad = true
+	}
+	return n
+}
+
+// count reads the length of a list.
+func (r *reader) count(most uint64) int {
+	n := r.unsigned()
+	if r.bad = r.bad || n > most || n > uint64(len(r.left)); r.bad {
+		return 0
+	}
+	return int(n)
+}
+
+func (r *reader) text() string { return string(r.take(r.count(maxWord))) }
+
+func (r *reader) counter() Counter { return Counter{At: r.signed(), Span: r.signed()} }

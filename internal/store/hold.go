@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"cellserver/internal/quota"
+)
+
+// HoldKeeper is implemented by views of stores that keep holds (package hold). A hold is made by Once, with HoldTime
+// set: the requests of its TakeAll that are Held charge as always, and the store remembers what they took until the
+// hold is settled, or lapses.
+type HoldKeeper interface {
+	// Settle corrects what the requests of a hold took. It returns a decision about each request, about a quantity of
+	// 0 after the correction: Taken is what was corrected, negative if it was given back. A correction is never
+	// limited, and is made on a view without growth too. Sent again with the same quantity, it returns the same
+	// decisions. If it returns an error, nothing was changed; those that say why are HoldErrors. The decisions are
+	// valid until the next call of the view.
+	Settle(ctx context.Context, s *Settlement) ([]quota.Decision, error)
+	// Holds returns the open holds of a key, at most count of them, those that end first before others.
+	Holds(ctx context.Context, key []byte, count int) ([]Hold, error)
+}
+
+// HoldCounter is implemented by stores that keep holds.
+type HoldCounter interface{ Holds() HoldCounts }
+
+// HoldCounts says how many holds are open, and what became of others since the store was made.
+type HoldCounts struct {
+	Open    int
+	Settled int64
+	Lapsed  int64 // because their time was over
+	Early   int64 // lapsed before their time, because there were too many
+}
+
+// Settlement is a call that settles a hold.
+type Settlement struct {
+	Key      []byte // the first key of the call that made the hold
+	ID       []byte
+	Quantity int64          // the actual quantity, at least 0
+	Requests []LimitRequest // the limits for the excess and for the decisions; their quantities do not matter
+	Force    bool           // a quantity without a hold is charged, as mode Force takes
+	Remember time.Duration  // for which the settlement is remembered
+}
+
+// Hold describes an open hold of a key.
+type Hold struct {
+	ID       string
+	Quantity int64
+	Ends     int64 // instant
+}
+
+// MaxHoldsPerKey is the largest number of open holds of a key.
+const MaxHoldsPerKey = 1000
+
+// HoldError is an error of a call about a hold. Code is the first word of the reply.
+type HoldError struct{ Code, Text string }
+
+func (e *HoldError) Error() string { return e.Text }
+
+// The errors about holds.
+var (
+	ErrNoHold = &HoldError{"NOHOLD", "no such hold: nothing was charged under this ID, or it was settled or lapsed long ago"}
+	ErrLapsed = &HoldError{"HOLDLAPSED", "the hold has lapsed: what it charged stays charged"}
+	ErrIsOpen = &HoldError{"HOLDOPEN", "a hold of another call is open under this ID"}
+)
+
+// ErrSettled refuses another correction of a hold that was settled with a quantity.
+func ErrSettled(quantity int64) error {
+	return &HoldError{"HOLDSETTLED", fmt.Sprintf("the hold was settled with %d", quantity)}
+}

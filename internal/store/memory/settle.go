@@ -1,0 +1,254 @@
+package memory
+
+import (
+	"context"
+	"math"
+
+	"cellserver/internal/hold"
+	"cellserver/internal/limit"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+	"cellserver/internal/window"
+)
+
+// MaxHeldEntries is the largest number of entries of a log from which a hold gives back: all entries behind its own
+// are written again.
+const MaxHeldEntries = 4000
+
+// settling is a call that settles a hold, whose keys are locked.
+type settling struct {
+	*store.Settlement
+	view  *view
+	head  *hold.Open // on the first key of the call that made the hold; nil if this key has none
+	found bool       // one of the keys has the hold
+}
+
+// Settle corrects what a hold has charged.
+func (v *view) Settle(ctx context.Context, o *store.Settlement) (decisions []quota.Decision, err error) {
+	refs := []store.KeyRef{{Database: v.selected, Key: o.Key}}
+	for i := range o.Requests {
+		refs = append(refs, store.KeyRef{Database: v.selected, Key: o.Requests[i].Key})
+	}
+	v = &v.viewState.view // a correction is made although memory is short
+	err = v.Atomically(ctx, refs, false, func() (err error) {
+		decisions, err = (&settling{Settlement: o, view: v}).settle()
+		return err
+	})
+	return decisions, err
+}
+
+func (c *settling) settle() ([]quota.Decision, error) {
+	v := c.view
+	c.look()
+	if past, known := v.pastHold(c.Key, c.ID); known && !c.found {
+		switch {
+		case past.lapsed:
+			return nil, store.ErrLapsed
+		case past.quantity != c.Quantity:
+			return nil, store.ErrSettled(past.quantity)
+		}
+		return past.settled, nil
+	}
+	if !c.found && !c.Force {
+		return nil, store.ErrNoHold
+	}
+	for i := range c.Requests {
+		if err := c.check(&c.Requests[i]); err != nil {
+			return nil, err
+		}
+	}
+	decisions := make([]quota.Decision, len(c.Requests))
+	for i := range c.Requests {
+		var err error
+		if decisions[i], err = c.correct(&c.Requests[i]); err != nil {
+			return nil, err
+		}
+	}
+	c.end(decisions)
+	return decisions, nil
+}
+
+// look looks for the hold on all keys.
+func (c *settling) look() {
+	v := c.view
+	for i := -1; i < len(c.Requests); i++ {
+		key := c.Key
+		if i >= 0 {
+			key = c.Requests[i].Key
+		}
+		k := v.lockedShard(key).held(key, v.now)
+		if k == nil {
+			continue
+		}
+		at := k.Find(c.ID)
+		if c.found = c.found || at >= 0; i < 0 && at >= 0 {
+			head := k.Open[at]
+			c.head = &head
+		}
+	}
+}
+
+// charge returns what the hold has charged on the key of a request, and whether there is anything to correct there.
+func (c *settling) charge(s *shard, r *store.LimitRequest) (k *keyHolds, at int, charged int64, corrects bool) {
+	if k, at = s.held(r.Key, c.view.now), -1; k != nil {
+		at = k.Find(c.ID)
+	}
+	switch {
+	case at >= 0 && k.Open[at].Unit > 0:
+		return k, at, k.Open[at].Quantity, true
+	case c.head != nil && c.head.Quantity > 0: // a limit that the policy did not have then
+		return nil, -1, min(c.head.Quantity, c.Quantity), true
+	default: // an empty hold, or none
+		return nil, -1, 0, c.Force && !c.found
+	}
+}
+
+// check returns the error that a correction would get.
+func (c *settling) check(r *store.LimitRequest) error {
+	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
+	if !s.pages.canAdd(1) {
+		return store.ErrFull
+	}
+	now := s.lastInstant
+	at, err := s.lookup(h, r.Key, now, r.Rule.Kind)
+	if err != nil {
+		return err
+	}
+	p := plan{at: at}
+	if _, _, charged, corrects := c.charge(s, r); corrects && charged < c.Quantity {
+		_, err = s.step(&p, now, &r.Rule, c.Quantity-charged, quota.Force)
+		return err
+	}
+	_, err = s.step(&p, now, &r.Rule, 0, quota.Peek)
+	return err
+}
+
+// correct corrects the charge on the key of a request, and returns the decision about a quantity of 0 after that.
+func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) {
+	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
+	now := s.lastInstant
+	k, i, charged, corrects := c.charge(s, r)
+	corrected := int64(0)
+	if i >= 0 {
+		k.Begin(byte(r.Rule.Kind), now)
+	}
+	switch {
+	case !corrects:
+	case charged < c.Quantity:
+		corrected = c.Quantity - charged
+		_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
+	case i >= 0:
+		corrected, err = s.giveBack(h, k, i, charged-c.Quantity, &r.Rule)
+	}
+	if err != nil {
+		return d, err
+	}
+	at, err := s.lookup(h, r.Key, now, r.Rule.Kind)
+	if err != nil {
+		return d, err
+	}
+	if i >= 0 {
+		k.seen(&at, &r.Rule)
+		s.closeHold(r.Key, k, i, nil)
+	}
+	d, err = s.step(&plan{at: at}, now, &r.Rule, 0, quota.Peek)
+	d.Limited, d.RetryAfter, d.Taken = false, quota.Never, corrected
+	return d, err
+}
+
+// giveBack gives back as much of a charge as a hold may, and returns what it was, as a negative quantity.
+func (s *shard) giveBack(h keyHash, k *keyHolds, i int, quantity int64, rule *limit.Rule) (int64, error) {
+	o := &k.Open[i]
+	at, err := s.lookup(h, []byte(k.tickets[i].key), s.lastInstant, rule.Kind)
+	if err != nil {
+		return 0, err
+	}
+	level := s.levelOf(&at, rule, o.Counter)
+	if level <= 0 || k.Kind != byte(rule.Kind) || rule.Kind == limit.SlidingLog && s.tooLong(at.record) {
+		return 0, nil
+	}
+	if quantity > math.MaxInt64/o.Unit {
+		return 0, nil
+	}
+	given := min(k.Correct(o.Number, o.Counter, quantity*o.Unit), level)
+	if given <= 0 {
+		return 0, nil
+	}
+	s.lower(&at, rule, o.Counter, given)
+	return -(given / o.Unit), nil
+}
+
+func (s *shard) tooLong(r record) bool { return s.logEntries(r).Len() > MaxHeldEntries }
+
+// lower lowers the level of a counter of a live key.
+func (s *shard) lower(at *keySlot, rule *limit.Rule, c hold.Counter, by int64) {
+	r := at.record
+	expires := r.expires()
+	empty := false
+	switch rule.Kind {
+	case limit.Throttle:
+		expires -= by
+		empty = expires <= s.lastInstant
+	case limit.Fixed:
+		next := r.fixed().GiveBack(by)
+		if empty = next == (window.Fixed{}); !empty {
+			r.setFixed(next)
+		}
+	case limit.Sliding:
+		next := rule.Window.GiveBackSliding(s.lastInstant, r.sliding(), c, by)
+		if empty = next == (window.Sliding{}); !empty {
+			r.setSliding(next)
+			expires = next.End
+		}
+	case limit.Quota:
+		used := r.calendar().Used - by
+		if empty = used <= 0; !empty {
+			r.setCalendar(used, r.cycle())
+		}
+	default:
+		s.lowerLog(at, c, by)
+		return
+	}
+	if empty {
+		s.removeKey(at)
+		return
+	}
+	s.commit(at, expires)
+}
+
+// lowerLog is lower for a log.
+func (s *shard) lowerLog(at *keySlot, c hold.Counter, by int64) {
+	var edits []window.Edit
+	next := window.GiveBackLog(at.record.logState(), s.logEntries(at.record), c.At, by, func(e window.Edit) {
+		edits = append(edits, e)
+	})
+	if next == (window.Log{}) {
+		s.removeKey(at)
+		return
+	}
+	for _, e := range edits {
+		_ = s.editLog(at, e) // the log gets no longer than it was, so it has the memory
+	}
+	at.record.setField(0, int64(next.Base))
+	at.record.setField(1, next.Until)
+	s.commit(at, next.End)
+}
+
+// end ends the hold on its first key, if that was not one of those that were corrected, and remembers the settlement.
+func (c *settling) end(decisions []quota.Decision) {
+	v := c.view
+	s := v.lockedShard(c.Key)
+	past := hold.Open{ID: string(c.ID)}
+	if c.head != nil {
+		past = *c.head
+	}
+	if k := s.held(c.Key, v.now); k != nil {
+		if i := k.Find(c.ID); i >= 0 {
+			s.closeHold(c.Key, k, i, nil)
+		}
+	}
+	s.rememberHold(v.now, c.Key, v.now+int64(c.Remember), &past, outcome{quantity: c.Quantity, settled: decisions})
+	if c.found {
+		v.memory.holds.settled()
+	}
+}
