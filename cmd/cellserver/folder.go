@@ -101,7 +101,8 @@ func (c *config) openMemory(ctx context.Context, log *slog.Logger, holds *meter.
 	if err != nil {
 		return nil, err
 	}
-	o := memory.Options{Databases: c.databases, Holds: holds, MaxIDs: c.commands.Limiter.MaxIDs}
+	o := memory.Options{Databases: c.databases, Holds: holds, MaxIDs: c.commands.Limiter.MaxIDs,
+		MaxHolds: c.commands.Limiter.MaxHolds}
 	if f.opened != nil {
 		o.Clock = f.opened.Clock()
 	}

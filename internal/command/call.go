@@ -255,8 +255,8 @@ func (c *Call) HasOption(tokens ...string) bool {
 	return false
 }
 
-// Option returns the integer of the option with a token, 0 if it was not given and has no default. Rows
-// on the hot path read their arguments in order instead.
+// Option returns the integer of the option with a token, or that after its word (see Arg.Then), 0 if it was not given
+// and has no default. Rows on the hot path read their arguments in order instead.
 func (c *Call) Option(token string) int64 {
 	for i, a := range c.Row.Args {
 		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {

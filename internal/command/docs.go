@@ -392,17 +392,15 @@ func (a *Arg) docsType() string {
 
 // writeDocs describes an argument as COMMAND DOCS does. redis-cli derives its hints from that.
 func (a *Arg) writeDocs(c *Call) {
-	if a.pairedWith != "" {
+	switch {
+	case a.pairedWith != "":
 		a.writePairDocs(c)
 		return
+	case a.second != nil:
+		a.writeSecondDocs(c)
+		return
 	}
-	var flags []string
-	if a.optional {
-		flags = append(flags, "optional")
-	}
-	if a.repeats {
-		flags = append(flags, "multiple")
-	}
+	flags := a.docsFlags()
 	led := a.Tokens != nil && a.kind != choiceArg
 	fields := 2
 	for _, there := range []bool{a.kind == keyArg, led, flags != nil, a.kind == choiceArg} {
@@ -439,6 +437,35 @@ func (a *Arg) writeDocs(c *Call) {
 			f.writeDocs(c)
 		}
 	}
+}
+
+func (a *Arg) docsFlags() (flags []string) {
+	if a.optional {
+		flags = append(flags, "optional")
+	}
+	if a.repeats {
+		flags = append(flags, "multiple")
+	}
+	return flags
+}
+
+// writeSecondDocs describes an option with two words.
+func (a *Arg) writeSecondDocs(c *Call) {
+	first := *a
+	first.Tokens, first.optional, first.second = nil, false, nil
+	c.Out.Map(5)
+	c.Out.BulkString("name")
+	c.Out.BulkString(strings.ToLower(a.Tokens[0]))
+	c.Out.BulkString("type")
+	c.Out.BulkString("block")
+	c.Out.BulkString("token")
+	c.Out.BulkString(a.Tokens[0])
+	c.Out.BulkString("flags")
+	writeStatusSet(c, []string{"optional"})
+	c.Out.BulkString("arguments")
+	c.Out.Array(2)
+	first.writeDocs(c)
+	a.second.writeDocs(c)
 }
 
 // writePairDocs describes an argument that is pairs of a key and a word.

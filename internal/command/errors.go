@@ -121,7 +121,10 @@ func ErrUnknown(words [][]byte) error {
 func ErrorText(err error) string {
 	var refusal Refusal
 	var refused *store.RefusedError
+	var hold *store.HoldError
 	switch {
+	case errors.As(err, &hold):
+		return hold.Code + " " + hold.Text
 	case errors.As(err, &refusal):
 		return string(refusal)
 	case errors.Is(err, store.ErrWrongKind):

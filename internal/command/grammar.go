@@ -31,6 +31,7 @@ type Arg struct {
 	period     bool                             // an integer may also be a period with a unit
 	tick       time.Duration                    // of an integer that may also be a time with a unit: see In
 	extra      bool                             // an option that sets Call.Extra
+	second     *Arg                             // of an option that is a word: the integer after it; or nil
 }
 
 type argKind uint8
@@ -114,6 +115,9 @@ func (a Arg) With(word string) Arg { a.repeats, a.pairedWith = true, word; retur
 
 // After makes an argument an option that begins with a token.
 func (a Arg) After(token string) Arg { a.Tokens, a.optional = []string{token}, true; return a }
+
+// Then adds an integer after the word of an option: see Call.Option.
+func (a Arg) Then(second Arg) Arg { a.second = &second; return a }
 
 // Again lets an option be given several times; the last one counts, as in some of Redis's commands.
 func (a Arg) Again() Arg { a.repeatable = true; return a }
@@ -396,6 +400,15 @@ func (c *Call) bindOptions(at int) error {
 		}
 		b.At = at
 		if err := c.Take(a, b, c.Words[at]); err != nil {
+			return err
+		}
+		if a.second == nil {
+			continue
+		}
+		if at++; at == len(c.Words) {
+			return g.errSyntax(c.Words[at-1])
+		}
+		if err := c.Take(a.second, b, c.Words[at]); err != nil {
 			return err
 		}
 	}

@@ -31,6 +31,9 @@ func (a *Arg) usage() string {
 	if a.pairedWith != "" {
 		text += " " + a.pairedWith
 	}
+	if a.second != nil {
+		text += " " + a.second.Name
+	}
 	if a.repeats && a.optional {
 		return "[" + text + " ...]"
 	}

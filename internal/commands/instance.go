@@ -121,6 +121,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.keyspace.OnDenied = f.accounts.LogDenied
 	f.keyspace.MaxLogLimit, f.keyspace.MaxHolders = c.Settings.Limiter.MaxLogLimit, c.Settings.Limiter.MaxHolders
 	f.decider.Tokens, _ = c.Store.(store.TokenCounter)
+	f.decider.Holds, _ = c.Store.(store.HoldCounter)
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
 	if c.CountPolicies {

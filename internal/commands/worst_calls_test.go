@@ -33,6 +33,9 @@ var stages = map[string]stage{
 		repeatCalls(s, 10_000, "CL.ACQUIRE leases 10000 100000 holder%d")
 		repeatCalls(s, 65, "COPY leases leases%d")
 	}},
+	"holds": {"1,000 open holds of one key", func(s *commandstest.Server) {
+		repeatCalls(s, 1000, "CL.SLIDINGLOG holds 4000 1000000 1 HOLD id%d 1h")
+	}},
 	"keys": {"10,000 keys", func(s *commandstest.Server) { repeatCalls(s, 10_000, "SET key%d x") }},
 	"databases": {"keys in all 16 databases", func(s *commandstest.Server) {
 		repeatCalls(s, 16, "SELECT %[1]d\r\nSET key x")
@@ -132,6 +135,8 @@ var worstCalls = append([]worst{
 	{row: "cl.acquire", stage: "leases", call: "CL.ACQUIRE leases 10000 99999 other 10000", where: onLoop},
 	{row: "cl.renew", stage: "leases", call: "CL.RENEW leases 999999 holder1", where: onLoop},
 	{row: "cl.release", stage: "leases", call: "CL.RELEASE leases holder1", where: onLoop},
+	{row: "cl.holds", stage: "holds", call: "CL.HOLDS holds", where: offLoop},
+	{row: "cl.slidinglog", stage: "holds", call: "CL.SLIDINGLOG holds 4000 1000000 0 SETTLE id1", where: onLoop},
 	{row: "cl.holders", stage: "leases", call: "CL.HOLDERS leases", where: offLoop},
 	{row: "cl.all", call: "CL.ALL 64 (FIXED {64K#} 9 9 1)*64", where: offLoop},
 	{row: "cl.all", call: "CL.ALL 64 (FIXED {1K#} 9 9 1)*64 ID x", where: onLoop},

@@ -42,7 +42,7 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 	case a.once != nil:
 		a.once.Decide = func(v store.View) (_ []quota.Decision, taken bool, err error) {
 			decisions, allowed, err = a.step(ctx, v)
-			return decisions, err == nil && allowed && a.takes(), err
+			return decisions, err == nil && allowed && (a.takes() || a.holds()), err
 		}
 		a.once.Takes = func(v store.View) (bool, error) {
 			if !a.takes() {
@@ -138,13 +138,13 @@ func (a *attempt) enter() (taken bool, err error) {
 	if err := a.arrive(); err != nil {
 		return false, err
 	}
-	if a.of.IDAt == 0 {
+	if a.of.IDAt == 0 && a.of.HoldAt == 0 {
 		return false, nil
 	}
 	if a.once, err = a.newOnce(); err != nil {
 		return false, err
 	}
-	a.id = command.CallID{Key: a.once.Keys[0], Name: a.once.Token.ID, Words: a.once.Token.Words}
+	a.id = command.CallID{Key: a.once.Keys[0], Name: a.nameOfID(), Words: a.once.Token.Words}
 	c := a.call
 	if c.InTransaction || c.Attempt != command.FirstAttempt || c.Session == nil || !c.Session.IDsWait() {
 		return false, nil

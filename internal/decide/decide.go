@@ -20,8 +20,11 @@ type Decider struct {
 
 	// LimitWhenFull limits a call, in place of refusing it, if there is no memory for its keys (--oom-decision).
 	LimitWhenFull atomic.Bool
-	IDTime        time.Duration // for which the ID of a call is remembered
-	repeats       atomic.Int64  // calls that got the decision of an earlier one with the same ID
+	IDTime        time.Duration     // for which the ID of a call is remembered
+	MaxHold       time.Duration     // after which a hold lapses at the latest
+	Holds         store.HoldCounter // nil if the store keeps none
+	givenBack     atomic.Int64      // what settled holds have given back
+	repeats       atomic.Int64      // calls that got the decision of an earlier one with the same ID
 }
 
 // Watch makes rows that decide notice that the store makes decisions again.
@@ -52,6 +55,7 @@ type Call struct {
 // Decide makes a call, and writes its reply, unless the call waits.
 func (d *Decider) Decide(c *command.Call, k *Call) error {
 	a := &attempt{Decider: d, call: c, of: k}
+	k.hold()
 	k.asked = k.Requests
 	if err := a.judgeFirst(); err != nil {
 		return err

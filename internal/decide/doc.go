@@ -5,6 +5,7 @@
 //	attempt.go   one run of a call: one step of the store
 //	wait.go      WAIT: when a call waits, for which key, and behind whom
 //	once.go      ID: calls that a client may repeat
+//	hold.go      HOLD and SETTLE: charges that may be corrected
 //	parts.go     the policies of a call, and the standings of their subjects
 //	policies.go  what CL.ALL needs of the family of policies
 //	fallback.go  decisions that the store does not make (--store-fails)

@@ -3,12 +3,19 @@ package decide
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/metric"
+	"cellserver/internal/store"
 )
 
 var (
 	idsRemembered = metric.NewGauge("ids_remembered", "Calls with an ID whose decisions are remembered.")
 	idsForgotten  = metric.NewCounter("ids_forgotten_total", "IDs that were forgotten before their time, because there were too many.")
 	idsRepeated   = metric.NewCounter("ids_repeated_total", "Calls that got the decision of an earlier call with the same ID.")
+
+	holdsOpen    = metric.NewGauge("holds_open", "Open holds: charges that may still be corrected.")
+	holdsSettled = metric.NewCounter("holds_settled_total", "Holds that were settled.")
+	holdsLapsed  = metric.NewCounter("holds_lapsed_total", "Holds that lapsed, so that what they had charged stays charged: "+
+		"because their time was over, or early, because there were too many.", "why")
+	holdsGivenBack = metric.NewCounter("holds_given_back_total", "The quantity that settled holds have given back.")
 
 	storeFailing   = metric.NewGauge("store_failing", "1 while the store does not make decisions, and --store-fails answers them.")
 	storeDecisions = metric.NewCounter("store_failed_decisions_total",
@@ -27,7 +34,41 @@ func (d *Decider) Metrics() []metric.Group {
 			}
 			out.Int(idsRepeated, d.repeats.Load())
 		},
-	}}, d.Fallback.metrics()...)
+	}, d.holdMetrics()}, d.Fallback.metrics()...)
+}
+
+// holdMetrics returns the metrics of holds.
+func (d *Decider) holdMetrics() metric.Group {
+	return metric.Group{
+		Metrics: []*metric.Metric{holdsOpen, holdsSettled, holdsLapsed, holdsGivenBack},
+		Read: func(out *metric.Samples) {
+			counts := d.holdCounts()
+			out.Int(holdsOpen, int64(counts.Open))
+			out.Int(holdsSettled, counts.Settled)
+			out.Int(holdsLapsed, counts.Lapsed, "time")
+			out.Int(holdsLapsed, counts.Early, "early")
+			out.Int(holdsGivenBack, d.givenBack.Load())
+		},
+	}
+}
+
+func (d *Decider) holdCounts() (counts store.HoldCounts) {
+	if d.Holds != nil {
+		counts = d.Holds.Holds()
+	}
+	return counts
+}
+
+// InfoHolds is the part of INFO about holds.
+func (d *Decider) InfoHolds() command.InfoPart {
+	return command.InfoPart{Section: "Cell", Write: func(_ *command.Call, out *command.InfoText) {
+		counts := d.holdCounts()
+		out.Add("cell_holds", counts.Open)
+		out.Add("cell_holds_settled", counts.Settled)
+		out.Add("cell_holds_lapsed", counts.Lapsed)
+		out.Add("cell_holds_lapsed_early", counts.Early)
+		out.Add("cell_holds_given_back", d.givenBack.Load())
+	}}
 }
 
 // metrics returns the metrics of a store that can fail.

@@ -18,6 +18,9 @@ const errEmptyToken command.Refusal = "ERR token is empty"
 
 // newOnce returns an attempt of a call with the option ID as one that is made once.
 func (a *attempt) newOnce() (*store.Once, error) {
+	if a.of.HoldAt > 0 {
+		return a.newHold()
+	}
 	id := a.call.Words[a.of.IDAt]
 	if len(id) == 0 {
 		return nil, errEmptyToken

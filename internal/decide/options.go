@@ -5,23 +5,26 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Options are the options WAIT and ID of a call.
+// Options are the options WAIT, ID, HOLD and SETTLE of a call.
 type Options struct {
 	Wait int64 // how long the call may wait, in milliseconds
-	// WaitAt and IDAt are the indexes of the words after WAIT and ID; 0 if the option was not given.
-	WaitAt, IDAt int
+	// WaitAt, IDAt, HoldAt and SettleAt are the indexes of the words after these options; 0 if one was not given.
+	WaitAt, IDAt, HoldAt, SettleAt int
+	HoldTime                       quota.Period // after which the hold lapses
 }
 
 // OptionsOf returns the options of a call whose row binds them. It refuses options that contradict the mode: a forced
-// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits.
-func OptionsOf(c *command.Call, mode quota.Mode) (o Options, err error) {
+// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits. given says that the quantity is one of the
+// words.
+func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o Options, err error) {
 	switch {
 	case mode == quota.Force && c.HasOption("LEAVE"):
 		return o, command.ErrSyntaxAt([]byte("LEAVE"))
 	case (mode == quota.Force || mode == quota.Peek) && c.HasOption("WAIT"):
 		return o, command.ErrSyntaxAt([]byte("WAIT"))
 	}
-	return Options{c.Option("WAIT"), c.OptionAt("WAIT"), c.OptionAt(command.IDOption)}, nil
+	o = Options{Wait: c.Option("WAIT"), WaitAt: c.OptionAt("WAIT"), IDAt: c.OptionAt(command.IDOption)}
+	return o, o.addHolds(c, mode, quantity, given)
 }
 
 // Modes maps the choice of the argument mode (PEEK, UPTO or FORCE) to a mode; the first is for a call without it.

@@ -60,7 +60,7 @@ func (a *attempt) judgeFirst() (err error) {
 	case !a.MayHaveStandings():
 		a.judgeWithoutStore()
 		return nil
-	case steps && k.IDAt == 0:
+	case steps && k.IDAt == 0 && k.HoldAt == 0:
 		a.judges = true
 		return nil
 	case steps:
@@ -134,7 +134,7 @@ func (k *Call) ask() {
 // which are short.
 func (k *Call) keys() [][]byte {
 	var first [][]byte
-	if k.IDAt > 0 {
+	if k.IDAt > 0 || k.HoldAt > 0 {
 		first = append(first, k.Key)
 	}
 	keys := k.standings(first)

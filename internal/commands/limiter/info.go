@@ -13,7 +13,7 @@ import (
 // Info returns the parts of INFO about decisions: how often each command has allowed a call, and limited
 // one, and how often the store has failed to decide.
 func (l *Family) Info() []command.InfoPart {
-	return append(l.Fallback.Info(), infoDecisions(), l.InfoTokens(), infoZones())
+	return append(l.Fallback.Info(), infoDecisions(), l.InfoTokens(), l.InfoHolds(), infoZones())
 }
 
 // infoZones shows the time zone database, and where it is from.

@@ -35,7 +35,7 @@ type Family struct {
 func (l *Family) Commands() []*command.Command {
 	rows := []*command.Command{
 		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.quota(), l.acquire(), l.renew(), l.release(), l.holders(),
-		l.all(), l.gcra(), l.inspect(), l.topKeys(),
+		l.holds(), l.all(), l.gcra(), l.inspect(), l.topKeys(),
 	}
 	return l.Watch(rows)
 }
@@ -94,10 +94,37 @@ func (r request) call(c *command.Call) *decide.Call {
 func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 	r.Leave = c.Option("LEAVE")
 	k := r.call(c)
-	if k.Options, err = decide.OptionsOf(c, r.mode); err != nil {
+	if k.Options, err = decide.OptionsOf(c, r.mode, r.Quantity, quantityGiven(c)); err != nil {
 		return err
 	}
+	if k.SettleAt > 0 {
+		c.Work += settleWork
+		return l.Settle(c, r.settlement(c, k), r.Quantity, r.mode == quota.Force)
+	}
 	return l.Decide(c, k)
+}
+
+// settleWork is the work (see command.Call) of a settlement. It looks through a thousand holds of a key, and may write
+// four thousand entries of a log again.
+const settleWork = 32 * command.BytesPerUnit
+
+// settlement makes a call one that settles a hold. Its reply has what was corrected.
+func (r request) settlement(c *command.Call, k *decide.Call) *decide.Call {
+	k.Reply = func(decisions []quota.Decision, _ bool) error {
+		decide.WriteDecision(c, &decisions[0], quota.UpTo, r.ms)
+		return nil
+	}
+	return k
+}
+
+// quantityGiven reports whether the quantity of a call is one of its words.
+func quantityGiven(c *command.Call) bool {
+	for i := range c.Row.Args {
+		if c.Row.Args[i].Name == quantityArg.Name {
+			return c.Bound[i].At > 0
+		}
+	}
+	return false
 }
 
 // reply counts a decision of the store about one key, and writes the reply.

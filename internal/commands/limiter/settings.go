@@ -15,6 +15,8 @@ type Settings struct {
 	MaxWaiting  int    // maximum number of calls that wait, with WAIT
 	IDSeconds   int    // for which the ID of a call is remembered
 	MaxIDs      int    // maximum number of IDs that are remembered in memory
+	HoldSeconds int    // after which a hold lapses at the latest
+	MaxHolds    int    // maximum number of open holds
 	OOMDecision string // the reply if there is no memory for a new key: error or limit
 	StoreFails  string // the reply if the store does not make a decision: error, allow, deny or local
 }
@@ -22,6 +24,7 @@ type Settings struct {
 // NewSettings returns the defaults.
 func NewSettings() Settings {
 	return Settings{MaxLogLimit: 100_000, MaxHolders: 10_000, MaxWaiting: 10_000, IDSeconds: 10, MaxIDs: 1_000_000,
+		HoldSeconds: 3600, MaxHolds: 1_000_000,
 		OOMDecision: "error",
 		StoreFails:  "error"}
 }
@@ -44,6 +47,12 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "max-ids", Group: option.Limits, Kind: option.Number(&s.MaxIDs, 1, 10_000_000),
 			Help: "maximum number of IDs that are remembered in memory; beyond it, the oldest are forgotten",
 			Use:  "Raise it if cell_ids_forgotten in INFO grows: then calls may take twice."},
+		{Name: "max-hold", Group: option.Limits, Kind: option.Time(&s.HoldSeconds, time.Second, 1, 86_400),
+			Help: "seconds after which a hold lapses at the latest, whatever its call says",
+			Use:  "Raise it if a call that is charged first takes longer than that; each open hold takes memory for this time."},
+		{Name: "max-holds", Group: option.Limits, Kind: option.Number(&s.MaxHolds, 1, 10_000_000),
+			Help: "maximum number of open holds; beyond it, the hold that ends first lapses before its time",
+			Use:  "Raise it if cell_holds_lapsed_early in INFO grows: then charges can not be corrected."},
 		{Name: "oom-decision", Group: option.Memory, Kind: option.Choice(&s.OOMDecision, "error", "limit"),
 			Change: option.Live,
 			Help:   "reply of a limiter that would have to add a key beyond maxmemory: an error (OOM), or that the call is limited",
@@ -60,7 +69,7 @@ func (s *Settings) Options() []*option.Option {
 func (l *Family) Effects(s *Settings, setMaxWaiting func(calls int)) []option.Effect {
 	l.Top.Seed = s.TopSeed
 	l.maxLogLimit, l.maxHolders = s.MaxLogLimit, s.MaxHolders
-	l.IDTime = time.Duration(s.IDSeconds) * time.Second
+	l.IDTime, l.MaxHold = time.Duration(s.IDSeconds)*time.Second, time.Duration(s.HoldSeconds)*time.Second
 	return []option.Effect{
 		option.On(func() { setMaxWaiting(s.MaxWaiting) }, "max-waiting"),
 		option.On(func() { l.LimitWhenFull.Store(s.OOMDecision == "limit") }, "oom-decision"),

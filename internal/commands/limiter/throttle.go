@@ -17,7 +17,7 @@ func (l *Family) throttle() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Period("period"),
-			quantityArg, modeArg, msArg, leaveArg, command.WaitArg, command.IDArg},
+			quantityArg, modeArg, msArg, leaveArg, command.WaitArg, command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]},
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek, Takes: quantityTakes}, Run: l.runThrottle,
 	}
 }

@@ -51,7 +51,7 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
 	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, command.WaitArg,
-		command.IDArg}
+		command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]}
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

@@ -57,7 +57,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 	var options decide.Options
 	mode := decide.Modes[b[modeAt].N]
 	if c.Extra {
-		if options, err = decide.OptionsOf(c, mode); err != nil {
+		if options, err = decide.OptionsOf(c, mode, b[quantityAt].N, b[quantityAt].At > 0); err != nil {
 			return err
 		}
 	}
