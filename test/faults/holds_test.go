@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -29,10 +29,12 @@ func TestKillsWithHolds(t *testing.T) {
 		client := peer.Client(&redis.Options{Addr: server.Addr, MaxRetries: -1, PoolSize: clients})
 		settleAll(t, client, clients)
 		var all sync.WaitGroup
+		var settled atomic.Int64
 		for n := range clients {
-			all.Go(func() { holdUntilKilled(client, n, run) })
+			all.Go(func() { holdUntilKilled(client, n, run, &settled) })
 		}
-		time.Sleep(time.Duration(rand.Int64N(int64(3 * time.Second))))
+		moment := rand.Int64N(20_000)
+		await(t, func() bool { return settled.Load() >= moment })
 		server.Signal(syscall.SIGKILL)
 		server.Wait()
 		all.Wait()
@@ -47,7 +49,7 @@ func held(client *redis.Client, n int, quantity int, words ...any) ([]int64, err
 	return client.Do(context.Background(), append(call, words...)...).Int64Slice()
 }
 
-func holdUntilKilled(client *redis.Client, n, run int) {
+func holdUntilKilled(client *redis.Client, n, run int, settled *atomic.Int64) {
 	for i := 0; ; i++ {
 		id := fmt.Sprint(run, ".", i)
 		if _, err := held(client, n, heldEstimate, "HOLD", id, "1h"); err != nil {
@@ -56,6 +58,7 @@ func holdUntilKilled(client *redis.Client, n, run int) {
 		if _, err := held(client, n, heldActual, "SETTLE", id); err != nil {
 			return
 		}
+		settled.Add(1)
 	}
 }
 
