@@ -91,6 +91,7 @@ type topology interface {
 	moved(slot int, address string)                                 // a server has said so
 	lost(p combine.Primary)                                         // a connection was closed, or could not be opened
 	probeSlot(p combine.Primary) int                                // a slot that the server holds
+	held() <-chan struct{}                                          // closed when batches may be sent; nil: they may
 	watch(ctx context.Context)                                      // runs until the backend is closed
 }
 
@@ -206,6 +207,12 @@ func (b *Backend) Do(batch *combine.Batch) {
 	if batch.Connect {
 		batch.Failed = b.connect(at) != nil
 		return
+	}
+	if held := b.topology.held(); held != nil {
+		select {
+		case <-held:
+		case <-b.stop.Done():
+		}
 	}
 	b.mu.RLock()
 	c := b.connections[at]

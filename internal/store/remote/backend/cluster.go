@@ -44,6 +44,9 @@ func newCluster(b *Backend) *cluster {
 	return c
 }
 
+// held is nil: the nodes of a cluster say MOVED as soon as they have lost a slot.
+func (c *cluster) held() <-chan struct{} { return nil }
+
 func (c *cluster) primary(key string) combine.Primary { return c.owner(Slot(key)) }
 
 func (c *cluster) owner(slot int) combine.Primary { return combine.Primary(c.slots[slot].Load() - 1) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,18 +24,24 @@ type sentinels struct {
 	number  combine.Primary
 	all     []combine.Primary    // that one
 	current chan *sentinelClient // with the one that has answered last, or nil; holds one element
+
+	failover  failover
+	followed  map[string]bool // addresses of Sentinels that are listened to
+	following sync.WaitGroup
 }
 
 // sentinelClient is a connection to one Sentinel.
 type sentinelClient struct {
-	node   string
-	socket *socket
-	client *redis.Client
+	node           string
+	user, password string // empty if it does not ask for a password
+	socket         *socket
+	client         *redis.Client
 }
 
 func newSentinels(b *Backend) *sentinels {
 	number := b.numberOf(b.config.Address.String())
-	s := &sentinels{backend: b, number: number, all: []combine.Primary{number}, current: make(chan *sentinelClient, 1)}
+	s := &sentinels{backend: b, number: number, all: []combine.Primary{number}, current: make(chan *sentinelClient, 1),
+		followed: map[string]bool{}}
 	s.current <- nil
 	return s
 }
@@ -44,10 +51,24 @@ func (s *sentinels) primaries() []combine.Primary   { return s.all }
 func (s *sentinels) moved(int, string)              {}
 func (s *sentinels) lost(combine.Primary)           {}
 func (s *sentinels) probeSlot(combine.Primary) int  { return 0 }
+func (s *sentinels) held() <-chan struct{}          { return s.failover.held() }
 
-// address asks the Sentinels for the primary: first the one that has answered last, then all in the
-// order of the URL.
+// address returns where the primary listens. During a failover it waits for the new one.
 func (s *sentinels) address(ctx context.Context, _ combine.Primary) (string, error) {
+	if over := s.held(); over != nil {
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return "", ctx.Err()
+		}
+	}
+	answer, err := s.answer(ctx)
+	return s.failover.primary(answer, s.backend.config.Now()), err
+}
+
+// answer asks the Sentinels for the primary: first the one that has answered last, then all in the
+// order of the URL.
+func (s *sentinels) answer(ctx context.Context) (string, error) {
 	var known *sentinelClient
 	select {
 	case known = <-s.current:
@@ -102,7 +123,8 @@ func (s *sentinels) connect(ctx context.Context, node string) (*sentinelClient, 
 		if err != nil {
 			return nil, err
 		}
-		client := &sentinelClient{node: node, socket: conn, client: newClient(conn, user, password, 0, b.config)}
+		client := &sentinelClient{node: node, user: user, password: password, socket: conn,
+			client: newClient(conn, user, password, 0, b.config)}
 		err = client.client.Ping(ctx).Err()
 		if err == nil {
 			return client, nil
@@ -135,9 +157,13 @@ func (c *sentinelClient) close() {
 	_ = c.socket.Close()
 }
 
-// watch asks the Sentinels once a second, and closes connections to servers that are not the primary
-// any more.
+// watch listens to all Sentinels. It also asks them once a second, and closes connections to servers that are not
+// the primary any more.
 func (s *sentinels) watch(ctx context.Context) {
+	defer s.following.Wait()
+	for _, node := range s.backend.config.Address.Nodes {
+		s.followOnce(ctx, node)
+	}
 	ticker := time.NewTicker(askSentinels)
 	defer ticker.Stop()
 	for {
@@ -152,6 +178,7 @@ func (s *sentinels) watch(ctx context.Context) {
 		}
 		if address, err := s.address(ctx, s.number); err == nil {
 			s.backend.disconnect(s.number, address)
+			s.discover(ctx)
 		}
 	}
 }

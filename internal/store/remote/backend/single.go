@@ -28,4 +28,5 @@ func (s *single) moved(int, string)                                        {}
 func (s *single) lost(combine.Primary)                                     {}
 func (s *single) probeSlot(combine.Primary) int                            { return 0 }
 func (s *single) watch(context.Context)                                    {}
+func (s *single) held() <-chan struct{}                                    { return nil }
 func (s *single) address(context.Context, combine.Primary) (string, error) { return s.where, nil }
