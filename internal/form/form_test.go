@@ -77,6 +77,17 @@ func bytesOf(t testing.TB, form string) []byte {
 	return append([]byte("\x00cl1"+form[:1]), state...)
 }
 
+// Every kind that has a form is in golden, and so in the tests below, such as TestShift.
+func TestEveryKindIsGolden(t *testing.T) {
+	known := map[limit.Kind]bool{}
+	for _, g := range golden {
+		known[g.state.Kind] = true
+	}
+	for kind := range limit.Kind(limit.Kinds) {
+		require.Equal(t, kind.Letter() != 0, known[kind], kind)
+	}
+}
+
 func TestGoldenForms(t *testing.T) {
 	for _, g := range golden {
 		form := bytesOf(t, g.form)

@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// heldEstimate is what a client charges first, and heldActual what it says then. Divided by heldActual, what a key holds
-// leaves 1 if and only if a hold of the key is open, which shows a key and its holds of different instants.
+// heldEstimate is what a client charges first, and heldActual what it says then. Divided by heldActual, what a key
+// holds leaves 1 if and only if a hold of the key is open, which shows a key and its holds of different instants.
 const heldEstimate, heldActual = 10, 3
 
 // A server is killed while clients charge estimates and correct them. When it is started again, each key and its holds
