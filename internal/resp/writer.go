@@ -112,7 +112,16 @@ func (w *Writer) Adopt(b []byte) {
 }
 
 // Int writes an integer.
-func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
+func (w *Writer) Int(n int64) {
+	at, buf := len(w.buf), slices.Grow(w.buf, maxIntLength)
+	if buf = buf[:cap(buf)]; uint64(n+1) < uint64(len(smallInts)) {
+		binary.LittleEndian.PutUint64(buf[at:], smallInts[n+1])
+		at += int(smallInts[n+1] >> 56)
+	} else {
+		at = putInt(buf, at, n)
+	}
+	w.buf = buf[:at]
+}
 
 // Ints writes an array of integers. Small ones, which most are here, are copied from a table, eight
 // bytes at a time: the next integer overwrites the surplus bytes.
@@ -126,20 +135,37 @@ func (w *Writer) Ints(numbers ...int64) {
 			binary.LittleEndian.PutUint64(buf[at:], smallInts[i])
 			at += int(smallInts[i] >> 56)
 		} else {
-			at = len(redcon.AppendInt(buf[:at], n))
+			at = putInt(buf, at, n)
 		}
 	}
 	w.buf = buf[:at]
 }
 
+// putInt puts an integer into buf, where there is room for maxIntLength bytes, and returns its end. One of up to twelve
+// digits is put together from groups of three in the table.
+func putInt(buf []byte, at int, n int64) int {
+	if uint64(n) >= 1e12 || n < 1000 {
+		return len(redcon.AppendInt(buf[:at], n))
+	}
+	head, group := uint64(n)/1000, uint64(n)%1000
+	if head < uint64(len(smallInts))-1 {
+		binary.LittleEndian.PutUint64(buf[at:], smallInts[head+1])
+		at += int(smallInts[head+1]>>56) - len("\r\n")
+	} else {
+		at = putInt(buf, at, int64(head)) - len("\r\n")
+	}
+	binary.LittleEndian.PutUint64(buf[at:], smallInts[1001+group]>>16) // without ":1"
+	return at + len("000\r\n")
+}
+
 // maxIntLength is the length of the longest encoded integer, in bytes.
 const maxIntLength = len(":-9223372036854775808\r\n")
 
-// smallInts are the encodings of the integers from -1 on. Each has at most 7 bytes; the eighth is
+// smallInts are the encodings of the integers from -1 to 1999. Each has at most 7 bytes; the eighth is
 // the length.
 var smallInts = encodeInts()
 
-func encodeInts() (table [1026]uint64) {
+func encodeInts() (table [2001]uint64) {
 	for i := range table {
 		var encoded [8]byte
 		encoded[7] = byte(len(redcon.AppendInt(encoded[:0], int64(i)-1)))

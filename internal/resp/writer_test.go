@@ -362,24 +362,28 @@ func (g *valueTree) mapping(n, depth int, resp3 bool) any {
 	return flat
 }
 
-// TestInts checks that Ints writes what Array and Int write, whatever capacity the buffer has.
+// TestInts checks how integers are written, whatever capacity the buffer has.
 func TestInts(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
-	var w, naive Writer
+	var w, single, naive Writer
 	for range 5000 {
 		numbers := make([]int64, random.IntN(8))
 		for i := range numbers {
-			numbers[i] = []int64{-1, 0, 9, 10, 99, 1023, 1024, 1025, -2, math.MinInt64, math.MaxInt64, random.Int64N(2000),
-				int64(random.Uint64())}[random.IntN(13)]
+			numbers[i] = []int64{-1, 0, 9, 10, 99, 1023, 1024, 1025, -2, math.MinInt64, math.MaxInt64, random.Int64N(3000),
+				int64(random.Uint64()), random.Int64() >> random.IntN(64), 1_000_000_000_000 - random.Int64N(4)}[random.IntN(15)]
 		}
 		w.Ints(numbers...)
 		naive.Array(len(numbers))
+		single.Array(len(numbers))
 		for _, n := range numbers {
-			naive.Int(n)
+			naive.Raw(fmt.Appendf(nil, ":%d\r\n", n))
+			single.Int(n)
 		}
 		require.Equal(t, string(naive.Bytes()), string(w.Bytes()))
+		require.Equal(t, string(naive.Bytes()), string(single.Bytes()))
 		if random.IntN(4) == 0 {
 			w.Reset()
+			single.Reset()
 			naive.Reset()
 		}
 	}
