@@ -72,50 +72,35 @@ func (set *lockSet) add(shard uint32) { set[shard/64] |= 1 << (shard % 64) }
 
 func (set *lockSet) has(shard uint32) bool { return set[shard/64]>>(shard%64)&1 != 0 }
 
-// measuredShard returns the shard whose lock is measured. One of them is enough, because a step
-// holds all of its locks for the same time. If measure is false, it returns shards, which is none:
-// of a step on several databases, only one set is measured.
-func (set *lockSet) measuredShard(measure bool) uint32 {
-	if !measure {
-		return shards
-	}
-	for word, bitmap := range set {
-		if bitmap != 0 {
-			return uint32(word*64 + bits.TrailingZeros64(bitmap))
-		}
-	}
-	return shards
-}
-
 // lock locks the shards on behalf of a caller. It returns the instant of the step: not before now,
-// nor before any instant that the shards have seen.
+// nor before any instant that the shards have seen. If measure is set, the lock of the first shard is measured. One
+// is enough, because a step holds all of its locks for the same time; of a step on several databases, only one set
+// is measured.
 func (set *lockSet) lock(db *database, now, caller int64, measure bool) int64 {
-	measured := set.measuredShard(measure)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
-			s := &db.shards[n]
-			if n == measured {
+			s := &db.shards[word*64+bits.TrailingZeros64(bitmap)]
+			if measure {
 				s.lock()
 			} else {
 				s.mu.Lock()
 			}
-			s.caller, now = caller, max(now, s.lastInstant)
+			s.caller, now, measure = caller, max(now, s.lastInstant), false
 		}
 	}
 	return now
 }
 
 func (set *lockSet) unlock(db *database, measure bool) {
-	measured := set.measuredShard(measure)
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			n := uint32(word*64 + bits.TrailingZeros64(bitmap))
-			if n == measured {
-				db.shards[n].unlock()
+			s := &db.shards[word*64+bits.TrailingZeros64(bitmap)]
+			if measure {
+				s.unlock()
 			} else {
-				db.shards[n].mu.Unlock()
+				s.mu.Unlock()
 			}
+			measure = false
 		}
 	}
 }
