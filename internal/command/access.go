@@ -58,10 +58,8 @@ func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte, snaps
 			snapshot = row.TakeSnapshot()
 		}
 		r.Keys = row.Keys.Rights(nil, words, snapshot)
-	} else if row.Keys.Find != nil {
-		r.Keys, _ = row.Keys.Find(nil, words) // the row refuses invalid words
 	} else {
-		r.Keys = row.plainKeys(few[:0], words)
+		r.Keys, _ = row.KeysOf(few[:0], words) // the row refuses invalid words
 	}
 	switch row.Channels {
 	case OneChannel:

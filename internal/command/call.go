@@ -107,12 +107,12 @@ type Call struct {
 
 // limiterState is memory of the limiters, which keep it in the call so that they need not allocate.
 type limiterState struct {
-	Rule          limit.Rule           // the rule of the current limiter
-	LastLimit     gcra.Memo            // of the latest CL.THROTTLE
-	Requests      []store.LimitRequest // of CL.ALL
-	LeaseRequests []store.LeaseRequest // of its leases
-	Limited       int64                // number of limited decisions that are not yet added to the counters
-	Sampling      topk.Sampling        // of decisions, for CL.TOP
+	Rule      limit.Rule           // the rule of the current limiter
+	LastLimit gcra.Memo            // of the latest CL.THROTTLE
+	Requests  []store.LimitRequest // of CL.TAKE
+	All       any                  // of CL.ALL
+	Limited   int64                // number of limited decisions that are not yet added to the counters
+	Sampling  topk.Sampling        // of decisions, for CL.TOP
 	// WithoutStore is set if the decision was not made by the store, because it fails.
 	WithoutStore bool
 	Waiting
@@ -144,14 +144,19 @@ type bound struct {
 }
 
 // Repeatable says what a call takes over from the one before it, if it repeats that one: it differs only in the
-// word at index 1, which is the key.
+// word at index 1, which is the key, or in the keys that KeyRules.Find finds.
 type Repeatable uint8
 
 const (
-	Nothing Repeatable = iota
-	Binding            // the arguments in Call.Bound
-	Checks             // these, and that the session has found nothing against it
+	Nothing  Repeatable = iota
+	Binding             // the arguments in Call.Bound
+	Repeated            // these, of a call that itself repeats one
+	Checks              // these, and that the session has found nothing against it
 )
+
+// Repeats reports, to a row with KeyRules.First, whether the call repeats the one before it (see Repeatable). The row
+// checks the keys itself, and may keep what it has made of the other words.
+func (c *Call) Repeats() bool { return c.Repeatable >= Repeated }
 
 // MaxArgs bounds the arguments of a row, so that binding them allocates nothing.
 const MaxArgs = 12
@@ -209,7 +214,7 @@ func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	c.Blocks, c.Offloaded = false, false
 	switch {
 	case repeats:
-		err = c.CheckKey(words[1])
+		err = c.CheckKey(words[row.FirstKey])
 	case row.Parent != nil:
 		err = c.bind(2)
 	default:
@@ -218,7 +223,9 @@ func (c *Call) Run(row *Command, words [][]byte, repeats bool) (err error) {
 	if err != nil {
 		return err
 	}
-	c.Repeatable = Binding
+	if c.Repeatable = Binding; repeats {
+		c.Repeatable = Repeated
+	}
 	if c.Middleware != nil {
 		return c.Middleware(c)
 	}

@@ -85,9 +85,9 @@ type Admission struct {
 // KeyRules describe the positions of a call's keys, and what the call does with them, where these
 // do not follow from Args and KeyAccess. Most rows have none.
 type KeyRules struct {
-	// Find appends the keys of a call, and returns false if its words are invalid.
-	Find    func(keys, words [][]byte) ([][]byte, bool)
-	First   int // with Find: the index of the first key, 0 if it varies
+	// Find appends the indexes of the keys of a call, and returns false if its words are invalid.
+	Find    func(at []int, words [][]byte) ([]int, bool)
+	First   int // with Find: the index of the first key, 0 if it varies; see also Call.Repeats
 	CountAt int // with Find: the index of the word that says how many keys follow it, 0 for none
 	Step    int // with CountAt: words from one key to the next
 

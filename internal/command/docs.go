@@ -288,10 +288,14 @@ func (c *Call) keysIn(words [][]byte) (row *Command, keys [][]byte, err error) {
 
 // KeysOf appends the keys of a call. It returns false if the words are invalid.
 func (row *Command) KeysOf(keys, words [][]byte) (all [][]byte, ok bool) {
-	if row.Keys.Find != nil {
-		return row.Keys.Find(keys, words)
+	if row.Keys.Find == nil {
+		return row.plainKeys(keys, words), true
 	}
-	return row.plainKeys(keys, words), true
+	at, ok := row.Keys.Find(nil, words)
+	for _, i := range at {
+		keys = append(keys, words[i])
+	}
+	return keys, ok
 }
 
 // TouchedKeys appends the names of the keys that a call uses. For most rows these are the keys of its words. The

@@ -5,17 +5,27 @@ import (
 	"math"
 )
 
-// This file reads several calls before the first is answered, as suits a pipeline. It has two fast
+// This file reads several calls before the first is answered, as suits a pipeline. It has three fast
 // paths. Append reads a call of short words that is complete in borrowed memory with fewer checks
 // than Next. Repeat handles the most frequent case in a pipeline: a call that differs from the one
-// before it in the key alone. There, comparing the two calls replaces parsing.
+// before it in the key alone. There, comparing the two calls replaces parsing. RepeatVaried does so for
+// calls of several keys.
 
 // callShape holds indexes in buf of a call. The zero callShape is no call.
 type callShape struct {
 	start, end       int
 	keyStart, keyEnd int // of the second word, which is a key: the start of its length line, and its end
-	repeatsEnd       int // end of the latest call that Repeat has read
+	repeatsEnd       int // end of the latest call that Repeat or RepeatVaried has read
 }
+
+// Varied are the words in which a call of several keys may differ from the one that it repeats.
+type Varied struct {
+	At    []int  // indexes, in ascending order
+	spans []span // of the words in the call that Append has read last
+}
+
+// span is the place in buf of a word with its length line.
+type span struct{ start, end int }
 
 // Append is like Next, but appends the words of the call to words, so that a caller can read
 // several calls. It appends none if no call has arrived completely.
@@ -76,6 +86,48 @@ func (r *Reader) Repeat() (second []byte, ok bool) {
 	last.repeatsEnd = r.start + end
 	r.skipCall(last.repeatsEnd, 1)
 	return arrived[body:tail:tail], true
+}
+
+// Vary says in which words, v.At, calls that repeat the one that Append has read last may differ from it. words are
+// the words of this call.
+func (r *Reader) Vary(v *Varied, words [][]byte) {
+	v.spans = v.spans[:0]
+	pos, next := r.previous.start+lineLength(len(words)), 0
+	for _, at := range v.At {
+		for ; next < at; next++ {
+			pos += lineLength(len(words[next])) + len(words[next]) + 2
+		}
+		v.spans = append(v.spans, span{pos, pos + lineLength(len(words[at])) + len(words[at])})
+	}
+}
+
+// RepeatVaried is Repeat for a call that may differ from the one before in the words v.At. It puts these into words,
+// which are a copy of the words of the call before.
+func (r *Reader) RepeatVaried(v *Varied, words [][]byte) bool {
+	last := &r.previous
+	if !r.borrowed || last.end == 0 || last.repeatsEnd != r.start || len(r.buf)-r.start >= int(r.maxCall) {
+		return false
+	}
+	arrived, pos, from := r.buf, r.start, last.start
+	for i, s := range v.spans {
+		head := pos + s.start - from
+		if head+4 >= len(arrived) || string(arrived[pos:head]) != string(arrived[from:s.start]) {
+			return false
+		}
+		n, width := shortLength(binary.LittleEndian.Uint32(arrived[head:]), '$')
+		pos, from = head+width+n, s.end
+		if width == 0 || n > r.maxBulk() || pos > len(arrived) {
+			return false
+		}
+		words[v.At[i]] = arrived[pos-n : pos : pos]
+	}
+	end := pos + last.end - from
+	if end > len(arrived) || string(arrived[pos:end]) != string(arrived[from:last.end]) {
+		return false
+	}
+	last.repeatsEnd = end
+	r.skipCall(end, len(v.At))
+	return true
 }
 
 // skipCall moves the position to the end of a call that was read in borrowed memory.

@@ -12,20 +12,21 @@ import (
 type ahead struct {
 	words     [][]byte // of all calls, one call after another
 	calls     [Lookahead]pendingCall
-	keys      [][]byte  // to prefetch: the first key of each call, or the keys that its row finds
-	count     int       // of calls
-	next      int       // index of the call that is answered next
-	usedWords int       // the maximum length of words in this batch
-	copied    bool      // the words of the remaining calls are copies, which stay valid after the batch
-	long      *longCall // the last call if it is a long one; words has only its first words
+	keys      [][]byte    // to prefetch: the first key of each call, or the keys that its row finds
+	varied    resp.Varied // the keys that the row of the latest call has found
+	count     int         // of calls
+	next      int         // index of the call that is answered next
+	usedWords int         // the maximum length of words in this batch
+	copied    bool        // the words of the remaining calls are copies, which stay valid after the batch
+	long      *longCall   // the last call if it is a long one; words has only its first words
 }
 
 // pendingCall is a call that has been read and not answered.
 type pendingCall struct {
 	row        *command.Command // nil if no command has that name
 	start, end int              // of its words in ahead.words
-	repeats    bool             // the call differs from the one before it only in its key
-	second     []byte           // the second word, which is that key, if repeats
+	repeats    bool             // the call differs from the one before it only in its keys
+	key        []byte           // the first of these keys, if repeats
 	inReader   bool             // its words are in the reader's own memory
 }
 
@@ -51,7 +52,7 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	a.next++
 	words = a.words[w.start:w.end]
 	if w.repeats {
-		words[1] = w.second // the calls share their words; the one before has been answered
+		words[w.row.FirstKey] = w.key // calls of one key share their words; the one before has been answered
 	}
 	return w, words
 }
@@ -59,7 +60,7 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 // putBack undoes take.
 func (a *ahead) putBack() { a.next-- }
 
-// nextRepeats reports whether the next call differs from the one before it only in its key.
+// nextRepeats reports whether the next call differs from the one before it only in its keys.
 func (a *ahead) nextRepeats() bool { return a.calls[a.next].repeats }
 
 // latest returns the row of the call that was taken last; nil if it has none.
@@ -111,9 +112,7 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		if a.readRepeat(r) {
 			continue
 		}
-		if a.count == 1 && r.Buffered() > 0 { // the calls of a pipeline are mostly equally long
-			a.words = slices.Grow(a.words, (Lookahead-1)*len(a.words))
-		}
+		a.growWords(r)
 		start := len(a.words)
 		if a.words, err = r.Append(a.words); len(a.words) == start {
 			return err
@@ -121,7 +120,9 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		words := a.words[start:]
 		row := t.LookupCached(words[0], known)
 		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
-		a.addKeys(row, words)
+		if a.addKeys(row, words); len(a.varied.At) > 0 {
+			r.Vary(&a.varied, words)
+		}
 		a.count++
 		if long := r.Long(); long != nil {
 			a.long = &longCall{r.WordCount(), command.TotalLength(long), func(pause func()) [][]byte {
@@ -133,6 +134,14 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		}
 	}
 	return nil
+}
+
+// growWords makes room for the words of a window, once its first call has been read: the calls of a pipeline are mostly
+// equally long.
+func (a *ahead) growWords(r *resp.Reader) {
+	if a.count == 1 && r.Buffered() > 0 {
+		a.words = slices.Grow(a.words, (Lookahead-1)*len(a.words))
+	}
 }
 
 // fillFrom is fill for the calls of a client in this process. They are not compared: making them costs more.
@@ -161,13 +170,15 @@ func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, kn
 }
 
 // addKeys adds the first key of a call to the keys to prefetch, or all keys if the row finds
-// them itself.
+// them itself. A word from which a row makes keys is none of them.
 func (a *ahead) addKeys(row *command.Command, words [][]byte) {
+	a.varied.At = a.varied.At[:0]
 	switch {
 	case row == nil || row.FirstKey == 0 || len(words) <= row.FirstKey || len(a.keys) >= maxKeys:
 	case row.Keys.Find != nil:
-		a.keys, _ = row.Keys.Find(a.keys, words)
-	default:
+		a.varied.At, _ = row.Keys.Find(a.varied.At, words)
+		a.addVaried(words)
+	case row.Keys.Touched == nil:
 		a.keys = append(a.keys, words[row.FirstKey])
 	}
 }
@@ -175,19 +186,50 @@ func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 // maxKeys bounds the keys that are prefetched for one window, except for the keys of its last call.
 const maxKeys = 2 * Lookahead
 
-// readRepeat reads the next call if it differs from the one before it only in its key.
+func (a *ahead) addVaried(words [][]byte) {
+	for _, i := range a.varied.At {
+		a.keys = append(a.keys, words[i])
+	}
+}
+
+// readRepeat reads the next call if it differs from the one before it only in its keys.
 func (a *ahead) readRepeat(r *resp.Reader) bool {
-	if a.count == 0 || a.calls[a.count-1].row == nil || a.calls[a.count-1].row.FirstKey != 1 {
+	if a.count == 0 || a.calls[a.count-1].row == nil {
 		return false
 	}
-	second, ok := r.Repeat()
+	if a.calls[a.count-1].row.FirstKey != 1 {
+		return len(a.varied.At) > 0 && a.readVaried(r)
+	}
+	key, ok := r.Repeat()
 	if !ok {
 		return false
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.repeats, w.second, w.inReader = true, second, false
-	a.keys = append(a.keys, second)
+	w.repeats, w.key, w.inReader = true, key, false
+	if before.row.Keys.Touched == nil {
+		a.keys = append(a.keys, key)
+	}
+	a.count++
+	return true
+}
+
+// readVaried is readRepeat for a call of several keys, which gets words of its own.
+func (a *ahead) readVaried(r *resp.Reader) bool {
+	a.growWords(r)
+	before, start := &a.calls[a.count-1], len(a.words)
+	a.words = append(a.words, a.words[before.start:before.end]...)
+	words := a.words[start:]
+	if !r.RepeatVaried(&a.varied, words) {
+		a.words = a.words[:start]
+		return false
+	}
+	if len(a.keys) < maxKeys {
+		a.addVaried(words)
+	}
+	w := &a.calls[a.count]
+	w.row, w.start, w.end = before.row, start, len(a.words)
+	w.repeats, w.key, w.inReader = true, words[before.row.FirstKey], false
 	a.count++
 	return true
 }
@@ -207,7 +249,7 @@ func (a *ahead) copyRest() {
 			copied = w.start
 		}
 		if w.repeats {
-			w.second = bytes.Clone(w.second)
+			w.key = bytes.Clone(w.key)
 		}
 	}
 	a.copied = true

@@ -19,13 +19,16 @@ func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
 		"id", "5"}
 	names := []string{"CL.THROTTLE", "cl.throttle", "GET", "DEL", "SELECT", "CLIENT", "KEYS", "SET", "TTL", "CL.INSPECT",
-		"INCR", "WATCH", "MULTI", "SSUBSCRIBE"}
+		"INCR", "WATCH", "MULTI", "SSUBSCRIBE", "CL.ALL", "CL.ALL", "CL.ALL"}
 	for len(calls) < 200 {
-		call := []string{names[random.IntN(len(names))], keys[random.IntN(len(keys))]}
+		call, keysAt := []string{names[random.IntN(len(names))], keys[random.IntN(len(keys))]}, []int{1}
+		if call[0] == "CL.ALL" {
+			call, keysAt = similarAll(random)
+		}
 		if strings.EqualFold(call[0], "CL.THROTTLE") {
 			call = append(call, "15", "30", "60")
 		}
-		for random.IntN(2) == 0 && len(call) < 9 {
+		for random.IntN(2) == 0 && len(call) < 9+len(keysAt) {
 			call = append(call, words[random.IntN(len(words))])
 		}
 		for range 1 + random.IntN(12) {
@@ -36,10 +39,29 @@ func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 			if at := random.IntN(4 * len(call)); at < len(call) && at > 0 {
 				call[at] = words[random.IntN(len(words))]
 			}
-			call[1] = keys[random.IntN(len(keys))]
+			for _, at := range keysAt {
+				call[at] = keys[random.IntN(len(keys))]
+			}
 		}
 	}
 	return calls
+}
+
+// similarAll returns a call of CL.ALL of one or two limiters, and the indexes of its keys.
+func similarAll(random *rand.Rand) (call []string, keysAt []int) {
+	members := []string{"THROTTLE a 15 30 60 1", "FIXED b 100 60 1", "FIXED b 100 60 1 FORCE", "THROTTLE c 1 1 1h 1",
+		"QUOTA d 100 DAY 1", "ACQUIRE e 5 60 me 1", "FIXED f wrong 60 1"}
+	call = []string{"CL.ALL", fmt.Sprint(1 + random.IntN(2))}
+	for range call[1][0] - '0' {
+		keysAt = append(keysAt, len(call)+1)
+		call = append(call, strings.Fields(members[random.IntN(len(members))])...)
+	}
+	for _, option := range []string{"PEEK", "MS"} {
+		if random.IntN(4) == 0 {
+			call = append(call, option)
+		}
+	}
+	return call, keysAt
 }
 
 // A pipeline gets the replies that its calls get one by one, although calls that repeat the one

@@ -36,10 +36,14 @@ its holder may keep, is limited if it ends before the others are allowed.`,
 
 func (l *Family) runAll(c *command.Call) error {
 	k, err := l.parseAll(c)
-	defer k.forget(c)
-	if err != nil {
-		return err
+	if err == nil {
+		err = l.makeAll(c, k)
 	}
+	k.forget()
+	return err
+}
+
+func (l *Family) makeAll(c *command.Call, k *allMemory) error {
 	if k.policies == nil && repeatsKey(k.requests) {
 		return errRepeatsKey
 	}
@@ -50,11 +54,11 @@ func (l *Family) runAll(c *command.Call) error {
 		return l.Offload(c, l.firstKey(c), k.Wait)
 	}
 	if k.policies != nil || k.Wait > 0 || k.IDAt > 0 {
-		return l.decideAll(c, k)
+		return l.decideAll(c, k.allCall)
 	}
 	decisions, allowed, err := c.View.TakeAll(c.Context, k.requests, k.mode())
 	if err != nil {
-		return l.OnError(c, l.callOf(c, k), err, decisions)
+		return l.OnError(c, l.callOf(c, k.allCall), err, decisions)
 	}
 	for i := range decisions {
 		l.CountKey(c, k.requests[i].Key, decisions[i].Limited)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/maphash"
+	"slices"
 
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
@@ -116,41 +117,91 @@ type namedPolicy struct {
 	name   []byte
 }
 
+// allMemory is the memory that a session keeps between calls, with the latest call: one that repeats it has the same
+// words, except for its keys.
+type allMemory struct {
+	allCall
+	repeatable bool // the call was valid, and has no leases, no policies and no options of package decide
+	memory     [fewRequests]store.LimitRequest
+	leases     []store.LeaseRequest
+	keysAt     [fewRequests]int // indexes of the keys in the words
+}
+
 // fewRequests is the number of limiters for which a session keeps memory between calls. It is
 // small, because there may be many idle sessions.
 const fewRequests = 8
 
-// parseAll parses the words of a call. Requests of up to fewRequests members are in memory of the call, and valid until
-// the next one.
-func (l *Family) parseAll(c *command.Call) (k allCall, err error) {
-	switch count := int(c.Int()); {
-	case count > fewRequests:
-		k.requests = make([]store.LimitRequest, count)
-	case cap(c.Requests) < fewRequests:
-		c.Requests = make([]store.LimitRequest, fewRequests)
-		fallthrough
-	default:
-		k.requests = c.Requests[:count]
+// parseAll returns the call that the words ask for. It is in memory of the session, and valid until the next one.
+func (l *Family) parseAll(c *command.Call) (*allMemory, error) {
+	k, ok := c.All.(*allMemory)
+	if !ok {
+		k = new(allMemory)
+		c.All = k
 	}
+	if c.Repeats() && k.repeatable {
+		return k, k.setKeys(c)
+	}
+	if k.allCall = (allCall{}); c.Int() > fewRequests {
+		k.requests = make([]store.LimitRequest, c.Bound[0].N)
+	} else {
+		k.requests = k.memory[:c.Bound[0].N]
+		clear(k.requests)
+	}
+	err := l.parseMembers(c, k)
+	k.repeatable = err == nil && k.policies == nil && k.Options == decide.Options{} && len(k.requests) <= fewRequests &&
+		!slices.ContainsFunc(k.requests, func(r store.LimitRequest) bool { return r.Lease != nil })
+	return k, err
+}
+
+// setKeys sets the keys of a call that repeats the one before.
+func (k *allMemory) setKeys(c *command.Call) error {
+	for i := range k.requests {
+		key := c.Words[k.keysAt[i]]
+		if err := c.CheckKey(key); err != nil {
+			return err
+		}
+		k.requests[i].Key = key
+	}
+	return nil
+}
+
+// forget forgets what the words lend to a call.
+func (k *allMemory) forget() {
+	if !k.repeatable {
+		clear(k.requests)
+		clear(k.leases)
+		k.policies = nil
+		return
+	}
+	for i := range k.requests {
+		k.requests[i].Key = nil
+	}
+}
+
+// parseMembers parses the members of a call, and the options after them.
+func (l *Family) parseMembers(c *command.Call, k *allMemory) (err error) {
 	at := 2
 	for i := range k.requests {
 		words := c.Words[at:]
 		e := entryOf(words)
 		if e.form == nil {
-			return k, cmp.Or(err, errNoLimiter(i, words)) // the first word that is wrong may be an earlier one
+			return cmp.Or(err, errNoLimiter(i, words)) // the first word that is wrong may be an earlier one
+		}
+		if i < fewRequests {
+			k.keysAt[i] = at + 1
 		}
 		if err == nil {
-			err = ofLimiter(i, l.parseMember(c, &k, i, e, words[1:e.form.words]))
+			err = ofLimiter(i, l.parseMember(c, k, i, e, words[1:e.form.words]))
 		}
 		at += e.words
 	}
 	var wrong error
 	k.allOptions, _, wrong = allOptionsOf(c.Words, at)
-	return k, cmp.Or(err, wrong)
+	return cmp.Or(err, wrong)
 }
 
 // parseMember parses the i-th member of a call, without its name.
-func (l *Family) parseMember(c *command.Call, k *allCall, i int, e entry, words [][]byte) (err error) {
+func (l *Family) parseMember(c *command.Call, k *allMemory, i int, e entry, words [][]byte) (err error) {
 	r := &k.requests[i]
 	r.Key = words[0]
 	if err := c.CheckKey(r.Key); err != nil {
@@ -166,14 +217,6 @@ func (l *Family) parseMember(c *command.Call, k *allCall, i int, e entry, words 
 		return l.leaseRequest(c, k, i, words)
 	default:
 		return l.request(r, e, words)
-	}
-}
-
-// forget clears the requests of a call, because they refer to borrowed keys and holders.
-func (k *allCall) forget(c *command.Call) {
-	clear(k.requests)
-	if c.LeaseRequests != nil {
-		clear(c.LeaseRequests)
 	}
 }
 
@@ -210,7 +253,7 @@ func (l *Family) request(t *store.LimitRequest, e entry, words [][]byte) (err er
 }
 
 // leaseRequest reads the i-th entry of a call, which is ACQUIRE.
-func (l *Family) leaseRequest(c *command.Call, k *allCall, i int, words [][]byte) error {
+func (l *Family) leaseRequest(c *command.Call, k *allMemory, i int, words [][]byte) error {
 	t, holder := &k.requests[i], words[3]
 	t.Rule.Kind = limit.Lease
 	c.Work += leaseChangeWork
@@ -229,10 +272,10 @@ func (l *Family) leaseRequest(c *command.Call, k *allCall, i int, words [][]byte
 	if len(k.requests) > fewRequests {
 		t.Lease = new(store.LeaseRequest)
 	} else {
-		if c.LeaseRequests == nil {
-			c.LeaseRequests = make([]store.LeaseRequest, fewRequests)
+		if k.leases == nil {
+			k.leases = make([]store.LeaseRequest, fewRequests)
 		}
-		t.Lease = &c.LeaseRequests[i]
+		t.Lease = &k.leases[i]
 	}
 	t.Lease.MaxHolders = l.maxHolders
 	t.Lease.Request, err = lease.NewRequest(limit, quota.Period(ttl), holder, quantity)
@@ -295,18 +338,19 @@ func repeatsKey(takes []store.LimitRequest) bool {
 }
 
 // limiterKeys is the KeyRules.Find of CL.ALL.
-func limiterKeys(keys, words [][]byte) (all [][]byte, ok bool) {
+func limiterKeys(keys []int, words [][]byte) (all []int, ok bool) {
 	count, ok := command.ParseInteger(words[1], true)
 	if !ok || count < 1 || count > decide.MaxRequests {
 		return keys, false
 	}
-	words = words[2:]
+	at := 2
 	for range count {
-		e := entryOf(words)
+		e := entryOf(words[at:])
 		if e.form == nil {
 			return keys, false
 		}
-		keys, words = append(keys, words[1]), words[e.words:]
+		keys = append(keys, at+1)
+		at += e.words
 	}
 	return keys, true
 }

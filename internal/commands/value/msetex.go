@@ -25,12 +25,12 @@ var mSetEX = command.Command{
 		}
 		return "set"
 	}},
-	Keys: command.KeyRules{CountAt: 1, Step: 2, Find: func(keys, words [][]byte) ([][]byte, bool) {
+	Keys: command.KeyRules{CountAt: 1, Step: 2, Find: func(at []int, words [][]byte) ([]int, bool) {
 		pairs, _, err := countedPairs(words)
 		for i := 0; i < len(pairs); i += 2 {
-			keys = append(keys, pairs[i])
+			at = append(at, 2+i)
 		}
-		return keys, err == nil
+		return at, err == nil
 	}},
 	Reply: "1 if all were set; 0 if none was, because with NX one of them exists, or with XX one does not. At most 1024 keys.",
 	Run: func(c *command.Call) error {
