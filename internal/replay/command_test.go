@@ -89,7 +89,7 @@ standard input:8: not in the format combined: "nonsense"
               retries
 
   allowed     █                                                           ██ █
-  limited                                   █                            █  █ 
+  limited                                   █                            █  █
               10:00:00                                                10:01:04
               one column is 1s; the highest are 1 allowed, 1 limited
 
@@ -176,7 +176,7 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, Changes{Newly: 20, NewlySubjects: 20}, *r.Changes)
 	r = reportOf(t, old, log, "--instead-of", policies)
 	require.Equal(t, Changes{Before: 20, Admitted: 20, FreedSubjects: 20}, *r.Changes)
-	require.Contains(t, run(old, log, "--instead-of", policies).stdout, "20 requests, and 20 subjects that are never limited")
+	require.Contains(t, run(old, log, "--instead-of", policies).stdout, "20 requests; subjects that are no longer limited: 20")
 
 }
 

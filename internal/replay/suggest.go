@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +79,7 @@ func (s *suggestion) run(e *Environment) (err error) {
 	s.traffic = newTraffic(s.events, s.log.Subjects())
 	coarse, best := s.climb(ladder)
 	fine, _ := s.climb(between(coarse[max(best-1, 0)].rate, coarse[min(best+1, len(coarse)-1)].rate))
-	chosen := slices.MinFunc(append(fine, coarse[best]), s.compare)
+	chosen := s.roundest(append(fine, coarse[best]))
 	text, err := s.write(coarse, best, chosen, e)
 	if err != nil {
 		return err
@@ -137,13 +138,37 @@ func (s *suggestion) climb(rates []rate) (rows []row, best int) {
 	return rows, best
 }
 
+// hardly is the part by which a limit may admit more than the best one, if its rate has fewer digits.
+const hardly = 0.02
+
+// roundest returns the best limit, or one that admits hardly more, and whose rate has fewer digits.
+func (s *suggestion) roundest(rows []row) row {
+	best := slices.MinFunc(rows, s.compare)
+	lasts := s.events[len(s.events)-1].Time - s.events[0].Time
+	near := slices.DeleteFunc(slices.Clone(rows), func(r row) bool {
+		return r.within(s.horizon) > best.within(s.horizon)*(1+hardly) ||
+			r.recovery() > lasts && best.recovery() <= lasts
+	})
+	return slices.MinFunc(near, func(a, b row) int {
+		return cmp.Or(cmp.Compare(a.rate.digits(), b.rate.digits()), s.compare(a, b))
+	})
+}
+
 // left returns how many subjects may be limited.
 func (s *suggestion) left() int {
 	return int(float64(s.subjects)*float64(s.log.Subjects()) + 1e-9)
 }
 
-// compare compares two limits by what they admit within the horizon.
+// compare compares two limits by what they admit within the horizon. One that takes longer to recover than the log
+// lasts comes last: it would admit a fixed number of requests, and nobody has seen what happens then.
 func (s *suggestion) compare(a, b row) int {
+	lasts := s.events[len(s.events)-1].Time - s.events[0].Time
+	if x, y := a.recovery() > lasts, b.recovery() > lasts; x != y {
+		if y {
+			return -1
+		}
+		return 1
+	}
 	if d := a.within(s.horizon) - b.within(s.horizon); d != 0 {
 		return int(math.Copysign(1, d))
 	}
@@ -197,7 +222,7 @@ func (s *suggestion) write(rows []row, best int, chosen row, e *Environment) (te
 			number(int64(s.left())))
 	}
 	out.WriteString(s.table(rows, best, chosen))
-	comment("The limit below admits least in %v. It admits what was seen, and not much more: leave room for growth.",
+	comment("The limit below admits least in %v, or hardly more. It admits what was seen, and not much more: leave room for growth.",
 		s.horizon)
 	s.describeOutliers(comment, report)
 	out.WriteString("#\n")
@@ -216,7 +241,7 @@ func (s *suggestion) table(rows []row, best int, chosen row) string {
 	for _, r := range rows {
 		mark := ""
 		if r == chosen {
-			mark = "  <- the least"
+			mark = "  <- chosen"
 		}
 		admitted := number(int64(math.Ceil(r.within(s.horizon))))
 		text += fmt.Sprintf("#   %12s %12s   %s%s\n", r.rate, number(r.burst), admitted, mark)

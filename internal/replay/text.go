@@ -204,10 +204,10 @@ func (r *Report) printChanges(p *printer) {
 		return
 	}
 	p.item("before", fmt.Sprintf("%s limited (%s)", count(c.Before, "request"), percent(c.Before, r.Requests)))
-	p.item("newly", fmt.Sprintf("limited: %s, and %s that were never limited before", count(c.Newly, "request"),
-		count(int64(c.NewlySubjects), "subject")))
-	p.item("", fmt.Sprintf("admitted: %s, and %s that are never limited any more", count(c.Admitted, "request"),
-		count(int64(c.FreedSubjects), "subject")))
+	p.item("newly", fmt.Sprintf("limited: %s; subjects that are limited only now: %s", count(c.Newly, "request"),
+		number(int64(c.NewlySubjects))))
+	p.item("", fmt.Sprintf("admitted: %s; subjects that are no longer limited: %s", count(c.Admitted, "request"),
+		number(int64(c.FreedSubjects))))
 }
 
 // printAssumptions writes what the result depends on.
@@ -289,7 +289,7 @@ func spark(numbers []int64, most int64) string {
 			out.WriteRune(bars[min(int(float64(n)/float64(max(most, 1))*7.999), 7)])
 		}
 	}
-	return out.String()
+	return strings.TrimRight(out.String(), " ")
 }
 
 func (r *Report) printSubjects(p *printer) {

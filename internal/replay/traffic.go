@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"cellserver/internal/weblog"
@@ -19,6 +21,9 @@ var periodNames = map[time.Duration]string{time.Second: "1s", time.Minute: "1m",
 
 func (r rate) String() string { return fmt.Sprintf("%d/%s", r.count, periodNames[r.period]) }
 
+// digits returns how many digits the count has, without zeros at its end.
+func (r rate) digits() int { return len(strings.TrimRight(strconv.FormatInt(r.count, 10), "0")) }
+
 // emission is the time of a token in nanoseconds, as package gcra rounds it from 1000 ns on.
 func (r rate) emission() int64 { return int64(r.period) / r.count }
 
@@ -32,6 +37,9 @@ type row struct {
 func (r row) within(horizon time.Duration) float64 {
 	return float64(r.burst) + float64(horizon)/float64(r.rate.emission())
 }
+
+// recovery returns the time in nanoseconds in which the whole burst comes back.
+func (r row) recovery() int64 { return cost(r.burst, r.rate.emission()) }
 
 // ladder are the rates that are tried first, slowest first.
 var ladder = func() (rates []rate) {
