@@ -37,6 +37,7 @@ var rules = []struct {
 	{"tests are patient", testsArePatient},
 	{"packages introduce themselves", packagesIntroduceThemselves},
 	{"the code map is true", codeMapIsTrue},
+	{"kinds have one name", kindsHaveOneName},
 }
 
 func TestProjectKeepsItsRules(t *testing.T) {
