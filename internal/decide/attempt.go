@@ -41,7 +41,9 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 	switch {
 	case a.once != nil:
 		a.once.Decide = func(v store.View) (_ []quota.Decision, taken bool, err error) {
-			decisions, allowed, err = a.step(ctx, v)
+			if decisions, allowed, err = a.step(ctx, v); len(decisions) == 0 && a.holds() {
+				decisions = emptyHold
+			}
 			return decisions, err == nil && allowed && (a.takes() || a.holds()), err
 		}
 		a.once.Takes = func(v store.View) (bool, error) {
@@ -51,7 +53,9 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 			_, allowed, err := a.ask(ctx, v, quota.Peek)
 			return allowed, err
 		}
-		decisions, a.repeated, err = v.Once(ctx, a.once)
+		if decisions, a.repeated, err = v.Once(ctx, a.once); !a.repeated && len(a.of.asked) == 0 {
+			decisions = nil
+		}
 		return decisions, err == nil && (a.repeated || allowed), err
 	case a.judges:
 		err = v.(store.Stepper).Step(ctx, a.of.keys(), func(v store.View) (err error) {

@@ -30,6 +30,10 @@ const (
 // maxHeldLog is the largest limit of a CL.SLIDINGLOG that can be held: a correction writes its later entries again.
 const maxHeldLog = 4000
 
+// SettleWork is the work (see command.Call) of a settlement. It looks through a thousand holds of a key, and may write
+// four thousand entries of a log again.
+const SettleWork = 32 * command.BytesPerUnit
+
 // addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is that of the call, and given
 // says that it is one of the words.
 func (o *Options) addHolds(c *command.Call, mode quota.Mode, quantity int64, given bool) error {
@@ -117,6 +121,9 @@ func (k *Call) hold() {
 // holds reports whether the attempt makes a hold, if the call is allowed. The hold of an exempt subject has charged
 // nothing.
 func (a *attempt) holds() bool { return a.of.HoldAt > 0 && !a.of.refused && !a.asks() }
+
+// emptyHold is what is remembered of a hold that has charged nothing.
+var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
 
 // Settle corrects what a call with HOLD has taken. The requests of the call are those of the present limits, and its
 // Reply gets the decisions after the correction.

@@ -37,10 +37,12 @@ type HoldCounts struct {
 type Settlement struct {
 	Key      []byte // the first key of the call that made the hold
 	ID       []byte
-	Quantity int64          // the actual quantity, at least 0
-	Requests []LimitRequest // the limits for the excess and for the decisions; their quantities do not matter
-	Force    bool           // a quantity without a hold is charged, as mode Force takes
-	Remember time.Duration  // for which the settlement is remembered
+	Quantity int64 // the actual quantity, at least 0
+	// Requests are the limits for the excess and for the decisions; their quantities do not matter. Of one that the
+	// hold has not charged, an excess beyond what the hold charged elsewhere is taken.
+	Requests []LimitRequest
+	Force    bool          // a quantity without a hold is charged, as mode Force takes
+	Remember time.Duration // for which the settlement is remembered
 }
 
 // Hold describes an open hold of a key.

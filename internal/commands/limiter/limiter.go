@@ -98,15 +98,11 @@ func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 		return err
 	}
 	if k.SettleAt > 0 {
-		c.Work += settleWork
+		c.Work += decide.SettleWork
 		return l.Settle(c, r.settlement(c, k), r.Quantity, r.mode == quota.Force)
 	}
 	return l.Decide(c, k)
 }
-
-// settleWork is the work (see command.Call) of a settlement. It looks through a thousand holds of a key, and may write
-// four thousand entries of a log again.
-const settleWork = 32 * command.BytesPerUnit
 
 // settlement makes a call one that settles a hold. Its reply has what was corrected.
 func (r request) settlement(c *command.Call, k *decide.Call) *decide.Call {

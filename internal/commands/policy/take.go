@@ -32,14 +32,15 @@ func (f *Family) take() *command.Command {
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
 			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
-			leaveArg, command.WaitArg, command.IDArg},
+			leaveArg, command.WaitArg, command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]},
 		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.Snapshot,
 			Peeks: func(c *command.Call) bool { return decide.Modes[c.Bound[modeAt].N] == quota.Peek },
 			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
 		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: the refusal with the longest
 retry_after, or, if no limit refused the call, the limit with the least part remaining. With UPTO a sixth: what was
 taken. With VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
-response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up.`,
+response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up. HOLD is on
+each of the limits; the reply to SETTLE is that of the limit of which the least part remains.`,
 		Run: f.runTake,
 	}
 }
@@ -111,6 +112,9 @@ func (f *Family) takeAny(c *command.Call, p *policies.Policy, text []byte, optio
 		return f.Offload(c, policies.AppendKeyHead(nil, f.prefix, p, p.Subject(text)), options.Wait)
 	}
 	treat(c, &t.Part, text)
+	if options.SettleAt > 0 {
+		return t.settle(options)
+	}
 	if c.Extra || t.Treatment.Effect != policies.Limited || f.MayHaveStandings() && !t.hasNoStanding() {
 		err = t.slowly(func(k *decide.Call) error {
 			k.Options = options

@@ -16,8 +16,13 @@ func (t *taking) reply(v policies.Verdict) {
 	case stats.Shadow:
 		countShadow(c)
 	}
+	t.write(&v)
+}
+
+// write writes the reply of a call.
+func (t *taking) write(v *policies.Verdict) {
 	if !t.verbose {
-		decide.WriteDecision(c, &v.Decision, t.Request.Mode, t.ms)
+		decide.WriteDecision(t.call, &v.Decision, t.Request.Mode, t.ms)
 		return
 	}
 	if len(t.Decisions) != len(t.Treatment.Limits) {

@@ -397,3 +397,17 @@ func TestHoldsWhileMemoryIsShort(t *testing.T) {
 	require.NoError(t, err)
 	require.Zero(t, r.store.Holds().Open)
 }
+
+// A limit that a policy got since the hold takes an excess only.
+func TestSettlementsOfOtherLimits(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[1]
+	for _, c := range []struct{ actual, old, added int64 }{{3, -2, 0}, {5, 0, 0}, {7, 2, 2}} {
+		r.hold("key", fmt.Sprint(c.actual), rule, 5, time.Minute)
+		decisions, err := r.view.Settle(background, &store.Settlement{Key: []byte("key"), ID: fmt.Append(nil, c.actual),
+			Quantity: c.actual, Remember: time.Second,
+			Requests: []store.LimitRequest{{Key: []byte("key"), Rule: rule}, {Key: []byte("added"), Rule: rule}}})
+		require.NoError(t, err)
+		require.Equal(t, []int64{c.old, c.added}, []int64{decisions[0].Taken, decisions[1].Taken}, c)
+		r.clock.Advance(11 * time.Second)
+	}
+}
