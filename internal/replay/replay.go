@@ -187,6 +187,7 @@ type replay struct {
 	besides []*beside
 	crowded *beside // all requests of a second at once, if its result would differ
 	comings retries
+	name    []byte // of the present subject
 	tally   tally
 	failed  int64
 }
@@ -322,7 +323,9 @@ func (r *replay) failure(err error) error {
 // attempt decides a request, or a retry.
 func (r *replay) attempt(a attempt) error {
 	r.clock.set(a.at)
-	t, name := &r.tally, []byte(r.log.Subject(a.subject))
+	t := &r.tally
+	r.name = append(r.name[:0], r.log.Subject(a.subject)...)
+	name := r.name
 	v, label, err := r.decide(&a, name)
 	if err != nil {
 		return r.failure(err)
