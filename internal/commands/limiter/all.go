@@ -19,8 +19,9 @@ func (l *Family) all() *command.Command {
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Int("count").Min(1).Max(decide.MaxRequests),
 			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [VERBOSE] [WAIT ms] [ID token]").Many()},
-		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks, Rights: l.allRights,
-			Touched: l.allKeys, OneStep: namesNoPolicy, Snapshot: func() any { return l.Policies.Snapshot() }},
+		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks,
+			Rights: l.memberKeys(decide.Policies.MemberRight), Touched: l.memberKeys(decide.Policies.MemberKeys),
+			OneStep: namesNoPolicy, Snapshot: func() any { return l.Policies.Snapshot() }},
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG
 key limit period quantity; QUOTA key limit unit quantity; ACQUIRE key limit ttl holder quantity; or TAKE subject
 policy quantity, which stands for all limits of a policy. count is the number of limiters, 1 to 64. A quantity that
@@ -208,12 +209,11 @@ func writeAll(c *command.Call, decisions []quota.Decision, allowed, ms bool, ins
 // allPeeks reports whether PEEK follows the limiters.
 func allPeeks(c *command.Call) bool {
 	at := 2
-	for range c.Int() {
-		e := entryOf(c.Words[at:])
+	for i, e := range membersOf(c.Words) {
 		if e.form == nil {
 			return false
 		}
-		at += e.words
+		at = i + e.words
 	}
 	o, ok, _ := allOptionsOf(c.Words, at)
 	return o.peek && ok
@@ -223,18 +223,16 @@ func allPeeks(c *command.Call) bool {
 // twice: to find the keys of the call, and to make it.
 func (l *Family) fixedWork(words [][]byte) (work int) {
 	verbose := command.HasWord(words, "VERBOSE")
-	for words = words[min(2, len(words)):]; ; {
-		e := entryOf(words)
+	for i, e := range membersOf(words) {
 		switch {
 		case e.form == nil:
-			return work
 		case e.form.kind == limit.Lease:
 			work += leaseChangeWork
 		case e.form.kind == limit.None:
-			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[1], words[2], verbose)
+			work += 2 * l.Policies.MemberWork(l.Policies.Snapshot(), words[i+1], words[i+2], verbose)
 		}
-		words = words[e.words:]
 	}
+	return work
 }
 
 // snapshotOf returns the snapshot of the policies with which a call is made.
@@ -245,40 +243,29 @@ func snapshotOf(c *command.Call) any {
 	return c.Row.TakeSnapshot()
 }
 
-// eachMember calls visit for each member of CL.ALL, whose words begin with its name. It stops where the
-// words are not those of a member.
-func eachMember(words [][]byte, visit func(e entry, words [][]byte)) {
-	count, ok := command.ParseInteger(words[1], true)
-	if !ok || count > decide.MaxRequests {
-		return
-	}
-	words = words[2:]
-	for range count {
-		e := entryOf(words)
-		if e.form == nil {
-			return
-		}
-		visit(e, words)
-		words = words[e.words:]
-	}
-}
-
 // namesNoPolicy is the KeyRules.OneStep of CL.ALL. It does not bind the words, so it may also be false for a
 // call of which another word is TAKE.
 func namesNoPolicy(words [][]byte) bool {
 	return !command.HasWord(words, "TAKE")
 }
 
-// allKeys is the KeyRules.Touched of CL.ALL.
-func (l *Family) allKeys(keys, words [][]byte, snapshot any) [][]byte {
-	eachMember(words, func(e entry, words [][]byte) {
-		if e.form.kind == limit.None {
-			keys = l.Policies.MemberKeys(keys, snapshot, words[1], words[2])
-		} else {
-			keys = append(keys, words[1])
+// memberKeys returns a KeyRules.Touched or KeyRules.Rights of CL.ALL, which appends the keys of the members, and what
+// ofPolicy appends for a policy.
+func (l *Family) memberKeys(
+	ofPolicy func(p decide.Policies, keys [][]byte, snapshot any, subject, policy []byte) [][]byte,
+) func(keys, words [][]byte, snapshot any) [][]byte {
+	return func(keys, words [][]byte, snapshot any) [][]byte {
+		for i, e := range membersOf(words) {
+			switch {
+			case e.form == nil:
+			case e.form.kind == limit.None:
+				keys = ofPolicy(l.Policies, keys, snapshot, words[i+1], words[i+2])
+			default:
+				keys = append(keys, words[i+1])
+			}
 		}
-	})
-	return keys
+		return keys
+	}
 }
 
 // firstKey returns the key by which a call waits its turn to be made outside the event loop.
@@ -288,16 +275,4 @@ func (l *Family) firstKey(c *command.Call) []byte {
 		return l.Policies.MemberHead(snapshotOf(c), words[1], words[2])
 	}
 	return words[1]
-}
-
-// allRights is the KeyRules.Rights of CL.ALL.
-func (l *Family) allRights(keys, words [][]byte, snapshot any) [][]byte {
-	eachMember(words, func(e entry, words [][]byte) {
-		if e.form.kind == limit.None {
-			keys = l.Policies.MemberRight(keys, snapshot, words[1], words[2])
-		} else {
-			keys = append(keys, words[1])
-		}
-	})
-	return keys
 }

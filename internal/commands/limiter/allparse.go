@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"hash/maphash"
+	"iter"
 	"slices"
 
 	"cellserver/internal/command"
@@ -337,20 +338,32 @@ func repeatsKey(takes []store.LimitRequest) bool {
 	return false
 }
 
+// membersOf iterates over the members of a call, with the index of the name of each in the words. It ends with a member
+// without a form if the words are not a whole one, or their count is wrong.
+func membersOf(words [][]byte) iter.Seq2[int, entry] {
+	return func(yield func(int, entry) bool) {
+		count, ok := command.ParseInteger(words[1], true)
+		if !ok || count < 1 || count > decide.MaxRequests {
+			yield(2, entry{})
+			return
+		}
+		for at := 2; count > 0; count-- {
+			e := entryOf(words[at:])
+			if !yield(at, e) || e.form == nil {
+				return
+			}
+			at += e.words
+		}
+	}
+}
+
 // limiterKeys is the KeyRules.Find of CL.ALL.
 func limiterKeys(keys []int, words [][]byte) (all []int, ok bool) {
-	count, ok := command.ParseInteger(words[1], true)
-	if !ok || count < 1 || count > decide.MaxRequests {
-		return keys, false
-	}
-	at := 2
-	for range count {
-		e := entryOf(words[at:])
+	for i, e := range membersOf(words) {
 		if e.form == nil {
 			return keys, false
 		}
-		keys = append(keys, at+1)
-		at += e.words
+		keys = append(keys, i+1)
 	}
 	return keys, true
 }
