@@ -180,8 +180,7 @@ type history struct {
 	events []event
 	now    int64
 	next   uint64
-	plain  bool // a call was not seen
-	zeros  int
+	plain  bool  // a call was not seen
 	given  int64 // by all corrections, in units of the level
 }
 

@@ -57,7 +57,6 @@ func cutName(text string) (name, rest string, err error) {
 		if name, rest, braced = strings.Cut(inner, "}"); !braced {
 			return "", "", errors.New("it has ${ without }")
 		}
-		text = name + rest
 	} else {
 		end := strings.IndexFunc(text, func(c rune) bool {
 			return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
