@@ -79,7 +79,7 @@ func suggest(t *testing.T, args ...string) (burst, perMinute float64, text strin
 // A limit that most subjects use to the full is found, within 5 %, although scrapers need much more.
 func TestPlantedLimitIsFound(t *testing.T) {
 	for _, limit := range [][2]float64{{40, 100}, {20, 300}} {
-		log := planted(t, limit[0], limit[1], 199, 2)
+		log := planted(t, limit[0], limit[1], 99, 1)
 		burst, perMinute, text := suggest(t, "--format", "$msec $remote_addr", log)
 		require.InEpsilon(t, limit[0], burst, 0.05, text)
 		require.InEpsilon(t, limit[1], perMinute, 0.05, text)
@@ -94,7 +94,7 @@ func TestPlantedLimitIsFound(t *testing.T) {
 
 // The limit that is suggested for a part of the requests limits no more when it is replayed.
 func TestSuggestedShareIsKept(t *testing.T) {
-	log := planted(t, 40, 100, 50, 1)
+	log := planted(t, 40, 100, 15, 1)
 	for _, part := range []string{"0%", "1%", "10%"} {
 		_, _, text := suggest(t, "--format", "$msec $remote_addr", "--limited", part, log)
 		allowed, err := strconv.ParseFloat(strings.TrimSuffix(part, "%"), 64)

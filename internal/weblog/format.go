@@ -152,9 +152,9 @@ var (
 	timeNames = []string{"msec", "request_creation_time", "ts", "time_iso8601", "time_local", "start_time", "timestamp",
 		"@timestamp", "time", "datetime", "date"}
 	clientNames = []string{"client_addr_port", "request.client_ip", "request.remote_ip", "remote_addr", "client_ip",
-		"remote_ip", "clientip", "c_ip", "client", "ip"}
+		"remote_ip", "clientip", "c_ip", "client.ip", "source.ip", "client", "ip"}
 	statusNames = []string{"status", "response.status", "status_code", "response_code", "http_status", "resp_status",
-		"code"}
+		"http.response.status_code", "code"}
 	hostNames      = []string{"host", "http_host", "request.host", "authority", "server_name"}
 	forwardedNames = []string{"http_x_forwarded_for", "request.headers.X-Forwarded-For.0", "x_forwarded_for"}
 )

@@ -40,6 +40,8 @@ var samples = []struct {
 		`"192.0.2.9","remote_port":"41342","client_ip":"192.0.2.8","proto":"HTTP/2.0","method":"GET","host":"Shop.example:443",` +
 		`"uri":"/","headers":{"X-Api-Key":["k\"1"]}},"duration":0.25,"size":10900,"status":200}`,
 		"192.0.2.8", "shop.example", "2026-09-21T14:13:20.5Z", 200},
+	{"json", `{"@timestamp":"2026-11-23T10:00:00.1Z","client":{"ip":"192.0.2.7"},"http":{"response":{"status_code":404}}}`,
+		"192.0.2.7", "", "2026-11-23T10:00:00.1Z", 404},
 }
 
 func parserOf(t testing.TB, o Options, lines ...string) *Parser {
