@@ -51,7 +51,7 @@ func (c *config) openGRPC(instance *session.Instance, log *slog.Logger) (*grpcPo
 	}
 	p.server = grpcapi.New(grpcapi.Config{
 		Instance: instance, Settings: c.grpc, Prefix: c.commands.Policies.Prefix, InForce: c.envoy.InForce,
-		Protected: c.isProtected(instance), Log: log,
+		IsFailing: c.envoy.IsFailing, Protected: c.isProtected(instance), Log: log,
 	})
 	instance.Metrics = append(instance.Metrics, p.server.Metrics())
 	var err error

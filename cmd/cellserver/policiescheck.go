@@ -66,7 +66,7 @@ func checkEnvoy(path string, mergeDomains bool, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	c, warnings, err := envoy.Parse(files, mergeDomains)
+	c, warnings, err := envoy.Parse(files, mergeDomains, nil)
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,9 @@ const maxErrors = 20
 // Parse reads a configuration from files, of which each has one domain. If two have the same, they are refused, or
 // merged in their order. It returns all of them, with what is accepted but probably a mistake; or an error, which joins
 // the first *Error of each file.
-func Parse(files []File, mergeDomains bool) (*Config, []*Error, error) {
+//
+// Decisions about limits that were at the same paths in the configuration before, which may be nil, are counted on.
+func Parse(files []File, mergeDomains bool, before *Config) (*Config, []*Error, error) {
 	size := 0
 	for i := range files {
 		size += len(files[i].Text)
@@ -42,6 +44,7 @@ func Parse(files []File, mergeDomains bool) (*Config, []*Error, error) {
 	if len(wrong) > 0 {
 		return nil, nil, errors.Join(wrong...)
 	}
+	b.config.beginCounts(b.limits, b.of, before)
 	return b.config, b.warnings, nil
 }
 
@@ -50,6 +53,9 @@ type builder struct {
 	merge    bool
 	from     map[string]string // the file of each domain
 	warnings warnings
+	domain   string   // of the present file
+	limits   []*Limit // of all files
+	of       []string // their domains
 }
 
 func (b *builder) file(f *File) error {
@@ -70,6 +76,7 @@ func (b *builder) file(f *File) error {
 		domain = &level{below: map[string]*level{}}
 		b.config.domains[root.Domain], b.from[root.Domain] = domain, f.Name
 	}
+	b.domain = root.Domain
 	return b.descriptors(domain, root.Domain, root.Descriptors, at.field("descriptors"), 1)
 }
 
@@ -117,6 +124,7 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 		}
 		added.limit.Path, added.limit.Metadata = path, metadata
 		b.config.limits++
+		b.limits, b.of = append(b.limits, added.limit), append(b.of, b.domain)
 	}
 	if err := b.descriptors(added, path, v.Descriptors, at.field("descriptors"), depth+1); err != nil {
 		return err

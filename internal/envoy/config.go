@@ -60,12 +60,14 @@ type Limit struct {
 	Replaces  []string         // names of limits that do not count beside this one
 	Metadata  *structpb.Struct // nil if there is none
 	Path      string           // where it stands, as domain.key_value.key
+	Decisions *Decisions       // about it; nil for a limit of a request
 }
 
 // Config is an immutable configuration: the limits of domains.
 type Config struct {
 	domains map[string]*level
 	limits  int
+	counts  []*Decisions // in the order of their paths
 }
 
 // Domains returns the number of domains.

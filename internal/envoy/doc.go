@@ -6,6 +6,7 @@
 //	build.go     values to a Config, refused as a whole with file, line and reason
 //	config.go    what a Config consists of, and which limit a descriptor matches
 //	patterns.go  the patterns of a level, found by an index
+//	counts.go    how often each limit has decided
 //	key.go       the names of the keys that count
 //	files.go     the files in force, and how they are read again
 //

@@ -25,7 +25,7 @@ func entriesOf(text string) (entries []entry) {
 
 func parse(t *testing.T, text string) (*Config, []*Error) {
 	t.Helper()
-	c, warnings, err := Parse([]File{{"a.yaml", []byte(text)}}, false)
+	c, warnings, err := Parse([]File{{"a.yaml", []byte(text)}}, false, nil)
 	require.NoError(t, err)
 	return c, warnings
 }
@@ -112,7 +112,7 @@ func TestRefused(t *testing.T) {
 		"domain: a\ndescriptors:\n- key: b\n  shadow_mode: maybe":                                                                   "4: cannot unmarshal !!str `maybe` into bool",
 		"domain: a\n\t- b": "2: found a tab character that violates indentation",
 	} {
-		c, _, err := Parse([]File{{"f", []byte(text)}}, false)
+		c, _, err := Parse([]File{{"f", []byte(text)}}, false, nil)
 		require.Nil(t, c, text)
 		require.EqualError(t, err, "f:"+want, text)
 	}
@@ -152,6 +152,8 @@ domain: c
 		`a.yaml:13: "value" has no effect in replaces`,
 	}, lines)
 	l := Find(c, "b", []entry{{"f", "yes"}}).Limit
+	require.NotNil(t, l.Decisions)
+	l.Decisions = nil
 	require.Equal(t, &Limit{Requests: 8, Unit: Hour, Shadow: true, Replaces: []string{"f"}, Path: "b.f_yes"}, l)
 }
 
@@ -160,22 +162,22 @@ func TestDomains(t *testing.T) {
 		{"1", []byte("domain: a\ndescriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]")},
 		{"2", []byte("descriptors: [{key: c, rate_limit: {unit: day, requests_per_unit: 2}}]\ndomain: a")},
 	}
-	_, _, err := Parse(files, false)
+	_, _, err := Parse(files, false, nil)
 	require.EqualError(t, err, `2:2: domain "a" is in 1 already`)
-	c, _, err := Parse(files, true)
+	c, _, err := Parse(files, true, nil)
 	require.NoError(t, err)
 	require.Equal(t, 1, c.Domains())
 	require.True(t, c.HasDomain("a"))
 	require.NotNil(t, Find(c, "a", []entry{{"c", ""}}).Limit)
 	files[1].Text = files[0].Text
-	_, _, err = Parse(files, true)
+	_, _, err = Parse(files, true, nil)
 	require.EqualError(t, err, "2:2: descriptor a.b is in the list already")
-	c, _, err = Parse(nil, false)
+	c, _, err = Parse(nil, false, nil)
 	require.NoError(t, err)
 	require.Zero(t, c.Domains())
-	_, _, err = Parse([]File{{"1", make([]byte, MaxBytes+1)}}, false)
+	_, _, err = Parse([]File{{"1", make([]byte, MaxBytes+1)}}, false, nil)
 	require.ErrorContains(t, err, "at most 16777216 are allowed")
 	deep := strings.Repeat("[{key: a, descriptors: ", maxBelow+1) + "[{key: a}]" + strings.Repeat("}]", maxBelow+1)
-	_, _, err = Parse([]File{{"1", []byte("domain: a\ndescriptors: " + deep)}}, false)
+	_, _, err = Parse([]File{{"1", []byte("domain: a\ndescriptors: " + deep)}}, false, nil)
 	require.ErrorContains(t, err, "requests have at most 64 entries")
 }

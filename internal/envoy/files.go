@@ -58,7 +58,7 @@ func (f *Files) apply(files []File, err error) {
 	var next *Config
 	var warnings []*Error
 	if err == nil {
-		next, warnings, err = Parse(files, f.MergeDomains)
+		next, warnings, err = Parse(files, f.MergeDomains, f.InForce())
 	}
 	if f.failing.Store(err != nil); err != nil {
 		f.Log.Error("the configuration of Envoy's rate limits was refused: what was in force stays",

@@ -14,7 +14,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("domain: shop\nshadow_mode: on\n---\n"), "a", "")
 	f.Add([]byte("domain: &a shop\ndescriptors: [{key: *a, metadata: {<<: {a: [1]}}}]"), "shop", "b")
 	f.Fuzz(func(t *testing.T, text []byte, key, value string) {
-		c, warnings, err := Parse([]File{{"a", text}}, false)
+		c, warnings, err := Parse([]File{{"a", text}}, false, nil)
 		for _, w := range warnings {
 			require.LessOrEqual(t, w.Line, bytes.Count(text, []byte("\n"))+bytes.Count(text, []byte("\r"))+3)
 			require.False(t, strings.ContainsAny(w.Error(), "\r\n"), w)

@@ -20,6 +20,7 @@ func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 		r.Statuses[i] = d
 		a.describe(d)
 		isOver := d.Code == pb.RateLimitResponse_OVER_LIMIT
+		a.note()
 		switch isQuota := s.answers.Quota == "yes" || a.Limit != nil && a.Limit.Quota; {
 		case a.unlimited:
 		case isQuota && isOver:
@@ -38,6 +39,17 @@ func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 		r.ResponseHeadersToAdd = s.headers(r.Statuses, asked)
 	}
 	return r
+}
+
+// note counts the decision about a descriptor, in shadow mode too.
+func (a *ask) note() {
+	switch {
+	case a.Limit == nil || a.Limit.Decisions == nil:
+	case a.over:
+		a.Limit.Decisions.Over.Add(1)
+	default:
+		a.Limit.Decisions.Allowed.Add(1)
+	}
 }
 
 // describe writes the status of a descriptor.

@@ -89,7 +89,7 @@ func newService(t *testing.T, change func(s *grpcapi.Settings)) *service {
 
 func (s *service) configure(text string) {
 	var err error
-	s.config, _, err = envoy.Parse([]envoy.File{{Name: "a", Text: []byte(text)}}, false)
+	s.config, _, err = envoy.Parse([]envoy.File{{Name: "a", Text: []byte(text)}}, false, nil)
 	require.NoError(s, err)
 }
 
@@ -189,6 +189,21 @@ func TestAnswers(t *testing.T) {
 	`[1:])
 	s.clock.Advance(50 * time.Second)
 	s.requireAnswers("minute=c -> OK, OK 1/MINUTE minutes 0 60")
+}
+
+// Decisions are counted for each limit, in shadow mode too, and not for limits of requests.
+func TestDecisions(t *testing.T) {
+	s := newService(t, nil)
+	s.ask("user=a +4", "minute=a", "minute=b")
+	s.ask("user=a", "user=a limit:10/3", "watched=x", "nothing=x")
+	counted := map[string][2]int64{}
+	for _, d := range s.config.Decisions() {
+		if n := [2]int64{d.Allowed.Load(), d.Over.Load()}; n != [2]int64{} {
+			counted[d.Domain+" "+d.Path] = n
+		}
+	}
+	want := map[string][2]int64{"shop shop.user": {0, 2}, "shop shop.minute": {2, 0}, "shop shop.watched": {0, 1}}
+	require.Equal(t, want, counted)
 }
 
 func TestWeek(t *testing.T) {

@@ -49,6 +49,7 @@ type Config struct {
 	Settings  *Settings
 	Prefix    string               // of the names of keys
 	InForce   func() *envoy.Config // the configuration in force; nil for none
+	IsFailing func() bool          // reports whether a newer one was refused; nil stands for never
 	Protected func() bool          // reports whether peers on other machines are refused; nil stands for never
 	Log       *slog.Logger         // for messages that peers cause, which may be very frequent
 }

@@ -98,7 +98,7 @@ func servers(t *testing.T) (addresses []string, made int) {
 func envoyConfig(t *testing.T) (path string) {
 	t.Helper()
 	path = t.TempDir() + "/limits"
-	require.NoError(t, os.WriteFile(path, []byte("domain: shop\n"), 0o600))
+	require.NoError(t, os.WriteFile(path, []byte("domain: shop\ndescriptors: [{key: user, rate_limit: {unlimited: true}}]\n"), 0o600))
 	return path
 }
 
