@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"cellserver/internal/entry"
-	"cellserver/internal/gcra"
 	"cellserver/internal/hold"
 	"cellserver/internal/idempotency"
 	"cellserver/internal/limit"
@@ -233,17 +232,6 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 		return 0
 	}
 	return level
-}
-
-// refund makes a step of GCRA that gives back.
-func (s *shard) refund(
-	h keyHash, key []byte, now int64, rate gcra.Limit, quantity int64, mode quota.Mode,
-) (gcra.Outcome, error) {
-	o, err := s.throttle(h, key, now, rate, quantity, mode)
-	if err == nil {
-		s.refunded(h, key, &limit.Rule{Kind: limit.Throttle})
-	}
-	return o, err
 }
 
 // refunded is called after a refund to a key.

@@ -309,11 +309,15 @@ func (v *view) Throttle(_ context.Context, key []byte, limit gcra.Limit, quantit
 	h := v.hash(key)
 	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
-	if quantity < 0 {
-		return s.refund(h, key, v.now, limit, quantity, mode)
+	o, err := s.throttle(h, key, v.now, limit, quantity, mode)
+	if quantity < 0 && err == nil {
+		s.refunded(h, key, throttleRule)
 	}
-	return s.throttle(h, key, v.now, limit, quantity, mode)
+	return o, err
 }
+
+// throttleRule stands for the rule of any CL.THROTTLE.
+var throttleRule = &limit.Rule{Kind: limit.Throttle}
 
 // Take makes one step of any limiter of a quantity.
 func (v *view) Take(_ context.Context, key []byte, rule *limit.Rule, quantity int64,
