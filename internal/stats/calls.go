@@ -3,6 +3,7 @@
 package stats
 
 import (
+	"maps"
 	"math"
 	"math/bits"
 	"slices"
@@ -101,12 +102,7 @@ func (c *Codes) Reset() {
 func (c *Codes) Each(show func(code string, count int64)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	names := make([]string, 0, len(c.counts))
-	for code := range c.counts {
-		names = append(names, code)
-	}
-	slices.Sort(names)
-	for _, code := range names {
+	for _, code := range slices.Sorted(maps.Keys(c.counts)) {
 		show(code, c.counts[code])
 	}
 }

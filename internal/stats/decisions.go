@@ -1,6 +1,7 @@
 package stats
 
 import (
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -114,12 +115,7 @@ func (p *PolicyDecisions) Keep(inForce func(policy string) bool) {
 func (p *PolicyDecisions) Each(show func(policy string, decisions Results)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	names := make([]string, 0, len(p.named))
-	for policy := range p.named {
-		names = append(names, policy)
-	}
-	slices.Sort(names)
-	for _, policy := range names {
+	for _, policy := range slices.Sorted(maps.Keys(p.named)) {
 		show(policy, p.named[policy].Sum())
 	}
 	if sum := p.others.Sum(); sum != (Results{}) {
