@@ -3,30 +3,168 @@ package replay
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"strconv"
 	"strings"
 	"time"
 )
 
+// pageHead is the page as far as it is the same for all reports. What follows is written by pageWriter, and not by a
+// template: packages text/template and html/template call methods by names that only exist at run time, so a program
+// that imports them keeps every exported method of every type. cellserver would be 11 MB larger.
+//
 //go:embed page.html
-var pageText string
+var pageHead string
 
-// pageTemplate is the page; what it shows is escaped by html/template, because subjects are chosen by clients.
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"number": number, "percent": percent, "duration": duration,
-	"at":     func(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") },
-	"part":   func(p *float64) string { return fmt.Sprintf("%.0f %%", 100**p) },
-	"factor": func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) },
-}).Parse(pageText))
+// pageWriter writes a page.
+type pageWriter struct{ strings.Builder }
+
+// put adds a text with arguments. It escapes them all, because subjects are chosen by clients.
+func (w *pageWriter) put(format string, arguments ...any) {
+	for i, a := range arguments {
+		arguments[i] = html.EscapeString(fmt.Sprint(a))
+	}
+	fmt.Fprintf(w, format, arguments...)
+}
+
+// warn adds a paragraph if a condition is true.
+func (w *pageWriter) warn(condition bool, format string, arguments ...any) {
+	if condition {
+		w.put(`<p class="warning">`+format+"</p>\n", arguments...)
+	}
+}
+
+// fact adds a term of the list of facts, if a condition is true. A fact without a name goes on from the one before.
+func (w *pageWriter) fact(condition bool, name, format string, arguments ...any) {
+	if condition {
+		w.put("<dt>"+name+"</dt><dd>"+format+"</dd>\n", arguments...)
+	}
+}
 
 // page writes the report as a page that loads nothing else.
 func (r *Report) page(out io.Writer) error {
-	return pageTemplate.Execute(out, struct {
-		*Report
-		Chart chart
-	}{r, r.chart()})
+	var w pageWriter
+	w.WriteString(pageHead)
+	w.header(r)
+	w.WriteString("<main>\n")
+	w.timeline(r.chart())
+	w.facts(r)
+	w.table(r)
+	w.top(r)
+	w.WriteString("</main>\n</body>\n</html>\n")
+	_, err := io.WriteString(out, w.String())
+	return err
+}
+
+func pageTime(t time.Time) string { return t.Format("2006-01-02 15:04:05 MST") }
+
+func (w *pageWriter) header(r *Report) {
+	w.put("<header>\n<h1>%s</h1>\n<p>%s lines, %s, %s to %s</p>\n", r.Headline, number(r.Log.Lines), r.Log.Format,
+		pageTime(r.Log.From), pageTime(r.Log.To))
+	w.warn(r.Log.Interrupted, "Interrupted: this is about the part of the log that was read.")
+	w.warn(r.Log.Sample != "", "A sample: %s of the subjects, with all of their requests.", r.Log.Sample)
+	w.warn(r.Shadow, "The policy is in shadow mode: it would count these requests, and let them pass.")
+	w.warn(r.Log.Bad != 0, "%s lines could not be read.", number(r.Log.Bad))
+	w.WriteString("</header>\n")
+}
+
+func (w *pageWriter) timeline(c chart) {
+	w.WriteString("<section class=\"wide\">\n<h2>Requests over the time</h2>\n" +
+		"<p class=\"legend\"><span>allowed</span><span class=\"l\">limited</span></p>\n")
+	w.put(`<svg viewBox="0 0 %v %v" preserveAspectRatio="none" role="img" `+
+		`aria-label="Requests over the time: at most %s in %v">`+"\n"+
+		`<polygon class="a" points="%s"/><polygon class="r" points="%s"/></svg>`+"\n",
+		c.Width, c.Height, number(c.Most), c.Column, c.Allowed, c.Limited)
+	w.put(`<p class="axis"><span>%s</span><span>at most %s in %v</span><span>%s</span></p>`+"\n</section>\n",
+		c.From, number(c.Most), c.Column, c.To)
+}
+
+func (w *pageWriter) facts(r *Report) {
+	w.WriteString("<section>\n<h2>The policy</h2>\n<dl>\n")
+	w.fact(true, "policy", "<code>%s</code>", r.Policy)
+	for _, l := range r.Limits {
+		w.fact(true, "limit", "<code>%s</code>", l)
+	}
+	w.fact(true, "requests", "%s", number(r.Requests))
+	w.put("<dt>limited</dt><dd class=\"limited\">%s (%s)</dd>\n", number(r.Limited), percent(r.Limited, r.Requests))
+	for _, by := range r.By {
+		w.fact(true, "", "%s by <code>%s</code>", number(by.Limited), by.Name)
+	}
+	if c := r.Changes; c != nil {
+		w.fact(true, "before", "%s limited; %s newly limited, %s newly admitted",
+			number(c.Before), number(c.Newly), number(c.Admitted))
+	}
+	if m := r.Worst; m != nil {
+		w.fact(true, "worst minute", "%s: %s of %s limited", pageTime(m.At), number(m.Limited), number(m.Requests))
+	}
+	if l := r.Longest; l != nil {
+		w.fact(true, "longest", "<code>%s</code> was refused for %s without a break", l.Subject, duration(l.Seconds))
+	}
+	w.fact(r.Bans.Count != 0, "bans", "%s of %s subjects", number(r.Bans.Count), number(r.Bans.Subjects))
+	w.fact(r.Missing != 0, "no subject", "%s requests", number(r.Missing))
+	w.assumptions(r)
+	w.WriteString("</dl>\n</section>\n")
+}
+
+func (w *pageWriter) assumptions(r *Report) {
+	if m := r.Retries; m != nil {
+		w.fact(true, "assumed", "a refused client comes again, at most thrice: %s retries, which admitted %s requests",
+			number(m.Made), number(m.Delayed))
+	} else {
+		w.fact(true, "assumed", "a refused client does not come again for that request")
+	}
+	w.fact(r.Log.Already != 0, "", "the log answered %s requests with 429: some of the others may be retries",
+		number(r.Log.Already))
+	if e := r.Estimate; e != nil {
+		atOnce := ""
+		if e.AtOnce != nil {
+			atOnce = fmt.Sprintf("; if all of a second came at once, %s would be limited", number(*e.AtOnce))
+		}
+		w.fact(true, "", "an estimate: the log has whole seconds, over which requests are spread evenly%s", atOnce)
+	}
+}
+
+func (w *pageWriter) table(r *Report) {
+	if len(r.Table) == 0 {
+		return
+	}
+	w.WriteString("<section>\n<h2>Other limits</h2>\n<table><thead><tr><th>each limit times</th><th>limited</th>" +
+		"<th>share</th></tr></thead><tbody>\n")
+	for _, row := range r.Table {
+		w.put("<tr><th scope=\"row\">%s</th><td>%s</td><td>%s</td></tr>\n", strconv.FormatFloat(row.Factor, 'g', -1, 64),
+			number(row.Limited), percent(row.Limited, r.Requests))
+	}
+	w.WriteString("</tbody></table>\n</section>\n")
+}
+
+func (w *pageWriter) top(r *Report) {
+	if len(r.Top) == 0 {
+		return
+	}
+	before := func(column string) string {
+		if r.Changes == nil {
+			return ""
+		}
+		return column
+	}
+	w.WriteString("<section class=\"wide\">\n<h2>The subjects that are limited most</h2>\n<div class=\"scroll\"><table>" +
+		"<thead><tr><th>subject</th><th>requests</th><th>limited</th>" + before("<th>before</th>") +
+		"<th>share</th><th>succeeded</th><th>longest</th></tr></thead><tbody>\n")
+	for _, s := range r.Top {
+		earlier, succeeded := "", "-"
+		if s.Before != nil {
+			earlier = number(*s.Before)
+		}
+		if s.Succeeded != nil {
+			succeeded = fmt.Sprintf("%.0f %%", 100**s.Succeeded)
+		}
+		w.put("<tr><th scope=\"row\"><code>%s</code></th><td>%s</td><td class=\"limited\">%s</td>",
+			s.Subject, number(s.Requests), number(s.Limited))
+		w.WriteString(before("<td>" + html.EscapeString(earlier) + "</td>"))
+		w.put("<td>%s</td><td>%s</td><td>%s</td></tr>\n", percent(s.Limited, r.Requests), succeeded, duration(s.Longest))
+	}
+	w.WriteString("</tbody></table></div>\n</section>\n")
 }
 
 // chart is the chart of the page: areas of requests over the time, the limited ones above the allowed ones.
