@@ -128,15 +128,16 @@ var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64
 // Settle corrects what a call with HOLD has taken. The requests of the call are those of the present limits, and its
 // Reply gets the decisions after the correction.
 func (d *Decider) Settle(c *command.Call, k *Call, quantity int64, force bool) error {
-	decisions, err := c.View.(store.HoldKeeper).Settle(c.Context, &store.Settlement{
+	s := &store.Settlement{
 		Key: k.Key, ID: c.Words[k.SettleAt], Quantity: quantity, Requests: k.Requests, Force: force, Remember: d.IDTime,
-	})
+	}
+	decisions, err := c.View.(store.HoldKeeper).Settle(c.Context, s)
 	if err != nil {
 		return err
 	}
 	k.asked = k.Requests
 	for i := range decisions {
-		if taken := decisions[i].Taken; taken < 0 {
+		if taken := decisions[i].Taken; taken < 0 && !s.Repeated {
 			c.AfterCommit(func() { d.givenBack.Add(-taken) })
 		}
 	}

@@ -43,6 +43,8 @@ type Settlement struct {
 	Requests []LimitRequest
 	Force    bool          // a quantity without a hold is charged, as mode Force takes
 	Remember time.Duration // for which the settlement is remembered
+
+	Repeated bool // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
 }
 
 // Hold describes an open hold of a key.

@@ -307,7 +307,8 @@ func periodBeforeOption(name string, word []byte) (period int64, err error) {
 func isOption(word []byte) bool {
 	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
 		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT") || command.FoldEqual(word, "VERBOSE") ||
-		command.FoldEqual(word, command.IDOption)
+		command.FoldEqual(word, command.IDOption) || command.FoldEqual(word, "LEAVE") || command.FoldEqual(word, "HOLD") ||
+		command.FoldEqual(word, "SETTLE")
 }
 
 // keySeed is the seed of the hashes that repeatsKey compares.

@@ -47,6 +47,7 @@ func (c *settling) settle() ([]quota.Decision, error) {
 		case past.quantity != c.Quantity:
 			return nil, store.ErrSettled(past.quantity)
 		}
+		c.Repeated = true
 		return past.settled, nil
 	}
 	if !c.found && !c.Force {
