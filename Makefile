@@ -43,6 +43,7 @@ test-plain: test-servers ## run the tests that differ without the race detector,
 	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/commands/... ./internal/session ./internal/client \
 		./internal/maxmemory ./test/hostile
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
+	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 
 .PHONY: test-transports
 test-transports: test-servers ## run the tests that depend on the transport: with goroutines, over TLS, and with both
