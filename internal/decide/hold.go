@@ -34,6 +34,14 @@ const maxHeldLog = 4000
 // four thousand entries of a log again.
 const SettleWork = 32 * command.BytesPerUnit
 
+// SettleEffort is the effort of rows that have the option SETTLE, which a transaction takes into account.
+var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
+	if command.HasWord(words, "SETTLE") {
+		return SettleWork
+	}
+	return 0
+}}
+
 // addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is that of the call, and given
 // says that it is one of the words.
 func (o *Options) addHolds(c *command.Call, mode quota.Mode, quantity int64, given bool) error {

@@ -13,6 +13,7 @@ func (l *Family) throttle() *command.Command {
 	return &command.Command{
 		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
 		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.NamesArguments,
+		Effort:    decide.SettleEffort,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),

@@ -52,6 +52,7 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
 	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, command.WaitArg,
 		command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]}
+	row.Effort = decide.SettleEffort
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
 		key := c.Key()

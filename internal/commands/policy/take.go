@@ -228,7 +228,8 @@ func (t taking) decision(requests []store.LimitRequest) *decide.Call {
 // takeWork returns the work of a call in a transaction: its subject is compared with the patterns of the policy
 // twice, to find its keys and to make the call.
 func (f *Family) takeWork(words [][]byte) int {
-	return 2 * mostWork(f.Files.InForce(), words[1], words[2], command.HasWord(words[3:], "VERBOSE"))
+	return 2*mostWork(f.Files.InForce(), words[1], words[2], command.HasWord(words[3:], "VERBOSE")) +
+		decide.SettleEffort.Fixed(words[3:])
 }
 
 // rights returns what the key patterns of users are checked against: the beginning of all keys of the
