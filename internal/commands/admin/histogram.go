@@ -35,7 +35,7 @@ func formatPercentile(p float64) string {
 
 var latencyHistogram = latencyCommand(command.Command{
 	Name: "latency|histogram", Since: "7.0.0",
-	Summary: "Returns how long the calls took that were timed, by command.",
+	Summary: "Returns the durations of timed calls, by command.",
 	Args:    []command.Arg{command.Word("command").Optional().Many()},
 	Reply:   "A map from names to maps: calls, the number of calls that were timed: all, or of quick commands a sample; histogram_usec, the number of them below each number of microseconds.",
 	Run: func(c *command.Call) error {

@@ -244,7 +244,7 @@ func snapshotOf(c *command.Call) any {
 }
 
 // namesNoPolicy is the KeyRules.OneStep of CL.ALL. It does not bind the words, so it may also be false for a
-// call of which another word is TAKE.
+// call with TAKE among its other words.
 func namesNoPolicy(words [][]byte) bool {
 	return !command.HasWord(words, "TAKE")
 }

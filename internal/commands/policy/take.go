@@ -40,7 +40,7 @@ func (f *Family) take() *command.Command {
 retry_after, or, if no limit refused the call, the limit with the least part remaining. With UPTO a sixth: what was
 taken. With VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
 response). LEAVE n leaves n of each limit to other calls, and LEAVE p% that part of each limit, rounded up. HOLD is on
-each of the limits; the reply to SETTLE is that of the limit of which the least part remains.`,
+each of the limits; SETTLE is answered for the limit with the least part remaining.`,
 		Run: f.runTake,
 	}
 }
