@@ -129,7 +129,13 @@ func (s *shard) addHold(key []byte, o hold.Open, kind limit.Kind, level, tat int
 }
 
 func (s *shard) addTicket(key []byte, k *keyHolds, ends int64) {
-	t := &ticket{ends: ends, db: s.owner, key: string(key)}
+	var name string // of all holds of the key: it may be long, and there may be a thousand of them
+	if len(k.tickets) > 0 {
+		name = k.tickets[0].key
+	} else {
+		name = string(key)
+	}
+	t := &ticket{ends: ends, db: s.owner, key: name}
 	k.tickets = append(k.tickets, t)
 	s.store.holds.add(t)
 }
