@@ -20,7 +20,12 @@ const (
 	LoseRequest       // cuts the connection when the client sends, before the server gets it
 	LoseReply         // cuts the connection when the server has replied, before the client gets it
 	TearReply         // forwards the first bytes of a reply, and then cuts the connection
+	TearRequest       // forwards the first half of what the client sends, and then cuts the connection
+	Reset             // resets the connection when the server has replied, before the client gets it
 )
+
+// ofRequest reports whether a fault strikes when the client sends.
+func (f Fault) ofRequest() bool { return f == LoseRequest || f == TearRequest }
 
 // torn is the number of bytes that TearReply forwards.
 const torn = 2
@@ -176,8 +181,13 @@ func (p *Proxy) forward(c *pair, from, to net.Conn, isRequest bool) {
 			return
 		}
 		fault := p.strike(c, b[:n], isRequest)
-		if fault == TearReply {
-			_, _ = to.Write(b[:min(n, torn)]) // it is cut in any case
+		switch fault { // the connection is cut in any case, so no error matters
+		case TearReply:
+			_, _ = to.Write(b[:min(n, torn)])
+		case TearRequest:
+			_, _ = to.Write(b[:n/2])
+		case Reset:
+			_ = c.client.(*net.TCPConn).SetLinger(0)
 		}
 		if fault != None {
 			return
@@ -224,7 +234,7 @@ func (p *Proxy) strike(c *pair, piece []byte, isRequest bool) Fault {
 	if isRequest && bytes.Contains(piece, p.match) {
 		c.armed = true
 	}
-	if !c.armed || isRequest != (p.next == LoseRequest) {
+	if !c.armed || isRequest != p.next.ofRequest() {
 		return None
 	}
 	if p.spare > 0 && !isRequest {
