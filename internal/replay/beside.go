@@ -15,7 +15,7 @@ import (
 // factors are the multiples of the limits in the table.
 var factors = []float64{0.5, 0.7, 1, 1.4, 2, 4}
 
-// beside decides the same requests in another way, without bans, and counts those that it limits.
+// beside decides the same requests with other limits, without bans, and counts the requests that it limits.
 type beside struct {
 	factor  float64
 	limited int64
@@ -30,11 +30,11 @@ func (b *beside) count(unix int64, subject int32, name []byte, quantity int64) e
 	return err
 }
 
-// newBeside returns a count for the limits of a policy times a factor. If the policy has one throttle, which is the
-// same for all subjects, a step on a number by the subject decides; otherwise the store does.
+// newBeside returns a beside for the limits of a policy times a factor. If the policy has one throttle, the same for
+// all subjects, it keeps a TAT for each subject; otherwise the store decides.
 func newBeside(p *policy.Policy, factor float64, data store.Store, maxLog int) *beside {
 	b := &beside{factor: factor}
-	if p.TreatsAlike() && len(p.Limits) == 1 && p.Limits[0].Kind == limit.Throttle {
+	if isOneThrottle(p) {
 		b.take = throttle(multiply(&p.Limits[0], factor, maxLog).Throttle)
 		return b
 	}
@@ -56,24 +56,25 @@ func newBeside(p *policy.Policy, factor float64, data store.Store, maxLog int) *
 	return b
 }
 
-// throttle returns the decisions of a throttle by steps on a number for each subject.
+// throttle returns a function that decides by a throttle, with a TAT for each subject.
 func throttle(l gcra.Limit) func(unix int64, subject int32, name []byte, quantity int64) (bool, error) {
-	var tats []int64
+	var tats list[int64]
 	return func(unix int64, subject int32, _ []byte, quantity int64) (bool, error) {
-		for int(subject) >= len(tats) {
-			tats = append(tats, 0)
+		for int(subject) >= tats.count {
+			tats.add()
 		}
 		if l.Blocks(quantity, quota.Take) {
 			return true, nil
 		}
-		o, next, err := l.Outcome(unix, tats[subject], quantity, quota.Take)
-		tats[subject] = next
+		tat := tats.at(subject)
+		o, next, err := l.Outcome(unix, *tat, quantity, quota.Take)
+		*tat = next
 		return o.Limited, err
 	}
 }
 
-// multiply returns a limit times a factor: of a throttle, the burst and the rate. What would be too large stays as it
-// is.
+// multiply returns a limit times a factor: of a throttle, the burst and the rate. A number that would become too large
+// stays as it is.
 func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
 	m := *l
 	size := l.Size()
@@ -105,7 +106,7 @@ func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
 	return m
 }
 
-// periodOf returns a period of nanoseconds, which are whole microseconds.
+// periodOf returns a period, given in nanoseconds that are whole microseconds.
 func periodOf(ns int64) quota.Period {
 	if ns%1e9 == 0 {
 		return quota.Seconds(ns / 1e9)

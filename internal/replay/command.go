@@ -48,7 +48,7 @@ const (
 	misused   = 2
 )
 
-// options are the options that both subcommands have, and those of replay.
+// options are the options of both subcommands, and the options of replay alone.
 type options struct {
 	reading  weblog.Options
 	files    []string
@@ -104,7 +104,7 @@ func Run(name string, args []string, e Environment) (status int) {
 	return status
 }
 
-// parse parses the command line, and returns the arguments that are no options.
+// parse parses the command line, and returns the arguments that are not options.
 func (o *options) parse(f *pflag.FlagSet, args []string, usage string, e *Environment) (rest []string, err error) {
 	f.Usage = func() { fmt.Fprintf(e.Stdout, usage, f.FlagUsagesWrapped(100)) }
 	if err := f.Parse(args); err != nil {
@@ -144,7 +144,8 @@ func networks(words []string) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// findFiles returns the names of the files of a log. A name with wildcards that is no file stands for those that match.
+// findFiles returns the names of the files of a log. A name with wildcards that is not a file stands for the files that
+// match.
 func findFiles(names []string) (files []string, err error) {
 	for _, name := range names {
 		found, err := filepath.Glob(name)
@@ -177,7 +178,7 @@ func (s *share) Set(text string) error {
 	return nil
 }
 
-// sample says which part of the subjects is taken: one of so many.
+// sample is the number of subjects of which one is taken.
 type sample uint64
 
 func (s *sample) String() string { return "1/" + strconv.FormatUint(uint64(*s), 10) }

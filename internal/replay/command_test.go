@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
@@ -178,6 +179,16 @@ func TestOptions(t *testing.T) {
 	require.Equal(t, Changes{Before: 20, Admitted: 20, FreedSubjects: 20}, *r.Changes)
 	require.Contains(t, run(old, log, "--instead-of", policies).stdout, "20 requests; subjects that are no longer limited: 20")
 
+	text, many := "", write(t, "many.yaml", strings.Replace(small, "throttle: {burst: 1, rate: 1/1m}",
+		"slidinglog: {limit: 100, period: 1m}", 1))
+	for i := range 100 {
+		text += at(fmt.Sprintf("10.0.1.%d", i), i, 200)
+	}
+	log = write(t, "many.log", text)
+	require.Zero(t, run(policies, log, "--maxmemory", "100kb").status)
+	require.Zero(t, run(many, log, "--maxmemory", "200kb", "--table=false").status)
+	require.Contains(t, run(many, log, "--maxmemory", "100kb", "--table=false").stderr, "--sample", "calls are kept")
+	require.Contains(t, run(many, log, "--maxmemory", "200kb").stderr, "--sample", "the table has keys of its own")
 }
 
 // A request without a header of its subject is treated as the policy says.
@@ -222,14 +233,39 @@ func TestBansAreCounted(t *testing.T) {
 // The page shows what clients have sent as text.
 func TestPageEscapes(t *testing.T) {
 	policies := write(t, "p.yaml", strings.Replace(small, "{client_ip}", "{header.X-Key}", 1))
-	log := write(t, "json.log", strings.Repeat(`{"time":"2026-11-23T10:00:00Z","http_x_key":"<script>"}`+"\n", 3))
+	log := write(t, "json.log", strings.Repeat(`{"time":"2026-11-23T10:00:00Z","http_x_key":"<script>"}`+"\n", 3)+
+		`{"time":"2026-11-23T10:00:00Z","http_x_key":"other"}`+"\n")
 	page := write(t, "page.html", "")
 	require.Zero(t, run(policies, log, "--html", page, "--hide", "no").status)
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	require.Contains(t, string(text), "&lt;script&gt;")
 	require.NotContains(t, string(text), "<script")
+	require.Contains(t, string(text), "<td>67 %</td>", "of the subject's requests")
 	require.NotContains(t, run(policies, log).stdout, "script", "subjects of headers are hidden")
+}
+
+// On a terminal, text has the terminal's colour, and nothing that a client has sent reaches it as it is.
+func TestTerminal(t *testing.T) {
+	text := ""
+	for i, user := range []string{`\u001b[2J`, `\u009b31m`, `\u202e`, `a\u0000b\nc`, "\xff\x1b[2J"} {
+		line := fmt.Sprintf(`{"time":"2026-11-23T10:00:%02dZ","user":"%s","status":200}`+"\n", i, user)
+		text += strings.Repeat(line, 3)
+	}
+	for _, width := range []int{80, 120} {
+		var out, stderr strings.Builder
+		e := testEnvironment(&out, &stderr)
+		e.Color, e.Width = true, width
+		args := []string{write(t, "p.yaml", small), write(t, "x.log", text), "--bad", "30%", "--subject", "{user}"}
+		require.Zero(t, Run("replay", args, e), stderr.String())
+		require.Contains(t, out.String(), "\x1b[1mp would have limited")
+		require.Contains(t, out.String(), "\x1b[31m")
+		shown := strings.NewReplacer("\x1b[1m", "", "\x1b[31m", "", "\x1b[0m", "").Replace(out.String())
+		for line := range strings.Lines(shown) {
+			require.LessOrEqual(t, utf8.RuneCountInString(line), width+1)
+			require.NotRegexp(t, `[\x00-\x09\x0b-\x1f\x7f\x{80}-\x{9f}\x{202e}]`, line)
+		}
+	}
 }
 
 // interrupting is a log during which Ctrl-C is pressed.

@@ -1,11 +1,13 @@
-// Package replay decides the requests of an access log as a server with a policy would have decided them, and
-// reports what that would have meant. It is the subcommands policies replay and policies suggest.
+// Package replay decides the requests of an access log as a server with a policy would have decided them, and reports
+// the result. It has the subcommands policies replay and policies suggest.
 //
 //	command.go   the command line
+//	flags.go     the options, for manuals
 //	replay.go    a replay from its log to its report
 //	judge.go     decisions, by package decide and a store whose clock is that of the log
 //	beside.go    the same requests with other limits, for the table
 //	retry.go     clients that come again
+//	memory.go    the memory for a subject
 //	tally.go     what is counted, in all and by subject
 //	timeline.go  what is counted by time, in bounded memory
 //	report.go    the report as values, which are also its JSON

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pageHead is the page as far as it is the same for all reports. What follows is written by pageWriter, and not by a
-// template: packages text/template and html/template call methods by names that only exist at run time, so a program
-// that imports them keeps every exported method of every type. cellserver would be 11 MB larger.
+// pageHead is the part of the page that is the same for all reports. pageWriter writes the rest, and not a template:
+// packages text/template and html/template call methods by names that only exist at run time, so a program that imports
+// them keeps every exported method of every type. cellserver would be 11 MB larger.
 //
 //go:embed page.html
 var pageHead string
@@ -65,7 +65,9 @@ func (w *pageWriter) header(r *Report) {
 	w.warn(r.Log.Interrupted, "Interrupted: this is about the part of the log that was read.")
 	w.warn(r.Log.Sample != "", "A sample: %s of the subjects, with all of their requests.", r.Log.Sample)
 	w.warn(r.Shadow, "The policy is in shadow mode: it would count these requests, and let them pass.")
-	w.warn(r.Log.Bad != 0, "%s lines could not be read.", number(r.Log.Bad))
+	w.warn(r.Log.Bad != 0, "%s could not be read.", count(r.Log.Bad, "line"))
+	w.warn(r.Log.Late != 0, "%s further out of order than --disorder, and decided late.", count(r.Log.Late, "line"))
+	w.warn(r.Failed != 0, "%s got an error: the quantity is too large.", count(r.Failed, "request"))
 	w.WriteString("</header>\n")
 }
 
@@ -86,8 +88,9 @@ func (w *pageWriter) facts(r *Report) {
 	for _, l := range r.Limits {
 		w.fact(true, "limit", "<code>%s</code>", l)
 	}
-	w.fact(true, "requests", "%s", number(r.Requests))
-	w.put("<dt>limited</dt><dd class=\"limited\">%s (%s)</dd>\n", number(r.Limited), percent(r.Limited, r.Requests))
+	w.fact(true, "requests", "%s of %s", number(r.Requests), count(int64(r.Subjects), "subject"))
+	w.put("<dt>limited</dt><dd class=\"limited\">%s (%s) of %s</dd>\n", number(r.Limited), percent(r.Limited, r.Requests),
+		count(int64(r.LimitedSubjects), "subject"))
 	for _, by := range r.By {
 		w.fact(true, "", "%s by <code>%s</code>", number(by.Limited), by.Name)
 	}
@@ -162,7 +165,7 @@ func (w *pageWriter) top(r *Report) {
 		w.put("<tr><th scope=\"row\"><code>%s</code></th><td>%s</td><td class=\"limited\">%s</td>",
 			s.Subject, number(s.Requests), number(s.Limited))
 		w.WriteString(before("<td>" + html.EscapeString(earlier) + "</td>"))
-		w.put("<td>%s</td><td>%s</td><td>%s</td></tr>\n", percent(s.Limited, r.Requests), succeeded, duration(s.Longest))
+		w.put("<td>%s</td><td>%s</td><td>%s</td></tr>\n", percent(s.Limited, s.Requests), succeeded, duration(s.Longest))
 	}
 	w.WriteString("</tbody></table></div>\n</section>\n")
 }

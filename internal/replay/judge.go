@@ -38,6 +38,7 @@ type judge struct {
 	keys     []byte
 	ends     []int
 	one      [1]quota.Decision
+	only     *policy.Limit // that decides about all subjects, without bans; nil if there is more to decide by
 
 	// The same limits, multiplied, have keys of their own, and no bans.
 	prefix string
@@ -47,12 +48,24 @@ type judge struct {
 func newJudge(p *policy.Policy, data store.Store) *judge {
 	j := &judge{policy: p, view: data.View(), decider: &decide.Decider{}}
 	j.call = command.Call{Context: context.Background(), View: j.view, Server: &command.Server{Clock: data.Clock()}}
+	if isOneThrottle(p) && p.Ban == nil {
+		j.only = &p.Limits[0]
+	}
 	return j
+}
+
+// isOneThrottle reports whether a policy has a single throttle, which is the same for all subjects.
+func isOneThrottle(p *policy.Policy) bool {
+	return p.TreatsAlike() && len(p.Limits) == 1 && p.Limits[0].Kind == limit.Throttle
 }
 
 // take decides a request at the time of the clock.
 func (j *judge) take(subject []byte, quantity int64) (v policy.Verdict, label string, err error) {
 	j.view.Begin()
+	if j.only != nil {
+		v, err = j.takeOnly(subject, quantity)
+		return v, j.only.Label(), err
+	}
 	part := decide.Part{Policy: j.policy, Request: policy.Request{Quantity: quantity, Mode: quota.Take}}
 	part.Subject = j.policy.Subject(subject)
 	if j.policy.TreatsAlike() {
@@ -75,6 +88,15 @@ func (j *judge) take(subject []byte, quantity int64) (v policy.Verdict, label st
 	return v, labelOf(&v, &part.Treatment), err
 }
 
+// takeOnly decides a request by the only limit.
+func (j *judge) takeOnly(text []byte, quantity int64) (v policy.Verdict, err error) {
+	subject, rate := j.policy.Subject(text), j.only.Throttle
+	j.keys = policy.AppendLimitKey(j.keys[:0], j.prefix, j.policy, &subject, j.only)
+	o, err := j.view.Throttle(j.call.Context, j.keys, rate, quantity, quota.Take)
+	j.one[0] = rate.Decision(o)
+	return j.policy.JudgeLimits(j.one[:]), err
+}
+
 // takeAll asks all limits, and a single one as CL.TAKE does: a step on one key takes half of the time.
 func (j *judge) takeAll() (decisions []quota.Decision, err error) {
 	if len(j.requests) > 1 {
@@ -91,7 +113,7 @@ func (j *judge) takeAll() (decisions []quota.Decision, err error) {
 	return j.one[:], err
 }
 
-// labelOf returns what has decided.
+// labelOf names the limit or rule that has decided.
 func labelOf(v *policy.Verdict, t *policy.Treatment) string {
 	switch v.By {
 	case policy.ByBan:

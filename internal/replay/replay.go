@@ -24,6 +24,18 @@ import (
 // replayCommand runs the subcommand replay.
 func replayCommand(args []string, e *Environment) error {
 	var o options
+	rest, err := o.parse(o.replayFlags(e), args, replayUsage, e)
+	if err != nil {
+		return err
+	}
+	if err := o.complete(rest, e); err != nil {
+		return err
+	}
+	return o.replay(e)
+}
+
+// replayFlags returns the options of the subcommand replay.
+func (o *options) replayFlags(e *Environment) *pflag.FlagSet {
 	f := pflag.NewFlagSet(replayName, pflag.ContinueOnError)
 	f.StringVar(&o.name, "policy", "", "the policy; it need not be named if there is one")
 	o.define(f, e)
@@ -34,14 +46,7 @@ func replayCommand(args []string, e *Environment) error {
 	f.IntVar(&o.maxLog, "max-log-limit", o.maxLog, "that of the server")
 	f.BoolVar(&o.json, "json", false, "print JSON")
 	f.StringVar(&o.html, "html", "", "also write the report to this file, as a page")
-	rest, err := o.parse(f, args, replayUsage, e)
-	if err != nil {
-		return err
-	}
-	if err := o.complete(rest, e); err != nil {
-		return err
-	}
-	return o.replay(e)
+	return f
 }
 
 // complete reads the policies, and finds the files.
@@ -135,7 +140,7 @@ func (o *options) replay(e *Environment) error {
 	return o.checkBad(log, interrupted)
 }
 
-// openLog opens the log, so that it has the requests that the options choose.
+// openLog opens the log, with the requests that the options choose.
 func (o *options) openLog(e *Environment) (*weblog.Log, error) {
 	log, err := weblog.Open(o.files, e.Stdin, o.reading)
 	if err != nil {
@@ -145,7 +150,7 @@ func (o *options) openLog(e *Environment) (*weblog.Log, error) {
 		log.Close()
 		return nil, usagef("--status: the log has no statuses")
 	}
-	log.MaxBytes, log.PerSubject = int64(o.memory), subjectBytes
+	log.MaxBytes, log.PerSubject = int64(o.memory), o.perSubject()
 	if len(o.statuses) > 0 || o.sample > 1 {
 		log.Keep = func(l *weblog.Line) bool { return o.statuses.has(l.Status) && o.sample.has(l.Subject) }
 	}
@@ -187,7 +192,6 @@ type replay struct {
 	besides []*beside
 	crowded *beside // all requests of a second at once, if its result would differ
 	comings retries
-	name    []byte // of the present subject
 	tally   tally
 	failed  int64
 }
@@ -196,6 +200,7 @@ type replay struct {
 func (r *replay) read() (interrupted bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, if its input does not come to an end
 	end := showProgress(r.e, r.log)
 	err = r.log.Each(ctx, int64(r.o.disorder/time.Second), r.visit)
 	end()
@@ -255,14 +260,14 @@ func (r *replay) begin(unix int64) {
 
 // newCrowded returns the count of refusals if all requests of a second come at its beginning.
 func (r *replay) newCrowded(newStore func() store.Store) *beside {
-	if p := r.o.policy; p.TreatsAlike() && len(p.Limits) == 1 && p.Limits[0].Kind == limit.Throttle {
+	if p := r.o.policy; isOneThrottle(p) {
 		return newBeside(p, 1, nil, r.o.maxLog)
 	}
 	return nil
 }
 
-// fillsWithinSeconds reports whether it matters for a limit where in their seconds requests are: the whole limit comes
-// back within some seconds.
+// fillsWithinSeconds reports whether a limit comes back as a whole within some seconds, so that the place of requests
+// within their seconds matters.
 func fillsWithinSeconds(l policy.Limit) bool {
 	const few = 5 * int64(time.Second)
 	return l.Kind != limit.Quota && l.Period(0) <= few
@@ -311,7 +316,8 @@ func (r *replay) drain(until int64) error {
 	}
 }
 
-// failure counts an error that a server would have replied: that a quantity is too large. Others end the replay.
+// failure counts an error that a server would have replied, because a quantity is too large. It returns any other
+// error, which ends the replay.
 func (r *replay) failure(err error) error {
 	if errors.Is(err, quota.ErrQuantity) {
 		r.failed++
@@ -324,35 +330,38 @@ func (r *replay) failure(err error) error {
 func (r *replay) attempt(a attempt) error {
 	r.clock.set(a.at)
 	t := &r.tally
-	r.name = append(r.name[:0], r.log.Subject(a.subject)...)
-	name := r.name
+	name := r.log.Subject(a.subject)
 	v, label, err := r.decide(&a, name)
 	if err != nil {
 		return r.failure(err)
 	}
 	t.last = max(t.last, a.at)
-	s := &t.subjects[a.subject]
+	s := t.subjects.at(a.subject)
 	if a.retries == 0 {
 		if err := r.aside(&a, name, v.Refused); err != nil {
 			return r.failure(err)
 		}
 	}
 	if !v.Refused {
-		if s.refusedAt = 0; a.retries > 0 {
+		if s.refused > 0 {
+			t.refusalsOf(s).refusedAt = 0
+		}
+		if a.retries > 0 {
 			t.delayed, t.delay = t.delayed+1, max(t.delay, a.at-a.first)
 		}
 		t.times.add(a.at, false)
 		return nil
 	}
-	r.countBan(s, &v, a.at)
-	if length := s.countRefusal(a.at); length > t.longest {
+	past := t.refusalsOf(s)
+	r.countBan(past, &v, a.at)
+	if length := past.count(a.at); length > t.longest {
 		t.longest, t.longestOf = length, a.subject
 	}
 	if r.o.clients == "retry" && r.comings.add(a, v.RetryAfter) {
 		return nil
 	}
 	t.limited++
-	s.limited++
+	past.limited++
 	t.countLabel(label)
 	t.times.add(a.at, true)
 	return nil
@@ -393,12 +402,11 @@ func (r *replay) aside(a *attempt, name []byte, refused bool) error {
 	v, _, err := r.old.take(name, a.quantity)
 	if v.Refused {
 		t.before++
-		t.subjects[a.subject].before++
+		t.refusalsOf(t.subjects.at(a.subject)).before++
 	}
 	switch {
 	case refused && !v.Refused:
 		t.newly++
-		t.subjects[a.subject].newly++
 	case !refused && v.Refused:
 		t.noLonger++
 	}
@@ -406,7 +414,7 @@ func (r *replay) aside(a *attempt, name []byte, refused bool) error {
 }
 
 // countBan counts a ban when it begins.
-func (r *replay) countBan(s *subject, v *policy.Verdict, at int64) {
+func (r *replay) countBan(s *refusals, v *policy.Verdict, at int64) {
 	if v.By != policy.ByBan || at < s.banned {
 		return
 	}

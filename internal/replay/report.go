@@ -135,7 +135,7 @@ const mostShown = 20
 func (r *replay) report() *Report {
 	t, p := &r.tally, r.o.policy
 	out := &Report{Policy: p.Name, Shadow: p.Shadow, Clients: r.o.clients, Requests: t.requests, Limited: t.limited,
-		Subjects: len(t.subjects), Bans: Bans{t.bans, t.bannedSubject}, Missing: t.missing, Failed: r.failed,
+		Subjects: t.subjects.count, Bans: Bans{t.bans, t.bannedSubject}, Missing: t.missing, Failed: r.failed,
 		Customers: []string{}, By: []By{}, Top: []Subject{}, Timeline: []Bin{}}
 	for i := range p.Limits {
 		out.Limits = append(out.Limits, p.Limits[i].String())
@@ -191,7 +191,7 @@ func (r *replay) addEstimate(out *Report) {
 func (r *replay) addSubjects(out *Report) {
 	t, names := &r.tally, newNames(r.hides())
 	name := func(n int32) string {
-		if s := r.log.Subject(n); s != "" {
+		if s := string(r.log.Subject(n)); s != "" {
 			return names.show(s)
 		}
 		return "(none)"
@@ -200,18 +200,19 @@ func (r *replay) addSubjects(out *Report) {
 		out.Longest = &Longest{name(t.longestOf), secondsOf(t.longest)}
 	}
 	changes := Changes{Before: t.before, Newly: t.newly, Admitted: t.noLonger}
-	for i := range t.subjects {
-		s := &t.subjects[i]
-		if s.limited > 0 {
+	for i := range int32(t.subjects.count) {
+		s := t.subjects.at(i)
+		past := t.past(s)
+		if past.limited > 0 {
 			out.LimitedSubjects++
 		}
-		if s.looksLikeCustomer() {
+		if s.looksLikeCustomer(&past) {
 			out.customers++
 		}
-		if s.limited > 0 && s.before == 0 {
+		if past.limited > 0 && past.before == 0 {
 			changes.NewlySubjects++
 		}
-		if s.limited == 0 && s.before > 0 {
+		if past.limited == 0 && past.before > 0 {
 			changes.FreedSubjects++
 		}
 	}
@@ -219,17 +220,18 @@ func (r *replay) addSubjects(out *Report) {
 		out.Changes = &changes
 	}
 	for _, n := range t.mostLimited(mostShown) {
-		s := &t.subjects[n]
-		one := Subject{Subject: name(n), Requests: s.requests, Limited: s.limited, Longest: secondsOf(s.longest),
-			Bans: s.bans}
+		s := t.subjects.at(n)
+		past := t.past(s)
+		one := Subject{Subject: name(n), Requests: s.requests, Limited: past.limited, Longest: secondsOf(past.longest),
+			Bans: past.bans}
 		if r.old != nil {
-			one.Before = &s.before
+			one.Before = &past.before
 		}
 		if s.answered > 0 {
 			part := float64(s.succeeded) / float64(s.answered)
 			one.Succeeded = &part
 		}
-		if s.looksLikeCustomer() && len(out.Customers) < mostShown {
+		if s.looksLikeCustomer(&past) && len(out.Customers) < mostShown {
 			out.Customers = append(out.Customers, one.Subject)
 		}
 		out.Top = append(out.Top, one)

@@ -2,7 +2,7 @@ package replay
 
 import "container/heap"
 
-// maxRetries is how often a client comes again, and maxWaiting how many retries may be ahead at once.
+// maxRetries is how often a client tries again, and maxWaiting bounds the retries that are due later.
 const (
 	maxRetries = 3
 	maxWaiting = 4 << 20

@@ -154,7 +154,7 @@ func compareWithServer(t *testing.T, log, name string, wrong time.Duration) (com
 			ask = func(line string) string { return c.Do(t, line) }
 		}
 		r.clock.set(q.Time)
-		v, _, err := r.judge.take([]byte(l.Subject(q.Subject)), q.Quantity)
+		v, _, err := r.judge.take(l.Subject(q.Subject), q.Quantity)
 		require.NoError(t, err)
 		if compared++; wrong != 0 && compared == 1000 {
 			clock.Advance(wrong)

@@ -38,12 +38,7 @@ type suggestion struct {
 // suggestCommand runs the subcommand suggest.
 func suggestCommand(args []string, e *Environment) error {
 	s := suggestion{subjects: 0.01, requests: 0.001}
-	f := pflag.NewFlagSet(suggestName, pflag.ContinueOnError)
-	s.o.define(f, e)
-	f.StringVar(&s.o.name, "policy", "api", "the name of the policy")
-	f.Var(&s.subjects, "limited-subjects", "the part of the subjects that may be limited")
-	f.Var(&s.requests, "limited", "instead, the part of the requests that may be limited")
-	f.DurationVar(&s.horizon, "horizon", time.Minute, "the limit is best that admits least in this time")
+	f := s.flags(e)
 	rest, err := s.o.parse(f, args, suggestUsage, e)
 	if err != nil {
 		return err
@@ -65,6 +60,17 @@ func suggestCommand(args []string, e *Environment) error {
 		return err
 	}
 	return s.run(e)
+}
+
+// flags returns the options of the subcommand suggest.
+func (s *suggestion) flags(e *Environment) *pflag.FlagSet {
+	f := pflag.NewFlagSet(suggestName, pflag.ContinueOnError)
+	s.o.define(f, e)
+	f.StringVar(&s.o.name, "policy", "api", "the name of the policy")
+	f.Var(&s.subjects, "limited-subjects", "the part of the subjects that may be limited")
+	f.Var(&s.requests, "limited", "instead, the part of the requests that may be limited")
+	f.DurationVar(&s.horizon, "horizon", time.Minute, "the limit is best that admits least in this time")
+	return f
 }
 
 // run reads the log, and prints the policy.
@@ -97,6 +103,7 @@ const eventBytes = 2*48 + 16
 func (s *suggestion) read(e *Environment) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, if its input does not come to an end
 	end := showProgress(e, s.log)
 	err := s.log.Each(ctx, int64(s.o.disorder/time.Second), func(q *weblog.Request) error {
 		switch {
@@ -122,7 +129,7 @@ func (s *suggestion) read(e *Environment) error {
 	return nil
 }
 
-// climb returns the burst that is needed at each of some rates, and which of them is best.
+// climb returns the burst that is needed at each of some rates, and the index of the best row.
 func (s *suggestion) climb(rates []rate) (rows []row, best int) {
 	for _, r := range rates {
 		one := row{rate: r}
@@ -141,7 +148,7 @@ func (s *suggestion) climb(rates []rate) (rows []row, best int) {
 // hardly is the part by which a limit may admit more than the best one, if its rate has fewer digits.
 const hardly = 0.02
 
-// roundest returns the best limit, or one that admits hardly more, and whose rate has fewer digits.
+// roundest returns the best limit, or a limit that admits hardly more and has a rate of fewer digits.
 func (s *suggestion) roundest(rows []row) row {
 	best := slices.MinFunc(rows, s.compare)
 	lasts := s.events[len(s.events)-1].Time - s.events[0].Time
@@ -159,8 +166,9 @@ func (s *suggestion) left() int {
 	return int(float64(s.subjects)*float64(s.log.Subjects()) + 1e-9)
 }
 
-// compare compares two limits by what they admit within the horizon. One that takes longer to recover than the log
-// lasts comes last: it would admit a fixed number of requests, and nobody has seen what happens then.
+// compare compares two limits by the quantity that they admit within the horizon. A limit that takes longer to recover
+// than the log lasts comes last: it would just admit a fixed number of requests, and the log does not show what happens
+// after that.
 func (s *suggestion) compare(a, b row) int {
 	lasts := s.events[len(s.events)-1].Time - s.events[0].Time
 	if x, y := a.recovery() > lasts, b.recovery() > lasts; x != y {
@@ -279,7 +287,7 @@ func (s *suggestion) describeOutliers(comment func(format string, args ...any), 
 		strings.Join(names, ", "), more)
 }
 
-// from returns the line from of the policy, if a server can find the subjects so.
+// from returns the line "from" of the policy, if a server can find the subjects by it.
 func (s *suggestion) from() string {
 	line := "    from: " + strconv.Quote(s.o.reading.Subject) + "\n"
 	text := "policies: {p: {limits: [{throttle: {burst: 1, rate: 1/1s}}],\n" + line + "}}\n"

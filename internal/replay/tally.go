@@ -5,27 +5,28 @@ import (
 	"slices"
 )
 
-// subject is what is counted of a subject. A million of them must fit in memory.
+// subject has the counts of a subject. It is small, because millions must fit in memory, and each request looks at one.
 type subject struct {
 	requests  int64
+	answered  int32 // requests whose status the log has, up to 2^31
+	succeeded int32 // answered with 2xx or 3xx
+	refused   int32 // the number of its refusals plus 1, 0 if there was none
+}
+
+// refusals has the counts of a subject that was refused.
+type refusals struct {
 	limited   int64
 	before    int64 // limited by the policy of --instead-of
-	newly     int64 // limited, but not before
-	refusedAt int64 // when it was refused first since it was last admitted; 0 if it is admitted
+	refusedAt int64 // instant of its first refusal since it was last admitted; 0 if it is admitted
 	longest   int64 // nanoseconds without a break in which it was refused
 	banned    int64 // until when
 	bans      int32
-	answered  int32 // requests whose status the log has, up to 2^31
-	succeeded int32 // answered with 2xx or 3xx
 }
-
-// subjectBytes bounds the memory for each subject, beside its name, which package weblog counts: a subject, which a
-// growing list may hold twice over, the steps of the table, and the keys of a policy with one limit in the store.
-const subjectBytes = 2*72 + 2*8*8 + 160
 
 // tally has all that is counted in a replay.
 type tally struct {
-	subjects            []subject
+	subjects            list[subject]
+	refusals            list[refusals]
 	requests, limited   int64
 	first, last         int64 // Unix nanoseconds
 	missing             int64 // requests without a subject
@@ -42,17 +43,52 @@ type tally struct {
 	times               timeline
 }
 
-// label counts refusals by what has decided them.
+// label counts the refusals of one limit or rule.
 type label struct {
 	name    string
 	limited int64
 }
 
 func (t *tally) subject(n int32) *subject {
-	for int(n) >= len(t.subjects) {
-		t.subjects = append(t.subjects, subject{})
+	for int(n) >= t.subjects.count {
+		t.subjects.add()
 	}
-	return &t.subjects[n]
+	return t.subjects.at(n)
+}
+
+// refusalsOf returns the counts of a subject that is refused, which may be new.
+func (t *tally) refusalsOf(s *subject) *refusals {
+	if s.refused == 0 {
+		s.refused = t.refusals.add() + 1
+	}
+	return t.refusals.at(s.refused - 1)
+}
+
+// past returns the counts of a subject that may have been refused.
+func (t *tally) past(s *subject) (r refusals) {
+	if s.refused > 0 {
+		r = *t.refusals.at(s.refused - 1)
+	}
+	return r
+}
+
+// list is a list that grows by pages, so that it never holds its elements twice.
+type list[T any] struct {
+	pages [][]T
+	count int
+}
+
+const pageLength = 1 << 10
+
+func (l *list[T]) at(n int32) *T { return &l.pages[n/pageLength][n%pageLength] }
+
+// add adds an element, and returns its number.
+func (l *list[T]) add() (n int32) {
+	if l.count%pageLength == 0 {
+		l.pages = append(l.pages, make([]T, pageLength))
+	}
+	l.count++
+	return int32(l.count - 1)
 }
 
 func (t *tally) countLabel(name string) {
@@ -75,29 +111,29 @@ func (s *subject) countStatus(status int16) {
 	}
 }
 
-// countRefusal counts a refusal at a time, and returns for how long there was no admission.
-func (s *subject) countRefusal(at int64) (length int64) {
-	if s.refusedAt == 0 {
-		s.refusedAt = at
+// count counts a refusal at a time, and returns for how long there was no admission.
+func (r *refusals) count(at int64) (length int64) {
+	if r.refusedAt == 0 {
+		r.refusedAt = at
 	}
-	s.longest = max(s.longest, at-s.refusedAt)
-	return at - s.refusedAt
+	r.longest = max(r.longest, at-r.refusedAt)
+	return at - r.refusedAt
 }
 
-// looksLikeCustomer reports whether nearly all that a limited subject got were successes.
-func (s *subject) looksLikeCustomer() bool {
-	return s.limited > 0 && s.answered > 0 && int64(s.succeeded)*100 >= int64(s.answered)*95
+// looksLikeCustomer reports whether nearly all answers to a limited subject were successes.
+func (s *subject) looksLikeCustomer(past *refusals) bool {
+	return past.limited > 0 && s.answered > 0 && int64(s.succeeded)*100 >= int64(s.answered)*95
 }
 
 // mostLimited returns the numbers of the subjects that are limited most.
 func (t *tally) mostLimited(count int) (numbers []int32) {
-	for i := range t.subjects {
-		if t.subjects[i].limited > 0 || t.subjects[i].before > 0 {
-			numbers = append(numbers, int32(i))
+	for i := range int32(t.subjects.count) {
+		if past := t.past(t.subjects.at(i)); past.limited > 0 || past.before > 0 {
+			numbers = append(numbers, i)
 		}
 	}
 	slices.SortStableFunc(numbers, func(a, b int32) int {
-		x, y := &t.subjects[a], &t.subjects[b]
+		x, y := t.past(t.subjects.at(a)), t.past(t.subjects.at(b))
 		return cmp.Or(cmp.Compare(y.limited, x.limited), cmp.Compare(y.before, x.before))
 	})
 	return numbers[:min(count, len(numbers))]

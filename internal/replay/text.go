@@ -72,12 +72,12 @@ type printer struct {
 	err   error
 }
 
-// The colours are those of a terminal's palette, so that they can be read on light and on dark ground.
+// Text has the colour that the terminal has for text, because its palette is not known: with xterm's, green on white is
+// hard to read (2.1 to 1), with a console's, red on black, and with most, faint text. So what matters is bold, and only
+// the bars of what is limited are red.
 const (
 	bold   = "1"
-	green  = "32"
 	red    = "31"
-	faint  = "2"
 	column = 11 // of the words at the left
 )
 
@@ -100,7 +100,7 @@ func (p *printer) item(name, text string) {
 		if i > 0 {
 			name = ""
 		}
-		p.line("  " + p.paint(faint, fmt.Sprintf("%-*s", column, name)) + " " + line)
+		p.line("  " + fmt.Sprintf("%-*s", column, name) + " " + line)
 	}
 }
 
@@ -156,7 +156,7 @@ func (r *Report) print(p *printer) {
 func (r *Report) printNotes(p *printer) {
 	note := func(format string, args ...any) {
 		for _, line := range wrap(fmt.Sprintf(format, args...), p.width) {
-			p.line(p.paint(red, line))
+			p.line(p.paint(bold, line))
 		}
 	}
 	if r.Log.Interrupted {
@@ -169,7 +169,11 @@ func (r *Report) printNotes(p *printer) {
 		note("The policy is in shadow mode: it would count these requests, and let them pass.")
 	}
 	for _, f := range r.Log.Faults {
-		note("%s:%d: %s: %s", f.File, f.Line, f.Why, strconv.QuoteToGraphic(f.Text))
+		text := ""
+		if f.Text != "" {
+			text = ": " + strconv.QuoteToGraphic(f.Text)
+		}
+		note("%s:%d: %s%s", newNames(false).show(f.File), f.Line, f.Why, text)
 	}
 	if r.Log.Late > 0 {
 		note("%s further out of order than --disorder, and decided late.", count(r.Log.Late, "line"))
@@ -254,8 +258,8 @@ func (r *Report) printTimeline(p *printer) {
 	for i, b := range bins {
 		allowed[i], limited[i] = b.requests-b.limited, b.limited
 	}
-	label := func(name string) string { return "  " + p.paint(faint, fmt.Sprintf("%-*s", column, name)) + " " }
-	p.line(label("allowed") + p.paint(green, spark(allowed, most.requests)))
+	label := func(name string) string { return "  " + fmt.Sprintf("%-*s", column, name) + " " }
+	p.line(label("allowed") + spark(allowed, most.requests))
 	p.line(label("limited") + p.paint(red, spark(limited, most.limited)))
 	from, to := r.Timeline[0].At, r.Timeline[0].At.Add(time.Duration(each*int64(len(bins))))
 	layout := "15:04:05"
@@ -263,7 +267,7 @@ func (r *Report) printTimeline(p *printer) {
 		layout = "01-02 15:04"
 	}
 	gap := max(len(bins)-2*len(layout), 1)
-	p.line(strings.Repeat(" ", column+3) + p.paint(faint, from.Format(layout)+strings.Repeat(" ", gap)+to.Format(layout)))
+	p.line(strings.Repeat(" ", column+3) + from.Format(layout) + strings.Repeat(" ", gap) + to.Format(layout))
 	p.item("", fmt.Sprintf("one column is %v; the highest are %s allowed, %s limited", time.Duration(each), number(most.requests),
 		number(most.limited)))
 }
@@ -277,7 +281,7 @@ func (r *Report) columns(count int) ([]bin, int64) {
 	return t.columns(count)
 }
 
-// spark draws numbers as bars. What is above 0 is never drawn as nothing.
+// spark draws numbers as bars. A number above 0 always has a bar.
 func spark(numbers []int64, most int64) string {
 	bars := []rune("▁▂▃▄▅▆▇█")
 	var out strings.Builder
@@ -302,7 +306,7 @@ func (r *Report) printSubjects(p *printer) {
 		extra = "     before"
 	}
 	width := p.width - 2 - 44 - len(extra)
-	p.line("  " + p.paint(faint, fmt.Sprintf("%-*s   requests    limited%s   share  succeeded", width, "most limited", extra)))
+	p.line("  " + fmt.Sprintf("%-*s   requests    limited%s   share  succeeded", width, "most limited", extra))
 	for _, s := range r.Top {
 		name := s.Subject
 		if utf8.RuneCountInString(name) > width {
@@ -316,12 +320,12 @@ func (r *Report) printSubjects(p *printer) {
 		if s.Succeeded != nil {
 			succeeded = fmt.Sprintf("%.0f %%", 100**s.Succeeded)
 		}
-		limited := p.paint(red, fmt.Sprintf("%10s", number(s.Limited)))
+		limited := p.paint(bold, fmt.Sprintf("%10s", number(s.Limited)))
 		p.line(fmt.Sprintf("  %s %10s %s%s %7s %10s", name, number(s.Requests), limited, before,
 			percent(s.Limited, s.Requests), succeeded))
 	}
 	if more := r.LimitedSubjects - len(r.Top); more > 0 {
-		p.line(p.paint(faint, fmt.Sprintf("  and %s more", number(int64(more)))))
+		p.line(fmt.Sprintf("  and %s more", number(int64(more))))
 	}
 }
 
@@ -335,7 +339,7 @@ func (r *Report) printTable(p *printer) {
 		head += fmt.Sprintf("%9s", strconv.FormatFloat(t.Factor, 'g', -1, 64))
 		row += fmt.Sprintf("%9s", percent(t.Limited, r.Requests))
 	}
-	p.line("  " + p.paint(faint, head))
+	p.line("  " + head)
 	p.line("  " + row)
 }
 
@@ -357,7 +361,7 @@ func countOf(n int64, one, many string) string {
 	return number(n) + " " + many
 }
 
-// percent writes a part of a whole with two digits that count. What is more than nothing is never 0 %.
+// percent writes a part of a whole with two significant digits. A part above 0 is never written as 0 %.
 func percent(part, whole int64) string {
 	share := 100 * float64(part) / float64(max(whole, 1))
 	switch {

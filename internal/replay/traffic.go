@@ -33,7 +33,7 @@ type row struct {
 	burst int64
 }
 
-// within returns how much a limit admits in a time at most.
+// within returns the most that a limit admits in a time.
 func (r row) within(horizon time.Duration) float64 {
 	return float64(r.burst) + float64(horizon)/float64(r.rate.emission())
 }
@@ -80,7 +80,7 @@ func nearest(perSecond float64) rate {
 	return rate{int64(max(math.Round(perSecond*3600), 1)), time.Hour}
 }
 
-// traffic are the requests of each subject.
+// traffic has the requests of each subject.
 type traffic struct {
 	starts []int // of the subjects in requests, and the end
 	at     []request

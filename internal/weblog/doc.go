@@ -8,6 +8,7 @@
 //	template.go  subjects, quantities and times as texts with fields in braces
 //	parser.go    a line to a Request
 //	file.go      lines of bounded length, from plain, gzip and zstd files
+//	names.go     subjects by their numbers
 //	order.go     requests in the order of their times
 //	log.go       all files together
 //
@@ -21,7 +22,7 @@
 // $msec and $request_time, the beginning is computed from them. With whole seconds that would be pretence, so the
 // end counts.
 //
-// Lines may be out of order, because a slow request is logged after a fast one that came later, and because a log
-// may consist of the files of several servers. Requests are held back until all lines within a window of time have
-// been read. What comes later still is counted, and takes place at the present.
+// Lines may be out of order, because a slow request is logged after a fast one that came later, and because a log may
+// consist of the files of several servers. Requests are held back until all lines within a window of time have been
+// read. A line that comes even later is counted, and takes effect at the present time of the log.
 package weblog

@@ -26,7 +26,7 @@ func (b *binding) slot(name string) int {
 	return len(b.names) - 1
 }
 
-// bind prepares to read lines, whose fields have these names; a JSON line has none.
+// bind prepares to read lines whose fields have these names; JSON lines have no names.
 func (b *binding) bind(fields []string) {
 	b.values = make([][]byte, len(b.names))
 	for i, name := range fields {
@@ -123,7 +123,8 @@ func (c *csvLines) read(line []byte, b *binding) bool {
 	return true
 }
 
-// cutCSV returns the first field, which is nil if it is broken, and what follows; more reports whether that is a field.
+// cutCSV returns the first field, which is nil if it is broken, and the rest of the line; more reports whether the rest
+// begins with another field.
 func (b *binding) cutCSV(line []byte) (value, rest []byte, more bool) {
 	if len(line) == 0 || line[0] != '"' {
 		value, rest, more = bytes.Cut(line, []byte(","))

@@ -30,7 +30,7 @@ type file struct {
 	hasNext bool
 }
 
-// tooLong is what is read in place of a line that is too long. No format has such a line.
+// tooLong replaces a line that is too long. No format has such a line.
 var tooLong = []byte("\x00")
 
 // open opens a file, which may be compressed, or the standard input if its name is "-". It counts the bytes that it
@@ -47,7 +47,7 @@ func open(name string, stdin io.Reader, read *atomic.Int64) (*file, error) {
 		}
 		raw, f.close = opened, func() { opened.Close() }
 	}
-	if err := f.decompress(bufio.NewReaderSize(&counting{raw, read}, MaxLine)); err != nil {
+	if err := f.decompress(bufio.NewReaderSize(&counting{raw, read}, MaxLine+1)); err != nil {
 		f.close()
 		return nil, &FileError{f.name, 0, err}
 	}
@@ -72,7 +72,7 @@ func (f *file) decompress(in *bufio.Reader) error {
 		closeFile := f.close
 		f.lines, f.close = bufio.NewReaderSize(z, MaxLine+1), func() { z.Close(); closeFile() }
 	default:
-		f.lines = bufio.NewReaderSize(in, MaxLine+1)
+		f.lines = in
 	}
 	return nil
 }

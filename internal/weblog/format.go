@@ -41,8 +41,8 @@ func Formats() []string {
 // maxSample is the number of lines by which the format of a log is guessed.
 const maxSample = 50
 
-// newFormat returns a format by its name or its description, or the one that lines have if there is neither. lines are
-// the first of a log.
+// newFormat returns a format by its name or its description. If name is empty, it guesses the format from lines, the
+// first of a log.
 func newFormat(name string, lines [][]byte) (*format, error) {
 	switch {
 	case name == "":
@@ -69,6 +69,9 @@ func newPattern(name, text string) (*format, error) {
 	if err != nil {
 		return nil, err
 	}
+	if name == "envoy" {
+		p.quotes = strings.Count(text, `"`)
+	}
 	return &format{name: name, fields: p.names, reader: p}, nil
 }
 
@@ -93,7 +96,7 @@ func newCSV(lines [][]byte) (*format, error) {
 	return f, nil
 }
 
-// guess returns the format of which most lines are, half of them at least.
+// guess returns the format that most lines have. It must be at least half of them.
 func guess(lines [][]byte) (best *format, err error) {
 	if len(lines) == 0 {
 		return nil, ErrEmpty
@@ -147,7 +150,7 @@ func (f *format) reads(lines [][]byte) (n int) {
 	return n
 }
 
-// The names under which logs have what requests consist of, best first.
+// The names of the fields of requests in logs, best first.
 var (
 	timeNames = []string{"msec", "request_creation_time", "ts", "time_iso8601", "time_local", "start_time", "timestamp",
 		"@timestamp", "time", "datetime", "date"}

@@ -133,8 +133,8 @@ func parseOffset(text []byte) (offset int, ok bool) {
 	return 0, false
 }
 
-// parseUnix reads a number since 1970. Its unit follows from its size: seconds have at most 11 digits, and then each
-// thousandth three more.
+// parseUnix reads a time since 1970. Its unit follows from its size: seconds have at most 11 digits, milliseconds three
+// more, and so on.
 func parseUnix(text []byte) (t instant, ok bool) {
 	end := 0
 	for end < len(text) && isDigit(text[end]) {

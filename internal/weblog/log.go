@@ -5,10 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"sync/atomic"
-	"unsafe"
 )
 
 // The bounds of a log.
@@ -25,7 +23,8 @@ type Log struct {
 	Parser *Parser
 	// Keep says which requests are visited; nil means all.
 	Keep func(l *Line) bool
-	// MaxBytes bounds the memory of subjects; 0 means no bound. PerSubject is what the caller needs for each besides.
+	// MaxBytes bounds the memory of subjects; 0 means no bound. PerSubject is what the caller needs for each in
+	// addition.
 	MaxBytes, PerSubject int64
 
 	Lines, Bad, Late, Filtered int64
@@ -34,8 +33,7 @@ type Log struct {
 	Read                       atomic.Int64
 
 	files    []*file
-	numbers  map[string]int32
-	subjects []string
+	subjects names
 	bytes    int64
 	hold     order
 }
@@ -60,7 +58,7 @@ func Open(names []string, stdin io.Reader, o Options) (l *Log, err error) {
 	if len(names) > MaxFiles {
 		return nil, fmt.Errorf("there are %d files, and at most %d are allowed: pass them through zcat and -", len(names), MaxFiles)
 	}
-	l = &Log{numbers: map[string]int32{}}
+	l = &Log{subjects: newNames()}
 	defer func() {
 		if err != nil {
 			l.Close()
@@ -99,12 +97,13 @@ func (l *Log) Close() {
 func (l *Log) Files() int { return len(l.files) }
 
 // Subjects returns the number of subjects.
-func (l *Log) Subjects() int { return len(l.subjects) }
+func (l *Log) Subjects() int { return l.subjects.count }
 
-// Subject returns a subject by its number.
-func (l *Log) Subject(n int32) string { return l.subjects[n] }
+// Subject returns a subject by its number. It must not be changed.
+func (l *Log) Subject(n int32) []byte { return l.subjects.at(n) }
 
-// Each calls visit with all requests, in the order of their times. Lines of a file may be out of order by some seconds.
+// Each calls visit with all requests, in the order of their times. Lines of a file may be out of order by up to
+// disorder seconds.
 func (l *Log) Each(ctx context.Context, disorder int64, visit func(r *Request) error) (err error) {
 	l.hold = *newOrder(disorder, len(l.files), visit)
 	for i, f := range l.files {
@@ -201,17 +200,12 @@ func (l *Log) number(subject []byte, missing bool) (int32, error) {
 	if missing {
 		subject = subject[:0]
 	}
-	if n, known := l.numbers[string(subject)]; known {
+	if n, known := l.subjects.find(subject); known {
 		return n, nil
 	}
-	// An entry of the map takes up to twice its size.
-	const perSubject = int64(unsafe.Sizeof("")) * 4
-	l.bytes += int64(len(subject)) + perSubject + l.PerSubject
-	if n := len(l.subjects); n == math.MaxInt32 || l.MaxBytes > 0 && l.bytes > l.MaxBytes {
+	l.bytes += 2*int64(len(subject)) + perName + l.PerSubject
+	if n := l.subjects.count; n == maxNames || l.MaxBytes > 0 && l.bytes > l.MaxBytes {
 		return 0, &TooManySubjectsError{n}
 	}
-	name := string(subject)
-	l.numbers[name] = int32(len(l.subjects))
-	l.subjects = append(l.subjects, name)
-	return l.numbers[name], nil
+	return l.subjects.add(subject), nil
 }

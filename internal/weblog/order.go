@@ -53,9 +53,10 @@ func (o *order) add(r *Request) error {
 			return err
 		}
 	}
-	if r.Second < o.base {
+	if r.Second < o.base { // later requests have been returned already
 		o.late++
 		r.Second, r.Time, r.Whole = o.base, o.base*second, false
+		return o.visit(r)
 	}
 	i := (o.start + int(r.Second-o.base)) % len(o.seconds)
 	o.seconds[i] = append(o.seconds[i], *r)

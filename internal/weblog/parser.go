@@ -45,6 +45,9 @@ type Parser struct {
 	withPort                  int      // the slot of a field with an address and a port
 	subject, quantity         template
 	text, instantText, number []byte
+
+	latest     instant // the latest time, and as the log had it
+	latestText []byte
 }
 
 // NewParser returns a parser of a log, given its first lines.
@@ -104,14 +107,8 @@ func (p *Parser) Parse(line []byte, l *Line) (fault string) {
 	if !p.format.reader.read(line, &p.fields) {
 		return "not in the format " + p.format.name
 	}
-	text, has := p.at.write(p.instantText[:0], p)
-	p.instantText = text
-	if !has {
-		return "no time"
-	}
-	var ok bool
-	if l.instant, ok = parseInstant(text, p.zone); !ok {
-		return fmt.Sprintf("not a time: %.40q", text)
+	if fault = p.parseTime(l); fault != "" {
+		return fault
 	}
 	if p.duration >= 0 && !l.whole {
 		if took, ok := seconds(p.fields.values[p.duration]); ok {
@@ -124,11 +121,33 @@ func (p *Parser) Parse(line []byte, l *Line) (fault string) {
 			l.Status = 0
 		}
 	}
+	var has bool
 	if l.Subject, has = p.subject.write(p.text[:0], p); l.Subject != nil {
 		p.text = l.Subject
 	}
-	l.Missing = !has
+	if l.Missing = !has; len(l.Subject) > MaxLine {
+		return fmt.Sprintf("a subject of more than %d bytes", MaxLine)
+	}
 	return p.parseQuantity(l)
+}
+
+// parseTime reads the time. Most lines have that of the line before.
+func (p *Parser) parseTime(l *Line) (fault string) {
+	text, has := p.at.write(p.instantText[:0], p)
+	p.instantText = text
+	switch {
+	case !has:
+		return "no time"
+	case string(text) == string(p.latestText):
+		l.instant = p.latest
+		return ""
+	}
+	var ok bool
+	if l.instant, ok = parseInstant(text, p.zone); !ok {
+		return fmt.Sprintf("not a time: %.40q", text)
+	}
+	p.latest, p.latestText = l.instant, append(p.latestText[:0], text...)
+	return ""
 }
 
 func (p *Parser) parseQuantity(l *Line) (fault string) {

@@ -17,7 +17,11 @@ const (
 type pattern struct {
 	before string   // the text before the first variable
 	names  []string // of the variables
-	after  []string // the text after each; only that of the last may be empty
+	after  []string // the text after each; only the last may be empty
+
+	// quotes is the number of quotation marks of a line if nothing is escaped in values; 0 if it is. A line with more
+	// of them is ambiguous: a client could choose what the fields behind its header seem to be.
+	quotes int
 }
 
 var errNoVariable = errors.New("it has no $variable")
@@ -78,14 +82,21 @@ func (p *pattern) read(line []byte, b *binding) bool {
 	if len(line) < len(p.before) || string(line[:len(p.before)]) != p.before {
 		return false
 	}
+	if p.quotes > 0 && bytes.Count(line, []byte(`"`)) != p.quotes {
+		return false
+	}
 	rest := line[len(p.before):]
+	after := p.after[:len(b.slots)]
 	for i, slot := range b.slots {
-		after := p.after[i]
+		after := after[i]
 		end := len(rest)
-		if after != "" {
-			if end = find(rest, after); end < 0 {
-				return false
-			}
+		if len(after) == 1 && after[0] != '"' {
+			end = bytes.IndexByte(rest, after[0])
+		} else if after != "" {
+			end = find(rest, after, p.quotes == 0)
+		}
+		if end < 0 {
+			return false
 		}
 		if slot >= 0 {
 			b.values[slot] = rest[:end:end]
@@ -95,16 +106,17 @@ func (p *pattern) read(line []byte, b *binding) bool {
 	return true
 }
 
-// find returns where a field ends that the text after follows. A quotation mark does not end a field if there is a
-// backslash before it, as Apache writes those of clients; nginx writes \x22.
-func find(rest []byte, after string) int {
+// find returns where a field ends that the text after follows. If values have escapes, a quotation mark does not end a
+// field if there is a backslash before it, as Apache writes those of clients; nginx writes \x22.
+func find(rest []byte, after string, escapes bool) int {
 	for from := 0; ; {
 		i := bytes.IndexByte(rest[from:], after[0])
 		if i < 0 {
 			return -1
 		}
 		i += from
-		if len(rest)-i >= len(after) && string(rest[i:i+len(after)]) == after && (after[0] != '"' || !isEscaped(rest[:i])) {
+		if len(rest)-i >= len(after) && string(rest[i:i+len(after)]) == after &&
+			(!escapes || after[0] != '"' || !isEscaped(rest[:i])) {
 			return i
 		}
 		from = i + 1

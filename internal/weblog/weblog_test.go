@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"hash/maphash"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -36,6 +37,16 @@ var samples = []struct {
 		`"Root=1-58337281-1d84f3d73c47ec4e58577259" "www.example.com" "arn:aws:acm:us-east-2:123456789012:certificate/1" 1 ` +
 		`2018-07-02T22:22:48.364000Z "authenticate,forward" "-" "-" "10.0.0.1:80" "200" "-" "-"`,
 		"192.168.131.39", "www.example.com", "2018-07-02T22:22:48.364Z", 200},
+	{"alb", `ws 2018-07-02T22:23:00.186641Z app/my-loadbalancer/50dc6c495c0c9188 10.0.0.140:40914 10.0.1.192:8010 0.001 ` +
+		`0.003 0.000 101 101 218 587 "GET http://10.0.0.30:80/ HTTP/1.1" "-" - - ` +
+		`arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/my-targets/73e2d6bc24d8a067 ` +
+		`"Root=1-58337364-23a8c76965a2ef7629b185e3" "shop.example" "-" 0 2018-07-02T22:22:48.364000Z "forward" "-" "-" ` +
+		`"10.0.1.192:8010" "101" "-" "-"`, "10.0.0.140", "shop.example", "2018-07-02T22:22:48.364Z", 101},
+	{"alb", `http 2018-11-30T22:23:00.186641Z app/my-loadbalancer/50dc6c495c0c9188 192.168.131.39:2817 - 0.000 0.001 0.000 ` +
+		`502 - 34 366 "GET http://www.example.com:80/ HTTP/1.1" "curl/7.46.0" - - ` +
+		`arn:aws:elasticloadbalancing:us-east-2:123456789012:targetgroup/my-targets/73e2d6bc24d8a067 ` +
+		`"Root=1-58337364-23a8c76965a2ef7629b185e3" "www.example.com" "-" 0 2018-11-30T22:22:48.364000Z "forward" "-" ` +
+		`"LambdaInvalidResponse" "-" "-" "-" "-"`, "192.168.131.39", "www.example.com", "2018-11-30T22:22:48.364Z", 502},
 	{"json", `{"level":"info","ts":1790000000.75,"logger":"http.log.access","msg":"handled request","request":{"remote_ip":` +
 		`"192.0.2.9","remote_port":"41342","client_ip":"192.0.2.8","proto":"HTTP/2.0","method":"GET","host":"Shop.example:443",` +
 		`"uri":"/","headers":{"X-Api-Key":["k\"1"]}},"duration":0.25,"size":10900,"status":200}`,
@@ -106,7 +117,7 @@ func TestFieldsByName(t *testing.T) {
 		"2026-11-23 10:00:00,b,-1", "yesterday,b,1"} {
 		require.NotEmpty(t, p.Parse([]byte(line), &l), line)
 	}
-	caddy := samples[5].line
+	caddy := samples[7].line
 	p = parserOf(t, Options{Subject: "{header.x-api-key} {hash header.X-Api-Key} {json.request.proto}"}, caddy)
 	require.Empty(t, p.Parse([]byte(caddy), &l))
 	require.Regexp(t, `^k"1 [0-9a-f]{64} HTTP/2.0$`, string(l.Subject))
@@ -217,6 +228,16 @@ func TestOrder(t *testing.T) {
 	}
 }
 
+// What is late is not held. A log that is read twice would be kept in memory.
+func TestLateRequestsAreNotHeld(t *testing.T) {
+	late := newOrder(10, 1, func(r *Request) error { return nil })
+	for i := range int64(1000) {
+		require.NoError(t, late.add(&Request{Second: 1000 - i, Time: (1000 - i) * second, Whole: true}))
+	}
+	require.Equal(t, 11, late.held)
+	require.EqualValues(t, 989, late.late)
+}
+
 // The memory of subjects is bounded.
 func TestTooManySubjects(t *testing.T) {
 	var text strings.Builder
@@ -231,7 +252,33 @@ func TestTooManySubjects(t *testing.T) {
 	l.MaxBytes, l.PerSubject = 20_000, 100
 	var full *TooManySubjectsError
 	require.ErrorAs(t, l.Each(context.Background(), 10, func(*Request) error { return nil }), &full)
-	require.Less(t, full.Subjects, 120)
+	require.Less(t, full.Subjects, 140)
+}
+
+// Subjects have the numbers that a map would give them, and a text whose hash is alike is another.
+func TestNames(t *testing.T) {
+	n, want := newNames(), map[string]int32{}
+	for i := range 20_000 {
+		text := fmt.Sprint("name", i*i%7919)
+		number, known := n.find([]byte(text))
+		before, wanted := want[text]
+		require.Equal(t, wanted, known)
+		if !known {
+			before = int32(len(want))
+			want[text] = before
+			number = n.add([]byte(text))
+		}
+		require.Equal(t, before, number)
+	}
+	for text, number := range want {
+		require.Equal(t, text, string(n.at(number)))
+	}
+	require.Equal(t, len(want), n.count)
+	for i := range n.slots {
+		n.slots[i].tag = uint32(maphash.String(n.seed, "other") >> 32)
+	}
+	_, known := n.find([]byte("other"))
+	require.False(t, known)
 }
 
 // FuzzLine: no line makes a reader fail, whatever its format, and what it reads is within bounds.

@@ -39,7 +39,8 @@ func TestManualPage(t *testing.T) {
 	assert.Empty(t, warnings.String())
 	text := string(page)
 	for _, part := range []string{"cellserver - rate-limit server that speaks the Redis protocol", "cellserver check-store URL",
-		"--maxmemory size", "bytes of memory beyond which calls that may need more are refused (OOM)", "SIGHUP"} {
+		"--maxmemory size", "bytes of memory beyond which calls that may need more are refused (OOM)", "SIGHUP",
+		"OPTIONS OF CELLSERVER POLICIES REPLAY", "--instead-of path", "--limited-subjects part"} {
 		assert.Contains(t, text, part)
 	}
 	for line := range strings.Lines(printed(t, "--help")) {
@@ -94,9 +95,17 @@ ask --maxm; ask --loglevel n; ask che; ask --port 1`
 	fish := `source $COMPLETION
 for line in 'cellserver --maxm' 'cellserver --loglevel n' 'cellserver che'; complete -C $line | string split -f1 \t; end`
 	assert.ElementsMatch(t, want, completes(t, "fish", fish, "--no-config"))
-	// Zsh completes only in a terminal. What is typed before its line editor has begun is lost; ESC [?2004h
-	// shows that it has.
-	zsh := `zmodload zsh/zpty zsh/zselect; zpty z zsh -f -i
+	zsh := strings.Replace(strings.Replace(inZsh, "TYPED", "--maxmemory-u", 1), "REST", "unauthenticated", 1)
+	assert.Contains(t, strings.Join(completes(t, "zsh", zsh, "-f"), " "), "--maxmemory-unauthenticated")
+	for _, shell := range []string{"", "tcsh"} {
+		refused := peer.Command("completion", shell)
+		assert.Error(t, refused.Run())
+	}
+}
+
+// inZsh types a command line and a tab. Zsh completes only in a terminal. What is typed before its line editor has
+// begun is lost; ESC [?2004h shows that it has.
+const inZsh = `zmodload zsh/zpty zsh/zselect; zpty z zsh -f -i
 read_until() {
 	local all part
 	repeat 300 {
@@ -111,10 +120,23 @@ read_until() {
 }
 zpty -w z "PS1=; autoload -Uz compinit; compinit -D -u; source $COMPLETION; echo rea''dy"
 read_until ready $'\e[?2004h' >/dev/null
-zpty -w -n z $'cellserver --maxmemory-u\t'; read_until unauthenticated`
-	assert.Contains(t, strings.Join(completes(t, "zsh", zsh, "-f"), " "), "--maxmemory-unauthenticated")
-	for _, shell := range []string{"", "tcsh"} {
-		refused := peer.Command("completion", shell)
-		assert.Error(t, refused.Run())
+zpty -w -n z $'cellserver TYPED\t'; read_until REST`
+
+// Each shell completes the options of policies replay, and not those of the server there.
+func TestCompletionOfReplay(t *testing.T) {
+	want := []string{"--instead-of", "give-up", "haproxy", "--limited-subjects"}
+	bash := `source "$COMPLETION"
+ask() { COMP_WORDS=(cellserver policies "$@"); COMP_CWORD=$(($# + 1)); _cellserver; echo "${COMPREPLY[@]}"; }
+ask replay --in; ask replay p.yaml --clients g; ask replay --format h; ask suggest --limited-; ask replay --port`
+	assert.ElementsMatch(t, want, completes(t, "bash", bash, "--norc"))
+	fish := `source $COMPLETION
+for line in 'replay --port' 'replay --in' 'replay p.yaml --clients g' 'replay --format h' 'suggest --limited-'
+	complete -C "cellserver policies $line" | string split -f1 \t
+end`
+	assert.ElementsMatch(t, want, completes(t, "fish", fish, "--no-config"))
+	for typed, rest := range map[string]string{"replay --instead": "instead-of", "replay p.yaml --clients g": "give-up",
+		"suggest --limited-s": "subjects"} {
+		zsh := strings.Replace(strings.Replace(inZsh, "TYPED", "policies "+typed, 1), "REST", rest, 1)
+		assert.Contains(t, strings.Join(completes(t, "zsh", zsh, "-f"), " "), rest, typed)
 	}
 }
