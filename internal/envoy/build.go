@@ -15,14 +15,14 @@ const (
 	maxBelow = 64       // levels of descriptors: a request has no more entries
 )
 
-// maxErrors is the number of errors that Parse returns at most.
+// maxErrors bounds the errors that Parse returns.
 const maxErrors = 20
 
-// Parse reads a configuration from files, of which each has one domain. If two have the same, they are refused, or
-// merged in their order. It returns all of them, with what is accepted but probably a mistake; or an error, which joins
-// the first *Error of each file.
+// Parse reads a configuration from files of one domain each. Two files of the same domain are refused, unless
+// mergeDomains is set: then they are merged in their order. Parse returns the configuration and warnings about probable
+// mistakes; or an error, which joins the first *Error of each file.
 //
-// Decisions about limits that were at the same paths in the configuration before, which may be nil, are counted on.
+// A limit keeps the counts that the limit at the same path had in before, which may be nil.
 func Parse(files []File, mergeDomains bool, before *Config) (*Config, []*Error, error) {
 	size := 0
 	for i := range files {
@@ -31,20 +31,32 @@ func Parse(files []File, mergeDomains bool, before *Config) (*Config, []*Error, 
 	if size > MaxBytes {
 		return nil, nil, fmt.Errorf("the files have %d bytes, and at most %d are allowed", size, MaxBytes)
 	}
-	b := builder{config: &Config{domains: map[string]*level{}}, merge: mergeDomains, from: map[string]string{}}
+	b := newBuilder(mergeDomains)
 	var wrong []error
 	for i := range files {
 		if err := b.file(&files[i]); err != nil {
 			wrong = append(wrong, err)
 		}
 	}
+	return b.finish(wrong, before)
+}
+
+// finish returns the configuration; or an error, if something is wrong.
+func (b *builder) finish(wrong []error, before *Config) (*Config, []*Error, error) {
 	if n := len(wrong); n > maxErrors {
 		wrong = append(wrong[:maxErrors:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
 	}
 	if len(wrong) > 0 {
 		return nil, nil, errors.Join(wrong...)
 	}
+	b.config.perDomain = map[string]int{}
+	for _, domain := range b.of {
+		b.config.perDomain[domain]++
+	}
 	b.config.beginCounts(b.limits, b.of, before)
+	b.config.limits = slices.SortedStableFunc(slices.Values(b.limits), func(x, y *Limit) int {
+		return strings.Compare(x.Path, y.Path)
+	})
 	return b.config, b.warnings, nil
 }
 
@@ -54,8 +66,13 @@ type builder struct {
 	from     map[string]string // the file of each domain
 	warnings warnings
 	domain   string   // of the present file
+	keys     []string // of the present descriptor, and of those above it
 	limits   []*Limit // of all files
 	of       []string // their domains
+}
+
+func newBuilder(mergeDomains bool) *builder {
+	return &builder{config: &Config{domains: map[string]*level{}}, merge: mergeDomains, from: map[string]string{}}
 }
 
 func (b *builder) file(f *File) error {
@@ -63,10 +80,15 @@ func (b *builder) file(f *File) error {
 	if err != nil {
 		return err
 	}
-	if root.Domain == "" {
-		return at.errorf("a file must have a domain, which is not empty")
-	}
 	b.warnings.documents(f)
+	return b.add(&root, at)
+}
+
+// add adds a domain.
+func (b *builder) add(root *domainValue, at place) error {
+	if root.Domain == "" {
+		return at.errorf("a configuration must have a domain, which is not empty")
+	}
 	b.warnings.keys(at, "a file", domainKeys)
 	domain := b.config.domains[root.Domain]
 	if domain != nil && !b.merge {
@@ -74,9 +96,9 @@ func (b *builder) file(f *File) error {
 	}
 	if domain == nil {
 		domain = &level{below: map[string]*level{}}
-		b.config.domains[root.Domain], b.from[root.Domain] = domain, f.Name
+		b.config.domains[root.Domain], b.from[root.Domain] = domain, at.file
 	}
-	b.domain = root.Domain
+	b.domain, b.keys = root.Domain, b.keys[:0]
 	return b.descriptors(domain, root.Domain, root.Descriptors, at.field("descriptors"), 1)
 }
 
@@ -98,6 +120,7 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 	if v.Key == "" {
 		return at.errorf("a descriptor must have a key, which is not empty")
 	}
+	b.keys = append(b.keys[:depth-1], v.Key)
 	text := v.Key
 	if v.Value != "" {
 		text += "_" + v.Value
@@ -110,7 +133,8 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 	if v.Share && !isPattern {
 		return at.field("share_threshold").errorf("share_threshold is for values with *, and %q has none", text)
 	}
-	added := &level{below: map[string]*level{}}
+	added := &level{below: map[string]*level{}, text: text, byValue: v.ByValue}
+	b.config.byValue = b.config.byValue || v.ByValue
 	if v.Share {
 		added.share = text
 	}
@@ -118,12 +142,11 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 	if err != nil {
 		return at.field("metadata").errorf("metadata: %s", err)
 	}
-	if v.Limit != nil {
-		if added.limit, err = b.limit(v, at.field("rate_limit")); err != nil {
-			return err
-		}
+	if added.limit, err = b.limitOf(v, at); err != nil {
+		return err
+	}
+	if added.limit != nil {
 		added.limit.Path, added.limit.Metadata = path, metadata
-		b.config.limits++
 		b.limits, b.of = append(b.limits, added.limit), append(b.of, b.domain)
 	}
 	if err := b.descriptors(added, path, v.Descriptors, at.field("descriptors"), depth+1); err != nil {
@@ -136,20 +159,45 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 	return nil
 }
 
+// limitOf returns the limit of a descriptor, or the one that stands for its policy; nil if it has neither.
+func (b *builder) limitOf(v *descriptorValue, at place) (*Limit, error) {
+	switch {
+	case v.Policy == nil && v.Subject != nil:
+		return nil, at.field("subject").errorf("subject is that of a policy, and the descriptor has none")
+	case v.Policy == nil && v.Limit == nil:
+		return nil, nil
+	case v.Policy == nil:
+		return b.limit(v, at.field("rate_limit"))
+	case v.Limit != nil:
+		return nil, at.field("policy").errorf("a descriptor has rate_limit or policy, and not both")
+	case !isPolicyName.MatchString(*v.Policy):
+		return nil, at.field("policy").errorf("%q is not the name of a policy", *v.Policy)
+	}
+	l := &Limit{Policy: *v.Policy, Shadow: v.Shadow, Quota: v.Quota, detailed: v.Detailed,
+		at: place{file: at.file, line: at.field("policy").line}}
+	var err error
+	if v.Subject != nil {
+		l.subject, err = parseSubject(*v.Subject, b.keys)
+	} else if l.subject = (subject{{key: v.Key}}); len(b.keys) > 1 {
+		err = errNoSubject
+	}
+	if err != nil {
+		return nil, at.field("subject").errorf("%s", err)
+	}
+	return l, nil
+}
+
 func (b *builder) limit(d *descriptorValue, at place) (*Limit, error) {
 	v := d.Limit
 	b.warnings.keys(at, "rate_limit", limitKeys)
-	l := &Limit{Unlimited: v.Unlimited, Shadow: d.Shadow, Quota: d.Quota, Name: v.Name}
-	unit := slices.IndexFunc(units[:], func(u unitName) bool { return u.name == strings.ToLower(v.Unit) })
-	if unit > 0 {
-		l.Unit = Unit(unit)
-	}
+	l := &Limit{Unlimited: v.Unlimited, Shadow: d.Shadow, Quota: d.Quota, Name: v.Name, detailed: d.Detailed}
+	l.Unit = UnitNamed(strings.ToLower(v.Unit))
 	switch {
-	case v.Unlimited && unit > 0:
+	case v.Unlimited && l.Unit.IsKnown():
 		return nil, at.field("unit").errorf("a limit that is unlimited has no unit")
 	case v.Unlimited && v.Unit != "":
 		b.warnings.add(at.field("unit"), "unit %q has no effect: the limit is unlimited", v.Unit)
-	case !v.Unlimited && unit <= 0:
+	case !v.Unlimited && !l.Unit.IsKnown():
 		return nil, at.field("unit").errorf("unit must be second, minute, hour, day, week, month or year, and not %q", v.Unit)
 	}
 	if v.Requests != nil {

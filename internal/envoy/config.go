@@ -1,6 +1,10 @@
 package envoy
 
 import (
+	"fmt"
+	"io"
+	"strings"
+
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
@@ -43,13 +47,32 @@ func (u Unit) IsKnown() bool { return UnknownUnit < u && int(u) < len(units) }
 // String returns the unit as files write it.
 func (u Unit) String() string { return units[u].name }
 
+// UnitNamed returns the unit with a name; UnknownUnit if there is none.
+func UnitNamed(name string) Unit {
+	return unitWhere(func(u *unitName) bool { return u.name == name })
+}
+
+// UnitOf returns the unit with a length in seconds; UnknownUnit if there is none.
+func UnitOf(seconds int64) Unit {
+	return unitWhere(func(u *unitName) bool { return u.seconds == seconds })
+}
+
+func unitWhere(is func(u *unitName) bool) Unit {
+	for i := range units {
+		if is(&units[i]) {
+			return Unit(i)
+		}
+	}
+	return UnknownUnit
+}
+
 // Seconds returns the length of the unit.
 func (u Unit) Seconds() int64 { return units[u].seconds }
 
 // Period returns the length of the unit as a word of CL.QUOTA.
 func (u Unit) Period() string { return units[u].period }
 
-// Limit is a limit of a configuration, or one that a request brings along.
+// Limit is a limit of a configuration, or one that a request brings along. It may stand for the limits of a policy.
 type Limit struct {
 	Requests  uint32 // in a window
 	Unit      Unit
@@ -59,22 +82,42 @@ type Limit struct {
 	Name      string
 	Replaces  []string         // names of limits that do not count beside this one
 	Metadata  *structpb.Struct // nil if there is none
-	Path      string           // where it stands, as domain.key_value.key
+	Policy    string           // the policy whose limits count, in place of the fields above; empty for none
+	subject   subject          // of the policy
+	at        place            // of the policy
+	Path      string           // its place, such as domain.key_value.key
 	Decisions *Decisions       // about it; nil for a limit of a request
+	detailed  bool             // decisions are counted by the values of requests
 }
 
 // Config is an immutable configuration: the limits of domains.
 type Config struct {
-	domains map[string]*level
-	limits  int
-	counts  []*Decisions // in the order of their paths
+	domains   map[string]*level
+	limits    []*Limit       // in the order of their paths
+	perDomain map[string]int // the number of limits
+	counts    []*Decisions   // in the order of their paths
+	byValue   bool           // a descriptor has value_to_metric
+	values    *values
 }
 
 // Domains returns the number of domains.
 func (c *Config) Domains() int { return len(c.domains) }
 
 // Limits returns the number of limits of all domains.
-func (c *Config) Limits() int { return c.limits }
+func (c *Config) Limits() int { return len(c.limits) }
+
+// Dump writes a line for each limit, as the original does at /rlconfig.
+func (c *Config) Dump(w io.Writer) {
+	for _, l := range c.limits {
+		if l.Policy != "" {
+			fmt.Fprintf(w, "%s: policy=%s, subject=%s, shadow_mode: %t, quota_mode: %t\n", l.Path, l.Policy, l.subject,
+				l.Shadow, l.Quota)
+			continue
+		}
+		fmt.Fprintf(w, "%s: unit=%s requests_per_unit=%d, shadow_mode: %t, quota_mode: %t\n", l.Path,
+			strings.ToUpper(l.Unit.String()), l.Requests, l.Shadow, l.Quota)
+	}
+}
 
 // HasDomain reports whether a domain is configured.
 func (c *Config) HasDomain(name string) bool { return c.domains[name] != nil }
@@ -84,6 +127,8 @@ type level struct {
 	below    map[string]*level
 	patterns patterns
 	limit    *Limit // nil if there is none
+	text     string // of a descriptor: key_value
+	byValue  bool   // value_to_metric
 	share    string // the pattern that all values count for together, with share_threshold; else empty
 }
 
@@ -99,6 +144,9 @@ type Match struct {
 	// Shared has for each entry the text that counts in place of its value; nil if all values count. It is empty for
 	// an entry whose value counts.
 	Shared []string
+	// Decisions about the limit are counted here.
+	Decisions *Decisions
+	Metadata  *structpb.Struct // of the limit, as far as the original has it; or nil
 }
 
 // Find returns what a descriptor of a domain matches.
@@ -126,10 +174,14 @@ func Find[E Entry](c *Config, domain string, entries []E) (m Match) {
 	if m.Limit = at.limit; m.Limit == nil {
 		return Match{}
 	}
+	m.Decisions = countsOf(c, domain, entries, &m)
+	if m.Limit.Metadata != nil && keepsMetadata(c, domain, entries, &m, at) {
+		m.Metadata = m.Limit.Metadata
+	}
 	return m
 }
 
-// find returns what stands for a text key_value below a level, whose key has some bytes.
+// find returns the level below l for a text key_value. key is the length of its key in bytes.
 func (l *level) find(text []byte, key int) (next *level, byPattern bool) {
 	if next = l.below[string(text)]; next != nil {
 		return next, false

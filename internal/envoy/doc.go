@@ -1,5 +1,6 @@
-// Package envoy has the limits of Envoy's rate limit service, as envoyproxy/ratelimit configures them: files in YAML
-// with domains, whose descriptors are matched against the descriptors of requests. It knows neither gRPC nor the store.
+// Package envoy has the limits of Envoy's rate limit service, as envoyproxy/ratelimit configures them: files in YAML,
+// or messages of a control plane, with domains, whose descriptors are matched against the descriptors of requests. It
+// knows neither gRPC nor the store.
 //
 //	read.go      a file to values, with the types that the original's decoder has
 //	lines.go     where a value stands in its file, and what is accepted but probably a mistake
@@ -7,8 +8,12 @@
 //	config.go    what a Config consists of, and which limit a descriptor matches
 //	patterns.go  the patterns of a level, found by an index
 //	counts.go    how often each limit has decided
+//	values.go    the same by the values of requests
 //	key.go       the names of the keys that count
-//	files.go     the files in force, and how they are read again
+//	subject.go   policies in place of limits, and their subjects
+//	message.go   messages of a control plane to values
+//	current.go   the configuration in force
+//	files.go     files, and how they are read again
 //
 // # Matching
 //

@@ -93,8 +93,8 @@ func TestMatching(t *testing.T) {
 // What the original refuses is refused at its line.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		"":                "1: a file must have a domain, which is not empty",
-		"descriptors: []": "1: a file must have a domain, which is not empty",
+		"":                "1: a configuration must have a domain, which is not empty",
+		"descriptors: []": "1: a configuration must have a domain, which is not empty",
 		"domain: a\ndescriptors:\n- key: a\n- key: ''":                                                                              "4: a descriptor must have a key, which is not empty",
 		"domain: a\ndescriptors:\n- key: a_b\n- {key: a, value: b}":                                                                 "4: descriptor a.a_b is in the list already",
 		"domain: a\ndescriptors:\n- key: b\n  descriptors:\n  - key: c\n  - key: c":                                                 "6: descriptor a.b.c is in the list already",

@@ -3,33 +3,18 @@ package envoy
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"log/slog"
-	"strings"
-	"sync"
-	"sync/atomic"
 )
 
-// Files has the configuration in force, and reads its files again: on request, and when they change. What it reads is
-// a configuration as a whole, or refused as a whole; then the one of before stays in force.
+// Files reads files again, on request and when they change, and has the configuration in force.
 type Files struct {
-	Read         func() ([]File, error)
-	MergeDomains bool
-	Log          *slog.Logger
+	Current
+	Read func() ([]File, error)
 
-	inForce atomic.Pointer[Config]
-	failing atomic.Bool // the files that were read last were refused
-	mu      sync.Mutex  // held while files are read and applied
-	seen    digest      // of what the last Look has read
-	tried   digest      // of what was applied or refused last
+	seen  digest // of what the last Look has read
+	tried digest // of what was applied or refused last
 }
 
 type digest [sha256.Size]byte
-
-// InForce returns the configuration in force, which never changes; nil if no files were good yet.
-func (f *Files) InForce() *Config { return f.inForce.Load() }
-
-// IsFailing reports whether the files that were read last were refused.
-func (f *Files) IsFailing() bool { return f.failing.Load() }
 
 // Load reads the files, and applies them.
 func (f *Files) Load() {
@@ -52,24 +37,15 @@ func (f *Files) Look() {
 	}
 }
 
-// apply puts files in force, or refuses them, and logs that. f.mu must be locked.
+// apply puts files in force, or refuses them. f.mu must be locked.
 func (f *Files) apply(files []File, err error) {
 	f.tried = digestOf(files, err)
-	var next *Config
-	var warnings []*Error
-	if err == nil {
-		next, warnings, err = Parse(files, f.MergeDomains, f.InForce())
-	}
-	if f.failing.Store(err != nil); err != nil {
-		f.Log.Error("the configuration of Envoy's rate limits was refused: what was in force stays",
-			"error", strings.ReplaceAll(err.Error(), "\n", "; "))
-		return
-	}
-	for _, warning := range warnings {
-		f.Log.Warn("the configuration of Envoy's rate limits", "at", warning.Error())
-	}
-	f.inForce.Store(next)
-	f.Log.Info("the configuration of Envoy's rate limits is in force", "domains", next.Domains(), "limits", next.Limits())
+	_ = f.replace(func() (*Config, []*Error, error) { // the error is logged
+		if err != nil {
+			return nil, nil, err
+		}
+		return Parse(files, f.MergeDomains, f.InForce())
+	})
 }
 
 func digestOf(files []File, err error) (d digest) {

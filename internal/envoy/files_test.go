@@ -15,7 +15,7 @@ import (
 func TestFiles(t *testing.T) {
 	var out bytes.Buffer
 	text, failure := "domain: ''", error(nil)
-	f := &Files{Log: slog.New(slog.NewTextHandler(&out, nil)),
+	f := &Files{Current: Current{Log: slog.New(slog.NewTextHandler(&out, nil))},
 		Read: func() ([]File, error) { return []File{{"a", []byte(text)}}, failure }}
 	f.Load()
 	require.Nil(t, f.InForce())

@@ -13,6 +13,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(matching), "user", "xab")
 	f.Add([]byte("domain: shop\nshadow_mode: on\n---\n"), "a", "")
 	f.Add([]byte("domain: &a shop\ndescriptors: [{key: *a, metadata: {<<: {a: [1]}}}]"), "shop", "b")
+	f.Add([]byte("domain: shop\ndescriptors: [{key: user, policy: a, subject: 'x{user}'}]"), "user", "b")
 	f.Fuzz(func(t *testing.T, text []byte, key, value string) {
 		c, warnings, err := Parse([]File{{"a", text}}, false, nil)
 		for _, w := range warnings {
@@ -26,7 +27,12 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for _, entries := range [][]entry{nil, {{key, value}}, {{key, value}, {key, value}}} {
-			if m := Find(c, "shop", entries); m.Limit != nil {
+			m := Find(c, "shop", entries)
+			switch {
+			case m.Limit == nil:
+			case m.Limit.Policy != "":
+				require.LessOrEqual(t, len(SubjectOf(&m, entries)), maxSubject*(len(value)+1)+len(text))
+			default:
 				require.True(t, m.Limit.Unlimited || m.Limit.Unit.IsKnown())
 				name := string(AppendKey(nil, "", "shop", entries, &m))
 				require.True(t, strings.HasPrefix(name, "envoy:{4:shop"))

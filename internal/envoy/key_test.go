@@ -17,7 +17,7 @@ func TestMetadata(t *testing.T) {
 
 func TestKeys(t *testing.T) {
 	key := func(domain, entries string, l Limit, shared ...string) string {
-		return string(AppendKey(nil, "p:", domain, entriesOf(entries), &Match{&l, shared}))
+		return string(AppendKey(nil, "p:", domain, entriesOf(entries), &Match{Limit: &l, Shared: shared}))
 	}
 	hour := Limit{Unit: Hour, Requests: 3}
 	require.Equal(t, "p:envoy:{4:shop4:user5:alice}:hour", key("shop", "user=alice", hour))

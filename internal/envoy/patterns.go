@@ -1,57 +1,129 @@
 package envoy
 
 import (
-	"bytes"
 	"slices"
 	"strings"
 )
 
 // patterns are the descriptors of a level whose texts have a *, which stands for any number of bytes. The first one in
-// the order of the file counts. Most have bytes before the first * or after the last one, so they are kept by these
-// bytes: of ten thousand patterns such as path_/users/*, a text is compared with the few that may match it.
+// the order of the file counts. A text is compared with few of them: they are kept by what stands before the first *
+// and after the last one, and those with more in between by the longest part of that. The parts in a text are found in
+// one pass. So the time depends on the length of the text, which a client may choose, but hardly on the number of
+// patterns.
 type patterns struct {
 	n      int
 	heads  []int // the lengths of what stands before the first *, each once, ascending
 	byHead map[string]*tails
+	parts  parts
 }
 
 // tails are the patterns with one beginning, by what stands after the last *.
 type tails struct {
 	lengths []int
-	byTail  map[string][]pattern
+	byTail  map[string]*group
 }
 
-// pattern is what stands between the first and the last * of a descriptor's text.
+// group is the patterns with one beginning and one end.
+type group struct {
+	plain  *pattern             // the first one that has nothing in between; nil if there is none
+	byPart map[*part][]*pattern // the others, by the longest part in between, in order
+}
+
 type pattern struct {
-	order  int
-	middle [][]byte // nil if there is one *
-	pairs  pairs    // of all middles
-	level  *level
+	order int
+	parts []*part // what stands between the first and the last *
+	level *level
+}
+
+// part is a text between two *.
+type part struct{ text string }
+
+// parts are the parts of all patterns of a level.
+type parts struct {
+	byText  map[string]*part
+	lengths []int            // each once, ascending
+	starts  *[1 << 10]uint64 // a bit for each two bytes with which a part begins
+}
+
+func (p *parts) add(text string) *part {
+	if known := p.byText[text]; known != nil {
+		return known
+	}
+	if p.byText == nil {
+		p.byText, p.starts = map[string]*part{}, new([1 << 10]uint64)
+	}
+	added := &part{text}
+	p.byText[text] = added
+	p.lengths = withLength(p.lengths, len(text))
+	if len(text) > 1 {
+		p.mark(text[0], text[1])
+		return added
+	}
+	for second := range 256 {
+		p.mark(text[0], byte(second))
+	}
+	return added
+}
+
+func (p *parts) mark(first, second byte) {
+	p.starts[int(first)<<2|int(second)>>6] |= 1 << (second & 63)
+}
+
+// in returns where each part is in a text.
+func (p *parts) in(text []byte) map[*part][]int {
+	found := map[*part][]int{}
+	for i, first := range text {
+		second := byte(0) // a part of one byte is marked with all
+		if i+1 < len(text) {
+			second = text[i+1]
+		}
+		if p.starts[int(first)<<2|int(second)>>6]&(1<<(second&63)) == 0 {
+			continue
+		}
+		for _, length := range p.lengths {
+			if i+length > len(text) {
+				break
+			}
+			if known := p.byText[string(text[i:i+length])]; known != nil {
+				found[known] = append(found[known], i)
+			}
+		}
+	}
+	return found
 }
 
 // add adds a text with a *.
 func (p *patterns) add(text string, l *level) {
-	parts := strings.Split(text, "*")
-	head, tail := parts[0], parts[len(parts)-1]
+	between := strings.Split(text, "*")
+	head, tail := between[0], between[len(between)-1]
 	if p.byHead == nil {
 		p.byHead = map[string]*tails{}
 	}
 	t := p.byHead[head]
 	if t == nil {
-		t = &tails{byTail: map[string][]pattern{}}
+		t = &tails{byTail: map[string]*group{}}
 		p.byHead[head] = t
 		p.heads = withLength(p.heads, len(head))
 	}
-	added := pattern{order: p.n, level: l}
-	for _, part := range parts[1 : len(parts)-1] {
-		if part != "" {
-			added.middle = append(added.middle, []byte(part))
-			added.pairs.add([]byte(part))
+	g := t.byTail[tail]
+	if g == nil {
+		g = &group{byPart: map[*part][]*pattern{}}
+		t.byTail[tail] = g
+		t.lengths = withLength(t.lengths, len(tail))
+	}
+	added := &pattern{order: p.n, level: l}
+	p.n++
+	for _, text := range between[1 : len(between)-1] {
+		if text != "" {
+			added.parts = append(added.parts, p.parts.add(text))
 		}
 	}
-	t.byTail[tail] = append(t.byTail[tail], added)
-	t.lengths = withLength(t.lengths, len(tail))
-	p.n++
+	if len(added.parts) > 0 {
+		longest := slices.MaxFunc(added.parts, func(a, b *part) int { return len(a.text) - len(b.text) })
+		g.byPart[longest] = append(g.byPart[longest], added)
+	} else if g.plain == nil {
+		g.plain = added
+	}
 }
 
 // withLength adds a length to ascending ones, unless it is among them.
@@ -68,13 +140,13 @@ func (p *patterns) find(text []byte) *level {
 	if p.n == 0 {
 		return nil
 	}
-	s := search{text: text, best: pattern{order: p.n}}
+	s := search{of: p, text: text, best: &pattern{order: p.n}}
 	for _, head := range p.heads {
 		if head > len(text) {
 			break
 		}
 		if t := p.byHead[string(text[:head])]; t != nil {
-			s.look(t, text[head:])
+			s.look(t, head)
 		}
 	}
 	return s.best.level
@@ -82,63 +154,66 @@ func (p *patterns) find(text []byte) *level {
 
 // search is what find knows of a text.
 type search struct {
+	of    *patterns
 	text  []byte
-	pairs *pairs  // of the text; nil before they are needed
-	best  pattern // the first in order of those that match
+	found map[*part][]int // where each part is; nil before that is needed
+	best  *pattern        // the first in order of those that match
 }
 
-// look looks for a better pattern among those with one beginning, given what follows in the text.
-func (s *search) look(t *tails, rest []byte) {
+// look looks for a better pattern among those with one beginning, which ends at an index.
+func (s *search) look(t *tails, head int) {
 	for _, tail := range t.lengths {
-		if tail > len(rest) {
+		end := len(s.text) - tail
+		if end < head {
 			return
 		}
-		between := rest[:len(rest)-tail]
-		list := t.byTail[string(rest[len(between):])]
-		for i := range list {
-			if list[i].order >= s.best.order {
-				break
+		g := t.byTail[string(s.text[end:])]
+		if g == nil {
+			continue
+		}
+		if g.plain != nil && g.plain.order < s.best.order {
+			s.best = g.plain
+		}
+		if len(g.byPart) == 0 {
+			continue
+		}
+		if s.found == nil {
+			s.found = s.of.parts.in(s.text)
+		}
+		if len(g.byPart) < len(s.found) {
+			for _, list := range g.byPart {
+				s.choose(list, head, end)
 			}
-			if list[i].middle == nil || s.mayMatch(&list[i]) && list[i].matches(between) {
-				s.best = list[i]
-				break
-			}
+			continue
+		}
+		for part := range s.found {
+			s.choose(g.byPart[part], head, end)
 		}
 	}
 }
 
-func (s *search) mayMatch(p *pattern) bool {
-	if s.pairs == nil {
-		s.pairs = new(pairs)
-		s.pairs.add(s.text)
+// choose looks for a better pattern in a list, whose parts are between two indexes.
+func (s *search) choose(list []*pattern, head, end int) {
+	for _, p := range list {
+		if p.order >= s.best.order {
+			return
+		}
+		if s.has(p.parts, head, end) {
+			s.best = p
+			return
+		}
 	}
-	return s.pairs.has(&p.pairs)
 }
 
-// matches reports whether the bytes between the head and the tail have all middles, in order.
-func (p *pattern) matches(between []byte) bool {
-	for _, middle := range p.middle {
-		at := bytes.Index(between, middle)
-		if at < 0 {
+// has reports whether the text has parts between two indexes, in order.
+func (s *search) has(parts []*part, from, end int) bool {
+	for _, part := range parts {
+		at := s.found[part]
+		i, _ := slices.BinarySearch(at, from)
+		if i == len(at) {
 			return false
 		}
-		between = between[at+len(middle):]
+		from = at[i] + len(part.text)
 	}
-	return true
-}
-
-// pairs is a set of pairs of adjacent bytes, by a hash of 8 bits. A text that lacks a pair of a pattern does not match
-// it, which is found out in a tenth of the time of a search.
-type pairs [4]uint64
-
-func (p *pairs) add(text []byte) {
-	for i := 1; i < len(text); i++ {
-		h := (uint16(text[i-1])*31 + uint16(text[i])*131) % 257 & 255
-		p[h>>6] |= 1 << (h & 63)
-	}
-}
-
-// has reports whether all pairs of another set are in the set.
-func (p *pairs) has(other *pairs) bool {
-	return (other[0]&^p[0])|(other[1]&^p[1])|(other[2]&^p[2])|(other[3]&^p[3]) == 0
+	return from <= end
 }

@@ -89,3 +89,24 @@ func BenchmarkTenThousandPatterns(b *testing.B) {
 		})
 	}
 }
+
+// A client that writes all parts of ten thousand patterns into a long text, in the wrong order, does not make them
+// slow.
+func BenchmarkLongText(b *testing.B) {
+	for _, size := range []int{256, 4096, 60_000} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			list, _ := manyPatterns("path_*-%d-*/*")
+			find := finder(list)
+			var text strings.Builder
+			text.WriteString("path_/")
+			for i := 0; text.Len() < size; i++ {
+				fmt.Fprintf(&text, "-%d-", i)
+			}
+			for b.Loop() {
+				if find(text.String()) >= 0 {
+					b.Fatal("found")
+				}
+			}
+		})
+	}
+}

@@ -48,14 +48,17 @@ type (
 		ByValue     bool `yaml:"value_to_metric"`
 		Share       bool `yaml:"share_threshold"`
 		Metadata    map[string]any
+		Policy      *string // these two are not the original's
+		Subject     *string
 	}
 	limitValue struct {
 		Requests  *uint32 `yaml:"requests_per_unit"`
 		Unit      string
 		Unlimited bool
 		Name      string
-		Replaces  []struct{ Name string }
+		Replaces  []nameValue
 	}
+	nameValue struct{ Name string }
 )
 
 // readFile reads the values of a file.
@@ -95,7 +98,7 @@ var lineOfError = regexp.MustCompile(`^line ([0-9]+): `)
 var (
 	domainKeys     = []string{"domain", "descriptors"}
 	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric",
-		"value_to_metric", "share_threshold", "metadata"}
+		"value_to_metric", "share_threshold", "metadata", "policy", "subject"}
 	limitKeys = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces"}
 	nameKeys  = []string{"name"}
 

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// answerTo returns the answer to a request: a status for each descriptor, and what they say together.
+// answerTo returns the answer to a request: a status for each descriptor, and the overall code.
 func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 	r := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK,
 		Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, len(asked))}
@@ -20,7 +20,7 @@ func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 		r.Statuses[i] = d
 		a.describe(d)
 		isOver := d.Code == pb.RateLimitResponse_OVER_LIMIT
-		a.note()
+		s.note(a)
 		switch isQuota := s.answers.Quota == "yes" || a.Limit != nil && a.Limit.Quota; {
 		case a.unlimited:
 		case isQuota && isOver:
@@ -42,13 +42,25 @@ func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 }
 
 // note counts the decision about a descriptor, in shadow mode too.
-func (a *ask) note() {
-	switch {
-	case a.Limit == nil || a.Limit.Decisions == nil:
-	case a.over:
-		a.Limit.Decisions.Over.Add(1)
-	default:
-		a.Limit.Decisions.Allowed.Add(1)
+func (s *Server) note(a *ask) {
+	if a.Limit == nil || a.Decisions == nil {
+		return
+	}
+	d, hits := a.Decisions, max(a.hits, 0)
+	d.Hits.Add(hits)
+	if a.over {
+		d.Over.Add(1)
+		d.OverHits.Add(hits)
+		if a.Limit.Shadow {
+			d.ShadowHits.Add(hits)
+		}
+		return
+	}
+	d.Allowed.Add(1)
+	d.WithinHits.Add(hits)
+	limit := int64(a.Limit.Requests)
+	if beyond := limit - a.remaining - limit*int64(s.config.Settings.NearLimit)/100; beyond > 0 {
+		d.NearHits.Add(min(beyond, hits))
 	}
 }
 
@@ -71,8 +83,8 @@ func (a *ask) describe(d *pb.RateLimitResponse_DescriptorStatus) {
 	}
 }
 
-// headers returns the headers for a response: about the last descriptor that is over and not in quota mode, or else the
-// first of those of which the least remains.
+// headers returns the headers for a response. They are about the last descriptor that is over and not in quota mode, or
+// otherwise about the first descriptor with the least remaining.
 func (s *Server) headers(statuses []*pb.RateLimitResponse_DescriptorStatus, asked []ask) []*core.HeaderValue {
 	var least *pb.RateLimitResponse_DescriptorStatus
 	remaining := uint32(math.MaxUint32)

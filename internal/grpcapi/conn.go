@@ -1,23 +1,21 @@
 package grpcapi
 
 import (
-	"context"
 	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
 
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
-
 	"cellserver/internal/client"
 	"cellserver/internal/session"
 )
 
-// trustedListener accepts the connections of trusted peers, up to maxConns at once. It closes others.
+// trustedListener accepts the connections of trusted peers, up to maxConns at once. It closes others, unless a
+// certificate may name their user.
 type trustedListener struct {
 	net.Listener
-	server *Server
+	server    *Server
+	isSecured bool // connections begin with a TLS handshake
 }
 
 func (l *trustedListener) Accept() (net.Conn, error) {
@@ -26,12 +24,13 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !l.server.isTrusted(socket.RemoteAddr()) {
+		c := &conn{Conn: socket, server: l.server, isSecured: l.isSecured}
+		if !l.server.mayConnect(c) {
 			l.server.counts.untrusted.Add(1)
 			socket.Close()
 			continue
 		}
-		if c := l.server.admit(socket); c != nil {
+		if l.server.admit(c) {
 			return c, nil
 		}
 		l.server.counts.refused.Add(1)
@@ -39,24 +38,47 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit gives a connection a place; it returns nil if there is none.
-func (s *Server) admit(socket net.Conn) *conn {
+// maxStrangers bounds the connections, of maxConns, whose peers are at addresses that are not trusted, and have not
+// shown a certificate of a user yet.
+const maxStrangers = 64
+
+// admit gives a connection a place, and reports whether there was one.
+func (s *Server) admit(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns >= maxConns {
-		return nil
+	if s.conns >= maxConns || !c.isTrusted && s.strangers >= maxStrangers {
+		return false
 	}
 	s.conns++
-	return &conn{Conn: socket, server: s}
+	c.hasPlace = true
+	if c.isStranger = !c.isTrusted; c.isStranger {
+		s.strangers++
+	}
+	return true
 }
 
-// conn is a connection. It keeps the sessions in which its requests make calls: one for each that is answered at once.
+// endStranger counts a connection no longer among those of strangers. s.mu must be locked.
+func (s *Server) endStranger(c *conn) {
+	if c.isStranger {
+		c.isStranger = false
+		s.strangers--
+	}
+}
+
+// conn is a connection. It keeps the sessions in which its requests make calls: as many as requests are answered at
+// once.
 type conn struct {
-	net.Conn // the socket
-	server   *Server
-	closed   sync.Once
-	held     atomic.Int64 // bytes that have arrived and are not known to be answered
-	shared   atomic.Int64 // bytes of these that are in the budget of all connections
+	net.Conn   // the socket
+	server     *Server
+	isSecured  bool   // it begins with a TLS handshake
+	isTrusted  bool   // the address of the peer is trusted
+	hasPlace   bool   // it is counted in Server.conns; not over HTTP, whose server counts its own
+	isStranger bool   // it is counted in Server.strangers, and guarded by Server.mu
+	shakes     bool   // the handshake is under way
+	user       string // the user that the peer's certificate names; empty for none
+	closed     sync.Once
+	held       atomic.Int64 // bytes that have arrived and are not known to be answered
+	shared     atomic.Int64 // bytes of held that are in the budget of all connections
 
 	mu       sync.Mutex
 	free     []*caller // sessions that no request uses
@@ -70,6 +92,10 @@ const maxFree = 64
 // Read implements net.Conn. What arrives counts until it is answered, because grpc-go keeps the messages of up to
 // maxStreams requests, before it asks a handler.
 func (c *conn) Read(b []byte) (int, error) {
+	if c.shakes {
+		c.server.giveTurn()
+		defer c.server.awaitTurn()
+	}
 	n, err := c.Conn.Read(b)
 	if n > 0 && !c.hold(int64(n)) {
 		c.server.counts.cut.Add(1)
@@ -98,7 +124,10 @@ func (c *conn) leave() {
 	}
 	c.server.memory.held.Add(-c.shared.Swap(0))
 	c.server.mu.Lock()
-	c.server.conns--
+	if c.hasPlace {
+		c.server.conns--
+	}
+	c.server.endStranger(c)
 	c.server.mu.Unlock()
 }
 
@@ -110,7 +139,7 @@ type caller struct {
 	asked []ask
 }
 
-// take returns a session for a request.
+// take returns a session for a request; nil if the user of the connection no longer exists.
 func (c *conn) take() *caller {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,13 +148,17 @@ func (c *conn) take() *caller {
 		c.free = c.free[:last]
 		return k
 	}
+	account := c.account()
+	if account == nil {
+		return nil
+	}
 	c.sessions++
 	k := &caller{Caller: c.server.instance.OpenCaller(client.Peer{
 		Remote: address(c.RemoteAddr(), c), Local: address(c.LocalAddr(), c), FD: -1, IsStream: c.sessions > 1,
 		Cut: func() { c.Conn.Close() },
 	})}
 	k.SwitchProtocol(3)
-	k.SetAccount(c.server.account)
+	k.SetAccount(account)
 	return k
 }
 
@@ -153,37 +186,4 @@ func (c *conn) release(k *caller) {
 	if !keep {
 		k.Close()
 	}
-}
-
-// transport makes connections known to the requests on them, as credentials of grpc-go.
-type transport struct{}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return raw, raw.(*conn), nil
-}
-
-// ClientHandshake implements credentials.TransportCredentials. There are no clients.
-func (transport) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return nil, nil, errors.New("not a client")
-}
-
-// Info implements credentials.TransportCredentials.
-func (transport) Info() credentials.ProtocolInfo {
-	return credentials.ProtocolInfo{SecurityProtocol: "insecure"}
-}
-
-// Clone implements credentials.TransportCredentials.
-func (t transport) Clone() credentials.TransportCredentials { return t }
-
-// OverrideServerName implements credentials.TransportCredentials.
-func (transport) OverrideServerName(string) error { return nil }
-
-// AuthType implements credentials.AuthInfo.
-func (c *conn) AuthType() string { return "insecure" }
-
-// connOf returns the connection of a request.
-func connOf(ctx context.Context) *conn {
-	p, _ := peer.FromContext(ctx)
-	return p.AuthInfo.(*conn)
 }

@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/envoy"
 )
 
-// counted is what a limit replies.
+// counted is the reply of a limit.
 type counted struct {
 	over      bool
 	remaining int64
@@ -31,7 +31,11 @@ func (s *Server) count(ctx context.Context, k *caller, r *pb.RateLimitRequest) e
 		}
 	}
 	for i := range k.asked {
-		if a := &k.asked[i]; a.Limit != nil {
+		switch a := &k.asked[i]; {
+		case !a.isCounted():
+		case a.Limit.Policy != "":
+			s.addTake(k, a, "")
+		default:
 			s.addCall(k, r, i, a.hits, uint64(a.Limit.Requests), "FORCE")
 		}
 	}
@@ -55,7 +59,11 @@ func wouldStop(asked []ask) bool {
 // stop makes the descriptors that would not be over count nothing, if another would.
 func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) error {
 	for i := range k.asked {
-		if a := &k.asked[i]; a.Limit != nil {
+		switch a := &k.asked[i]; {
+		case !a.isCounted():
+		case a.Limit.Policy != "":
+			s.addTake(k, a, "PEEK")
+		default:
 			s.addCall(k, r, i, 0, uint64(a.Limit.Requests), "")
 		}
 	}
@@ -65,7 +73,7 @@ func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) er
 	stops := false
 	for i := range k.asked {
 		a := &k.asked[i]
-		a.over = a.Limit != nil && a.hits >= 0 && (a.over || a.hits > a.remaining)
+		a.over = a.Limit != nil && a.hits >= 0 && (a.over || a.Limit.Policy == "" && a.hits > a.remaining)
 		stops = stops || a.over
 	}
 	for i := range k.asked {
@@ -114,7 +122,7 @@ func (s *Server) make(ctx context.Context, k *caller) error {
 	replies, err := k.Do(ctx, &k.calls, nil)
 	for i := range k.asked {
 		a := &k.asked[i]
-		if a.Limit == nil {
+		if !a.isCounted() {
 			continue
 		}
 		if replies.Len() == 0 {
@@ -125,6 +133,10 @@ func (s *Server) make(ctx context.Context, k *caller) error {
 			if err := s.withoutReply(a, text); err != nil {
 				return err
 			}
+			continue
+		}
+		if a.Limit.Policy != "" {
+			a.readTake(&replies)
 			continue
 		}
 		replies.Next() // an array
@@ -140,8 +152,11 @@ func (s *Server) make(ctx context.Context, k *caller) error {
 	return nil
 }
 
-// untilReset returns the seconds until the present window ends.
+// untilReset returns the seconds until the present window ends; 0 if the limit has none.
 func (s *Server) untilReset(u envoy.Unit) int64 {
+	if !u.IsKnown() {
+		return 0
+	}
 	now := (s.instance.Clock.Now() + s.instance.Clock.Offset()) / int64(time.Second)
 	return u.Seconds() - now%u.Seconds()
 }
@@ -160,14 +175,14 @@ func failed(err error) error {
 	return errEnded
 }
 
-// withoutReply decides about a descriptor whose call got an error. What a client brings about must never be the reason
-// for which a limit is not asked, because Envoy may admit such requests: a count that is too large is over, and so is a
-// key on which too many calls are made at once. A limit in shadow mode refuses nothing.
+// withoutReply decides about a descriptor whose call got an error. A client must never be able to cause an error,
+// because Envoy may admit a request that gets one: a count that is too large is over the limit, and so is a key on
+// which too many calls are made at once. A limit in shadow mode refuses nothing.
 func (s *Server) withoutReply(a *ask, text string) error {
 	a.remaining, a.reset = 0, s.untilReset(a.Limit.Unit)
 	switch code, _, _ := strings.Cut(text, " "); {
 	case strings.HasSuffix(text, "quantity is too large"):
-		a.over, a.overflows = a.hits >= 0, true
+		a.over, a.overflows = a.hits >= 0, a.Limit.Policy == ""
 	case code == "STOREBUSY", s.answers.Fails == failsDeny:
 		a.over = true
 	case a.Limit.Shadow, s.answers.Fails == failsAllow:

@@ -3,20 +3,20 @@ package grpcapi
 import "sync/atomic"
 
 // The memory that the requests of all connections hold together is bounded. Each connection has some of its own, in
-// which the requests of a busy Envoy fit. What is beyond comes out of a budget of all connections, and a connection
+// which the requests of a busy Envoy fit. Further memory comes out of a budget of all connections, and a connection
 // that finds too little there is closed.
 
-// maxOwn bounds the memory of a connection of its own, in bytes, and maxShared the budget of all connections where
-// maxmemory-clients is 0; otherwise the budget is a half of that.
+// maxOwn bounds the own memory of a connection, in bytes. maxShared bounds the budget of all connections if
+// maxmemory-clients is 0; otherwise the budget is half of that.
 const (
 	maxOwn    = 64 << 10
 	maxShared = 256 << 20
 )
 
-// bytesPerByte is how many bytes a byte that has arrived takes: as it arrived, and as a message.
+// bytesPerByte is the memory, in bytes, for each byte that has arrived: as it arrived, and as a message.
 const bytesPerByte = 3
 
-// frameBytes is what a request takes beside its message: its frames and headers, and pings.
+// frameBytes is the memory, in bytes, of a request besides its message: frames, headers and pings.
 const frameBytes = 512
 
 // budget is memory that may be held.

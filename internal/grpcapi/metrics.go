@@ -13,7 +13,7 @@ var (
 		"Decisions about descriptors of Envoys, by domain, path in the configuration, and result: ok, over_limit. Of more than 1000 limits, the others have no domain and no path.",
 		"domain", "descriptor", "result")
 	configFailing = metric.NewGauge("envoy_config_failing",
-		"1 while the configuration of --envoy-config that was read last is refused, and an earlier one is in force.")
+		"1 while the newest configuration of --envoy-config or --envoy-xds is refused, and an earlier one is in force.")
 	connectionsTotal = metric.NewCounter("envoy_refused_connections_total",
 		"Connections to --grpc-port that were closed: of a peer that is not trusted, without a place, without memory.", "reason")
 )

@@ -20,14 +20,17 @@ var (
 
 	errDescriptors = status.Error(codes.InvalidArgument, "a request has at most 64 descriptors, of at most 64 entries")
 	errHits        = status.Error(codes.InvalidArgument, "hits_addend must be less than 2^63")
+	errNoUser      = status.Error(codes.Unauthenticated, "the user of the connection was deleted")
 	errUnit        = status.Error(codes.InvalidArgument, "the limit of a descriptor has an unknown unit")
 )
 
-// ask is what a descriptor of a request asks for.
+// ask is the limit and the hits of a descriptor of a request.
 type ask struct {
 	envoy.Match
 	hits      int64 // negative if they are given back
 	unlimited bool  // it matches, and is not counted
+	subject   string
+	isLong    bool // the subject of a policy is too long for a call: it is over
 	counted
 }
 
@@ -35,6 +38,11 @@ type ask struct {
 func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	c := connOf(ctx)
 	defer c.answered(proto.Size(r))
+	return s.decide(ctx, c, r)
+}
+
+// decide answers a request, and counts it.
+func (s *Server) decide(ctx context.Context, c *conn, r *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
 	answer, err := s.answer(ctx, c, r)
 	switch {
 	case err != nil:
@@ -56,11 +64,17 @@ func (s *Server) answer(ctx context.Context, c *conn, r *pb.RateLimitRequest) (*
 		return nil, err
 	}
 	k := c.take()
+	if k == nil {
+		return nil, errNoUser
+	}
 	defer c.release(k)
 	for _, d := range r.Descriptors {
 		asked, err := askOf(config, r, d)
 		if err != nil {
 			return nil, err
+		}
+		if asked.Limit != nil && asked.Limit.Policy != "" {
+			s.nameSubject(&asked, d)
 		}
 		k.asked = append(k.asked, asked)
 	}
@@ -68,7 +82,11 @@ func (s *Server) answer(ctx context.Context, c *conn, r *pb.RateLimitRequest) (*
 	if err := s.count(ctx, k, r); err != nil {
 		return nil, err
 	}
-	return s.answerTo(k.asked), nil
+	answer := s.answerTo(k.asked)
+	if s.answers.Metadata == "yes" {
+		answer.DynamicMetadata = s.metadata(r, k.asked, answer.Statuses)
+	}
+	return answer, nil
 }
 
 // check refuses requests that cannot be answered.
@@ -91,8 +109,8 @@ func check(r *pb.RateLimitRequest, config *envoy.Config) error {
 	return nil
 }
 
-// askOf returns what a descriptor asks for. A limit that it brings along counts in place of the configured one, with
-// none of its modes.
+// askOf returns the ask of a descriptor. A limit in the request itself replaces the configured one, and has none of its
+// modes.
 func askOf(config *envoy.Config, r *pb.RateLimitRequest, d *common.RateLimitDescriptor) (a ask, err error) {
 	if a.hits, err = hitsOf(r, d); err != nil {
 		return a, err
@@ -111,7 +129,7 @@ func askOf(config *envoy.Config, r *pb.RateLimitRequest, d *common.RateLimitDesc
 	return a, nil
 }
 
-// hitsOf returns what a descriptor counts: its own number, which may be 0, or the request's, or 1.
+// hitsOf returns the hits of a descriptor: its own number, which may be 0, or the number of the request, or 1.
 func hitsOf(r *pb.RateLimitRequest, d *common.RateLimitDescriptor) (int64, error) {
 	hits := uint64(max(r.HitsAddend, 1))
 	if own := d.GetHitsAddend(); own != nil {
@@ -126,8 +144,8 @@ func hitsOf(r *pb.RateLimitRequest, d *common.RateLimitDescriptor) (int64, error
 	return int64(hits), nil
 }
 
-// replace drops the limits that others replace, and sets those aside that are unlimited: they replace others, and are
-// not replaced.
+// replace drops the limits that others replace. Unlimited ones are not counted; they replace others, and are never
+// replaced.
 func replace(asked []ask) {
 	var replaced map[string]bool
 	for i := range asked {

@@ -24,6 +24,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/envoy"
 	"cellserver/internal/grpcapi"
+	"cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
@@ -63,8 +64,12 @@ func newService(t *testing.T, change func(s *grpcapi.Settings)) *service {
 	keys := memory.New(memory.Options{Clock: s.clock, SweepEvery: -1})
 	t.Cleanup(func() { keys.Close() })
 	var err error
-	s.instance, err = commands.New(commands.Config{Store: keys})
+	files := &commands.PolicyFiles{Read: func() ([]policy.File, error) {
+		return []policy.File{{Name: "p", Text: []byte(policies)}}, nil
+	}}
+	s.instance, err = commands.New(commands.Config{Store: keys, Policies: files})
 	require.NoError(t, err)
+	require.NoError(t, files.Load())
 	settings := grpcapi.NewSettings()
 	if change != nil {
 		change(settings)
@@ -189,6 +194,31 @@ func TestAnswers(t *testing.T) {
 	`[1:])
 	s.clock.Advance(50 * time.Second)
 	s.requireAnswers("minute=c -> OK, OK 1/MINUTE minutes 0 60")
+}
+
+// Metadata of limits that let a request pass is in the answer, as a copy: of two values, the first counts.
+func TestMetadata(t *testing.T) {
+	s := newService(t, func(s *grpcapi.Settings) { s.Metadata = "yes" })
+	s.configure(`
+domain: shop
+descriptors:
+  - {key: a, metadata: {tier: gold, more: {x: 1}}, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: b, metadata: {tier: iron, more: {x: 2, z: 3}}, rate_limit: {unit: hour, requests_per_unit: 9}}
+`)
+	for _, want := range []string{
+		`{"domain":"shop","descriptors":[{"entries":["a=1"]},{"entries":["b=1","c="],"hitsAddend":2},{"entries":["b=1"]}],` +
+			`"hitsAddend":1,"metadata":{"tier":"gold","more":{"x":1,"z":3}}}`,
+		`{"domain":"shop","descriptors":[{"entries":["a=1"]},{"entries":["b=1","c="],"hitsAddend":2},{"entries":["b=1"]}],` +
+			`"hitsAddend":1,"metadata":{"tier":"iron","more":{"x":2,"z":3}}}`,
+	} {
+		r := request("shop", "a=1", "b=1 c= +2", "b=1")
+		r.HitsAddend = 1
+		a, err := s.ShouldRateLimit(t.Context(), r)
+		require.NoError(t, err)
+		got, err := a.DynamicMetadata.MarshalJSON()
+		require.NoError(t, err)
+		require.JSONEq(t, want, string(got))
+	}
 }
 
 // Decisions are counted for each limit, in shadow mode too, and not for limits of requests.

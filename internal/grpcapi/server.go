@@ -2,12 +2,14 @@ package grpcapi
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -52,6 +54,14 @@ type Config struct {
 	IsFailing func() bool          // reports whether a newer one was refused; nil stands for never
 	Protected func() bool          // reports whether peers on other machines are refused; nil stands for never
 	Log       *slog.Logger         // for messages that peers cause, which may be very frequent
+	// TLS returns the configuration for a new connection of ServeTLS, so that certificates can change. Turns has room
+	// for as many values as handshakes may compute at once, on all ports that share it; nil for any number.
+	TLS   func() *tls.Config
+	Turns chan struct{}
+	// CertificateUser returns the user that the certificate of a peer names; empty for none. NamesUsers reports whether
+	// it may return any. Both may be nil.
+	CertificateUser func(tls.ConnectionState) string
+	NamesUsers      func() bool
 }
 
 // Server answers the requests of Envoys.
@@ -62,15 +72,21 @@ type Server struct {
 	instance *session.Instance
 	grpc     *grpc.Server
 	health   *health.Server
-	account  *client.Account // as which requests of trusted peers are made
-	quota    string          // the name of CL.QUOTA: see --rename-command
-	memory   budget          // that connections share
+	account  *client.Account // the account of requests of trusted peers
+	quota    string          // the names of CL.QUOTA and CL.TAKE: see --rename-command
+	take     string
+	memory   budget // that connections share
 	counts   counts
+	secured  atomic.Pointer[securedConfig]
+	healthy  atomic.Bool
+	overHTTP sync.Map // *conn by net.Conn
 
-	mu     sync.Mutex
-	conns  int
-	warned sync.Once // of protected mode
-	barred sync.Once // of a peer that is not trusted
+	mu        sync.Mutex
+	conns     int
+	strangers int       // of conns: see maxStrangers
+	ending    bool      // Drain was called
+	warned    sync.Once // of protected mode
+	barred    sync.Once // of a peer that is not trusted
 }
 
 // New returns a server; Shutdown ends it.
@@ -79,7 +95,8 @@ func New(c Config) *Server {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{config: c, answers: &c.Settings.Answers, instance: c.Instance, health: health.NewServer(),
-		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota")}
+		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota"),
+		take: c.Instance.Table.NameOf("cl.take")}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(transport{}), grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
@@ -92,19 +109,48 @@ func New(c Config) *Server {
 	)
 	pb.RegisterRateLimitServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
-	s.health.SetServingStatus(serviceName, healthpb.HealthCheckResponse_SERVING)
+	s.CheckHealth()
 	return s
+}
+
+// CheckHealth sets the health: with --envoy-healthy-needs-domain, the server is healthy while a domain is configured.
+// It is to be called when the configuration has changed.
+func (s *Server) CheckHealth() {
+	config := s.config.InForce()
+	healthy := s.config.Settings.HealthyNeedsDomain == "no" || config != nil && config.Domains() > 0
+	status := healthpb.HealthCheckResponse_SERVING
+	if !healthy {
+		status = healthpb.HealthCheckResponse_NOT_SERVING
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.healthy.Store(healthy && !s.ending)
+	s.health.SetServingStatus(serviceName, status) // no effect after Shutdown
 }
 
 // Serve accepts the listener's connections until Shutdown, and then returns ErrClosed or nil. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
-	return s.grpc.Serve(&trustedListener{listener, s})
+	return s.grpc.Serve(&trustedListener{listener, s, false})
+}
+
+// ServeTLS is like Serve, for connections that begin with a TLS handshake.
+func (s *Server) ServeTLS(listener net.Listener) error {
+	return s.grpc.Serve(&trustedListener{listener, s, true})
+}
+
+// Drain makes the server unhealthy. Requests are still answered.
+func (s *Server) Drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	s.healthy.Store(false)
+	s.health.Shutdown()
 }
 
 // Shutdown stops accepting connections, answers the requests that have arrived, and closes each connection. When ctx is
-// done, it closes all that are left.
+// done, it closes all connections that are left.
 func (s *Server) Shutdown(ctx context.Context) {
-	s.health.Shutdown()
+	s.Drain()
 	done := make(chan struct{})
 	go func() {
 		s.grpc.GracefulStop()
@@ -118,7 +164,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// guard makes a panic of a handler an error of its request.
+// guard turns a panic of a handler into an error of its request.
 func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	_ any, err error,
 ) {
@@ -141,11 +187,14 @@ func (s *Server) recovered(method string, err *error) {
 	}
 }
 
-// isTrusted reports whether the peer at an address may ask.
-func (s *Server) isTrusted(addr net.Addr) bool {
+// mayConnect reports whether a peer may begin a connection, and sets whether its address is trusted. A peer at another
+// address may still have a certificate that names its user.
+func (s *Server) mayConnect(c *conn) bool {
+	addr := c.RemoteAddr()
 	tcp, ok := addr.(*net.TCPAddr)
 	if !ok {
-		return true // it reaches the Unix socket
+		c.isTrusted = true // it reaches the Unix socket
+		return true
 	}
 	peer := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if s.config.Protected != nil && !peer.IsLoopback() && s.config.Protected() {
@@ -155,14 +204,15 @@ func (s *Server) isTrusted(addr net.Addr) bool {
 		})
 		return false
 	}
-	if !isIn(s.config.Settings.Trusted, peer) {
-		s.barred.Do(func() {
-			s.config.Log.Warn("a peer that is not in --grpc-trusted connected to --grpc-port, and its connection was closed",
-				"peer", addr)
-		})
-		return false
+	c.isTrusted = isIn(s.config.Settings.Trusted, peer)
+	if c.isTrusted || c.isSecured && s.config.NamesUsers != nil && s.config.NamesUsers() {
+		return true
 	}
-	return true
+	s.barred.Do(func() {
+		s.config.Log.Warn("a peer that is not in --grpc-trusted connected to --grpc-port, and its connection was closed",
+			"peer", addr)
+	})
+	return false
 }
 
 func isIn(networks []netip.Prefix, peer netip.Addr) bool {

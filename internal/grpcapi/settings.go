@@ -9,18 +9,22 @@ import (
 
 // Settings are the values of the options of Envoy's rate limit service.
 type Settings struct {
-	Port         int
-	UnixSocket   string
-	Trusted      []netip.Prefix
-	MaxAge       int    // seconds
-	Config       string // path of the configuration
-	MergeDomains string
+	Port, HTTPPort     int
+	UnixSocket         string
+	Trusted            []netip.Prefix
+	CertificateName    string
+	MaxAge             int    // seconds
+	Config             string // path of the configuration
+	MergeDomains       string
+	HealthyNeedsDomain string
+	NearLimit          int // per cent
 	Answers
 }
 
-// Answers are the options about what requests are answered.
+// Answers are the options about the answers to requests.
 type Answers struct {
 	Shadow, Quota, StopWhenOver, Headers      string
+	Metadata                                  string
 	LimitHeader, RemainingHeader, ResetHeader string
 	Fails                                     string
 }
@@ -35,10 +39,11 @@ const (
 // NewSettings returns the defaults.
 func NewSettings() *Settings {
 	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-	return &Settings{Trusted: loopback, MaxAge: 24 * 60 * 60, MergeDomains: "no", Answers: Answers{
-		Shadow: "no", Quota: "no", StopWhenOver: "no", Headers: "no", LimitHeader: "RateLimit-Limit",
-		RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Fails: failsError,
-	}}
+	return &Settings{Trusted: loopback, MaxAge: 24 * 60 * 60, MergeDomains: "no",
+		HealthyNeedsDomain: "no", NearLimit: 80, Answers: Answers{
+			Shadow: "no", Quota: "no", Metadata: "no", StopWhenOver: "no", Headers: "no", LimitHeader: "RateLimit-Limit",
+			RemainingHeader: "RateLimit-Remaining", ResetHeader: "RateLimit-Reset", Fails: failsError,
+		}}
 }
 
 // Options returns the options whose values the settings hold.
@@ -53,6 +58,12 @@ func (s *Settings) Options() []*option.Option {
 		{Name: "grpc-trusted", Kind: option.Networks(&s.Trusted), Words: true,
 			Help: "addresses and networks of the Envoys that may ask; connections of others are closed",
 			Use:  "Set it if the Envoys are on other machines."},
+		{Name: "grpc-certificate-name", Kind: option.Text(&s.CertificateName, "name"),
+			Help: "name that the certificates of Envoys must have, with --grpc-tls-port: of a host, as subject alternative name",
+			Use:  "Set it if the authority also issues certificates to others."},
+		{Name: "envoy-http-port", Kind: option.Number(&s.HTTPPort, 0, 65535),
+			Help: "TCP port for what envoyproxy/ratelimit has for HTTP: /json, /healthcheck and /rlconfig; 0 for none",
+			Use:  "Set it for clients without gRPC, and for probes that expect these paths."},
 		{Name: "grpc-max-connection-age", Kind: option.Time(&s.MaxAge, time.Second, 1, 365*24*60*60),
 			Help: "seconds after which an Envoy is asked to connect again, give or take a tenth",
 			Use:  "Lower it if new servers behind one name should get their share of the requests sooner."},
@@ -63,6 +74,13 @@ func (s *Settings) Options() []*option.Option {
 			Help: "files with the same domain are merged, in the order of their names; otherwise they are refused",
 			Use:  "Set it if the original ran with MERGE_DOMAIN_CONFIG."},
 	}
+	list = append(list,
+		&option.Option{Name: "envoy-healthy-needs-domain", Kind: option.YesNo(&s.HealthyNeedsDomain),
+			Help: "the health service and /healthcheck say that the server is healthy only while a domain is configured",
+			Use:  "Set it if requests should go to other servers meanwhile."},
+		&option.Option{Name: "envoy-near-limit", Kind: option.Number(&s.NearLimit, 0, 100),
+			Help: "per cent of a limit beyond which hits are counted as near the limit, for metrics",
+			Use:  "Set it if the original ran with NEAR_LIMIT_RATIO."})
 	list = append(list, s.Answers.options()...)
 	for _, o := range list {
 		o.Group = "Envoy"
@@ -84,6 +102,9 @@ func (a *Answers) options() []*option.Option {
 		{Name: "envoy-headers", Kind: option.YesNo(&a.Headers),
 			Help: "answers have headers for the response: limit, what remains, and the seconds until the window ends",
 			Use:  "Set it if clients should know how much they may ask."},
+		{Name: "envoy-metadata", Kind: option.YesNo(&a.Metadata),
+			Help: "answers have dynamic metadata: what was asked, and the metadata of the limits that let the request pass",
+			Use:  "Set it if Envoy's access log or later filters read it."},
 		{Name: "envoy-header-limit", Kind: option.Text(&a.LimitHeader, "name"), Help: "name of the header with the limit",
 			Use: "Set it if clients expect another name."},
 		{Name: "envoy-header-remaining", Kind: option.Text(&a.RemainingHeader, "name"),

@@ -23,6 +23,8 @@ type Metric struct {
 	Kind   Kind
 	Help   string // a sentence
 	Labels []string
+
+	IsForeign bool // the name is complete: it is another program's
 }
 
 // NewCounter returns a metric that only grows.

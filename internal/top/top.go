@@ -19,7 +19,7 @@ import (
 )
 
 const usage = `cellserver top shows what a running cellserver does: the decisions of each limiter, the keys that are
-limited most, the policies in force, and the cost of calls. Press q to leave.
+limited most, the policies in force, the domains of Envoys, and the cost of calls. Press q to leave.
 
 Usage: cellserver top [options]
 

@@ -40,6 +40,7 @@ func (v *view) lines(height int) []line {
 	}
 	all = append(append(all, decisions...), commands...)
 	all = append(all, v.now.policies.lines(roomForPolicies(height, len(all)))...)
+	all = append(all, v.now.domains(roomForPolicies(height, len(all)))...)
 	limited, seen := v.now.limited, v.now.seen
 	if height > 0 {
 		space := max(0, height-len(all)-2*around)

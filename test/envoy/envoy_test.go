@@ -18,7 +18,13 @@ import (
 	"cellserver/test/peer"
 )
 
-func TestMain(m *testing.M) { peer.Main(m) }
+func TestMain(m *testing.M) {
+	if port := os.Getenv(bareVariable); port != "" {
+		fmt.Println(serveBare(port))
+		return
+	}
+	peer.Main(m)
+}
 
 // block returns the block of a page that begins with a comment.
 func block(t *testing.T, begins string) string {
@@ -107,6 +113,36 @@ func TestDocument(t *testing.T) {
 				return code == pb.RateLimitResponse_OVER_LIMIT
 			})
 			require.NoError(t, os.WriteFile(filepath.Join(folder, "shop.yaml"), []byte(block(t, "limits/shop.yaml")), 0o600))
+		})
+	}
+}
+
+// The policies of docs/envoy.md count in place of limits, over each store.
+func TestDocumentOfPolicies(t *testing.T) {
+	folder := write(t, "api.yaml", block(t, "limits/api.yaml"))
+	policies := filepath.Join(write(t, "policies.yaml", block(t, "policies.yaml")), "policies.yaml")
+	for name, args := range map[string][]string{
+		"memory": nil,
+		"folder": {"--dir", t.TempDir()},
+		"store":  {"--store", "redis://" + peer.StartStore(t).Addr},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, folder, append(args, "--policies", policies)...)
+			ask := func(descriptor string, hits uint32) *pb.RateLimitResponse_DescriptorStatus {
+				r := request("api", descriptor)
+				r.HitsAddend = hits
+				a, err := s.ShouldRateLimit(t.Context(), r, grpc.WaitForReady(true))
+				require.NoError(t, err)
+				require.Equal(t, a.OverallCode, a.Statuses[0].Code)
+				return a.Statuses[0]
+			}
+			first := ask("user=alice", 1)
+			require.Equal(t, "api.throttle", first.CurrentLimit.Name)
+			require.EqualValues(t, 20, first.CurrentLimit.RequestsPerUnit)
+			require.EqualValues(t, 19, first.LimitRemaining)
+			require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, ask("user=alice", 21).Code)
+			require.Equal(t, pb.RateLimitResponse_OK, ask("tenant=t user=alice", 20).Code)
+			require.Equal(t, pb.RateLimitResponse_OK, ask("user=partner-7", 200).Code)
 		})
 	}
 }

@@ -54,8 +54,14 @@ func (g *generator) descriptors(indent string, levels int) (text string) {
 		if g.chance(15) {
 			text += indent + "  shadow_mode: true\n"
 		}
+		if g.chance(10) {
+			text += indent + "  " + g.pick("detailed_metric", "value_to_metric") + ": true\n"
+		}
 		if g.isNew && g.chance(25) {
 			text += indent + "  quota_mode: true\n"
+		}
+		if g.isNew && g.chance(20) {
+			text += indent + "  metadata: {tier: " + g.pick("gold", "iron") + ", " + g.pick("a", "b") + ": {x: [1, true]}}\n"
 		}
 		if g.chance(70) {
 			text += indent + "  rate_limit: " + g.limit() + "\n"

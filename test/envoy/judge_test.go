@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 
 	"cellserver/test/peer"
 )
@@ -46,6 +48,11 @@ func judgeProgram(t *testing.T) (path string, isNew bool) {
 // startJudge starts the original with a folder of configurations, and a redis-server.
 func startJudge(t *testing.T, program, folder string, environment ...string) pb.RateLimitServiceClient {
 	t.Helper()
+	return launchJudge(t, program, folder, environment...).clients[0]
+}
+
+func launchJudge(t *testing.T, program, folder string, environment ...string) *contender {
+	t.Helper()
 	redis, root, port := peer.StartRedis(t), t.TempDir(), peer.FreePort(t)
 	require.NoError(t, os.CopyFS(filepath.Join(root, "limits", "config"), os.DirFS(folder)))
 	args := append([]string{"-i", "HOST=127.0.0.1", "GRPC_HOST=127.0.0.1", "DEBUG_HOST=127.0.0.1", "USE_STATSD=false",
@@ -53,13 +60,13 @@ func startJudge(t *testing.T, program, folder string, environment ...string) pb.
 		"GRPC_PORT=" + strconv.Itoa(port), "LOG_LEVEL=error", "REDIS_SOCKET_TYPE=tcp", "REDIS_URL=" + redis.Addr,
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=limits", "RUNTIME_WATCH_ROOT=false",
 		"LIMIT_RESPONSE_HEADERS_ENABLED=true"}, environment...)
-	peer.Launch(t, exec.Command("env", append(args, program)...))
-	client := dial(t, port)
+	process := peer.Launch(t, exec.Command("env", append(args, program)...))
+	c := newContender(t, port, process, redis)
 	peer.Until(t, "the original has read the configurations", func() bool {
-		a, err := client.ShouldRateLimit(t.Context(), request(probe, "a=b"))
+		a, err := c.clients[0].ShouldRateLimit(t.Context(), request(probe, "a=b"))
 		return err == nil && a.Statuses[0].LimitRemaining > 0
 	})
-	return client
+	return c
 }
 
 // probe is a domain of each folder of configurations, which has an unlimited descriptor.
@@ -72,6 +79,7 @@ var variants = []struct {
 }{
 	{"as it is", "SHADOW_MODE=false", nil},
 	{"stop when over", "STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT=true", []string{"--envoy-stop-when-over", "yes"}},
+	{"metadata", "RESPONSE_DYNAMIC_METADATA=true", []string{"--envoy-metadata", "yes"}},
 	{"shadow", "SHADOW_MODE=true", []string{"--envoy-shadow", "yes"}},
 }
 
@@ -140,10 +148,24 @@ func compare(theirs, ours *pb.RateLimitResponse, seconds int64) (difference stri
 		sameReset(&a, &b, seconds)
 		theirs.ResponseHeadersToAdd[2].Value, ours.ResponseHeadersToAdd[2].Value = fmt.Sprint(a), fmt.Sprint(b)
 	}
+	sameText(theirs.DynamicMetadata)
+	sameText(ours.DynamicMetadata)
 	if proto.Equal(theirs, ours) {
 		return ""
 	}
 	return fmt.Sprintf("theirs: %v\nours:   %v", theirs, ours)
+}
+
+// sameText makes the texts of limits in metadata those of one program: protobuf's, which has one or two spaces. It
+// drops what newer versions of the original have no more.
+func sameText(m *structpb.Struct) {
+	delete(m.GetFields(), "quotaModeEnabled")
+	delete(m.GetFields(), "quotaModeViolations")
+	for _, d := range m.GetFields()["descriptors"].GetListValue().GetValues() {
+		if limit := d.GetStructValue().GetFields()["limit"]; limit != nil {
+			limit.Kind = structpb.NewStringValue(strings.ReplaceAll(limit.GetStringValue(), "  ", " ")).Kind
+		}
+	}
 }
 
 // sameReset makes the times until a window ends equal, if they differ by no more than the time between the answers.

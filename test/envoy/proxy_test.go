@@ -58,7 +58,7 @@ func startEnvoy(t *testing.T, program string, service int, changes ...string) (a
 		"timeout: 0.02s", "timeout: 60s"}, changes...)...).Replace(block(t, "envoy.yaml"))
 	folder := write(t, "envoy.yaml", text)
 	peer.Launch(t, exec.Command(program, "-c", filepath.Join(folder, "envoy.yaml"), "--log-level", "error",
-		"--concurrency", "2", "--use-dynamic-base-id", "--disable-hot-restart"))
+		"--concurrency", "2", "--use-dynamic-base-id", "--disable-hot-restart", "--file-flush-interval-msec", "50"))
 	address = fmt.Sprint("127.0.0.1:", own)
 	peer.Until(t, "Envoy listens", func() bool {
 		conn, err := net.Dial("tcp", address)

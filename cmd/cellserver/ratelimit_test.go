@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The environment of envoyproxy/ratelimit as options: with nothing set, as the original's defaults; with TLS and a
+// control plane; and what is refused.
+func TestRatelimitArgs(t *testing.T) {
+	const always = "--port=0 --protected-mode=no --grpc-trusted=0.0.0.0/0 ::/0 "
+	for environment, want := range map[string]string{
+		"": always + "--bind=* -::* --grpc-port=8081 --envoy-http-port=8080 --envoy-config=/srv/runtime_data/current/config",
+		"GRPC_HOST=127.0.0.1 HOST=127.0.0.1 GRPC_PORT=1 PORT=2 RUNTIME_ROOT=/a RUNTIME_SUBDIRECTORY=b RUNTIME_APPDIRECTORY=c": always +
+			"--bind=127.0.0.1 --grpc-port=1 --envoy-http-port=2 --envoy-config=/a/b/c",
+		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=a GRPC_UDS= NEAR_LIMIT_RATIO=0.29": "--envoy-near-limit=29 --tls-cert-file=a " +
+			always + "--bind=* -::* --tls-auth-clients=no --grpc-tls-port=8081 --envoy-http-port=8080 " +
+			"--envoy-config=/srv/runtime_data/current/config",
+		"GRPC_SERVER_USE_TLS=1 GRPC_CLIENT_TLS_CACERT=a CONFIG_TYPE=GRPC_XDS_SOTW SHADOW_MODE=t LOG_LEVEL=error": "--envoy-shadow=yes " +
+			"--loglevel=warning --tls-ca-cert-file=a " + always + "--bind=* -::* --grpc-tls-port=8081 --envoy-http-port=8080 " +
+			"--envoy-xds=localhost:18000 --envoy-xds-wait=yes",
+		"GRPC_UDS=/s USE_PROMETHEUS=true GRPC_MAX_CONNECTION_AGE=1h": "--grpc-max-connection-age=3600 " + always +
+			"--bind=* -::* --grpc-unixsocket=/s --envoy-http-port=8080 --metrics-port=9090 " +
+			"--envoy-config=/srv/runtime_data/current/config",
+		"CONFIG_TYPE=HTTP":                   "CONFIG_TYPE=HTTP: it must be FILE or GRPC_XDS_SOTW",
+		"SHADOW_MODE=maybe":                  "SHADOW_MODE=maybe: it must be true or false",
+		"PORT=x":                             "PORT=x: invalid syntax",
+		"USE_PROMETHEUS=x":                   "USE_PROMETHEUS=x: invalid syntax",
+		"NEAR_LIMIT_RATIO=2":                 "NEAR_LIMIT_RATIO=2: it must be from 0 to 1",
+		"NEAR_LIMIT_RATIO=NaN":               "NEAR_LIMIT_RATIO=NaN: it must be from 0 to 1",
+		"LOG_LEVEL=loud":                     "LOG_LEVEL=loud: it must be trace, debug, info, warn, error, fatal or panic",
+		"GRPC_MAX_CONNECTION_AGE=day":        "GRPC_MAX_CONNECTION_AGE=day: it must be a duration, such as 24h",
+		"HOST=127.0.0.1":                     "HOST=127.0.0.1: it must be the same as GRPC_HOST, which is 0.0.0.0",
+		"USE_PROMETHEUS=1 PROMETHEUS_ADDR=x": "PROMETHEUS_ADDR=x: address x: missing port in address",
+	} {
+		args, im, err := ratelimitArgs(strings.Fields(environment))
+		if err != nil {
+			assert.Equal(t, want, err.Error())
+			continue
+		}
+		assert.Equal(t, want, strings.Join(args, " "), environment)
+		assert.Empty(t, im.unused)
+		_, err = parseConfig(args, nil)
+		require.NoError(t, err)
+	}
+	_, im, err := ratelimitArgs([]string{"REDIS_URL=a", "TRACING_ENABLED=true", "HOME=b", "PORT=1",
+		"GRPC_SERVER_TLS_CA_CERT=c"})
+	require.NoError(t, err)
+	assert.Equal(t, []string{"REDIS_URL", "TRACING_ENABLED"}, im.unused)
+}
+
+// What the original does not know either is no reason not to start.
+func TestKnownArgs(t *testing.T) {
+	known, unused := knownArgs([]string{"--quotaRateLimitServiceAddr=a.b", "--store", "redis://a", "word", "--dir=x",
+		"--unknown", "value", "--", "-p", "--version"})
+	assert.Equal(t, []string{"--store", "redis://a", "--dir=x", "--version"}, known)
+	assert.Equal(t, []string{"--quotaRateLimitServiceAddr=a.b", "word", "--unknown", "value", "--", "-p"}, unused)
+}
