@@ -52,6 +52,10 @@ func (a asked) words() []any {
 		return []any{"CL.QUOTA", a.key, tokensAtOnce, "YEAR", a.n}
 	case "once take":
 		return []any{"CL.FIXED", a.key, manyAtOnce, long, 1, "ID", a.text}
+	case "held hold":
+		return []any{"CL.FIXED", a.key, manyAtOnce, long, heldAtOnce, "HOLD", a.text, "1h"}
+	case "held settle":
+		return []any{"CL.FIXED", a.key, manyAtOnce, long, a.n, "SETTLE", a.text}
 	case "permits acquire":
 		return []any{"CL.ACQUIRE", a.key, permitsAtOnce, long, a.text}
 	case "standing take":
@@ -82,6 +86,9 @@ func answerOf(a asked, reply any) string {
 			return decisionOf(got)
 		}
 		taken := any(a.n * (1 - got[0].(int64)))
+		if a.verb == "hold" {
+			taken = heldAtOnce
+		}
 		if len(got) > 5 {
 			taken = got[5]
 		}
@@ -98,6 +105,8 @@ func (r *recording) record(client int, c *redis.Client, a asked) (got answer) {
 	switch {
 	case err == nil || err == redis.Nil:
 		got.text = answerOf(a, reply)
+	case strings.HasPrefix(err.Error(), "NOHOLD ") || strings.HasPrefix(err.Error(), "HOLDSETTLED "):
+		got.text, _, _ = strings.Cut(err.Error(), " ")
 	case strings.HasPrefix(err.Error(), "STOREUNSURE "):
 		got.unknown, operation.Return = true, math.MaxInt64
 	default:
@@ -124,7 +133,7 @@ func (r *recording) check() (wrong []string) {
 }
 
 // kinds are the objects, in an order that does not change.
-var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once", "standing"}
+var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once", "standing", "held"}
 
 // player makes random calls. It releases and gives back what it has certainly got.
 type player struct {
@@ -159,6 +168,8 @@ func (p *player) next() (a asked) {
 		a.verb, a.n = "take", 1+p.random.Int64N(2)
 	case "once":
 		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // of all clients
+	case "held":
+		a.verb, a.n, a.text = choose("hold", "settle", "settle"), 4+2*p.random.Int64N(2), fmt.Sprint("id", p.random.IntN(6))
 	case "standing":
 		a.verb = choose("take", "take", "take", "take", "take", "ban", "pardon", "pardon", "exempt", "exempt")
 		if a.verb == "ban" || a.verb == "exempt" {
@@ -174,7 +185,7 @@ func (p *player) next() (a asked) {
 }
 
 // The histories of two servers on one store are linearizable: those of counters, values that are compared,
-// limits, calls with IDs, leases, and a policy that bans, also while connections to the store are cut.
+// limits, calls with IDs, holds, leases, and a policy that bans, also while connections to the store are cut.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)
@@ -183,7 +194,7 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	var clients [2]*redis.Client
 	for i := range servers {
 		servers[i] = peer.Start(t, "--store", "redis://"+front.Addr, "--loglevel", "nothing", "--store-timeout", "5000",
-			"--policies", "testdata/policies.yaml")
+			"--policies", "testdata/policies.yaml", "--id-ttl", "3600")
 		clients[i] = connect(servers[i])
 		defer clients[i].Close()
 	}
@@ -284,6 +295,7 @@ func TestLostChangesAreFound(t *testing.T) {
 		"permits":  {{verb: "acquire", text: "a"}, {verb: "acquire", text: "b"}, {verb: "acquire", text: "c"}},
 		"quota":    {take, take, take},
 		"once":     {{verb: "take", n: 1, text: "a"}, {verb: "take", n: 1, text: "b"}, {verb: "take", n: 1, text: "c"}},
+		"held":     {{verb: "hold", text: "a"}, {verb: "hold", text: "b"}, {verb: "settle", n: 2, text: "a"}},
 		"standing": {take, take, take, take, take}, // two are allowed, and the third refusal leads to a ban
 	} {
 		for _, isLost := range []bool{false, true} {
@@ -322,6 +334,8 @@ func TestContradictionsAreFound(t *testing.T) {
 	give := asked{object: "tokens", verb: "up to", n: -3}
 	once := asked{object: "once", verb: "take", n: 1, text: "id"}
 	other := asked{object: "once", verb: "take", n: 1, text: "other"}
+	hold := asked{object: "held", verb: "hold", text: "id"}
+	settle := asked{object: "held", verb: "settle", n: 2, text: "id"}
 	for name, test := range map[string]struct {
 		right   bool
 		replies []reply
@@ -338,8 +352,15 @@ func TestContradictionsAreFound(t *testing.T) {
 		"an ID counts twice":      {false, []reply{{once, answer{text: "0 999 1"}}, {once, answer{text: "0 998 1"}}}},
 		"another ID counts":       {true, []reply{{once, answer{text: "0 999 1"}}, {other, answer{text: "0 998 1"}}}},
 		"an ID, unknown and made": {true, []reply{{once, answer{unknown: true}}, {other, answer{text: "0 998 1"}}}},
-		"a refund":                {true, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 4 -3"}}}},
-		"a refund is lost":        {false, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 1 -3"}}}},
+		"a hold is settled":       {true, []reply{{hold, answer{text: "0 995 5"}}, {settle, answer{text: "0 998 -3"}}}},
+		"settled, and repeated": {true, []reply{{hold, answer{unknown: true}}, {settle, answer{text: "0 998 -3"}},
+			{settle, answer{text: "0 998 -3"}}, {hold, answer{text: "0 995 5"}}}},
+		"a hold is charged twice": {false, []reply{{hold, answer{text: "0 995 5"}}, {hold, answer{text: "0 990 5"}}}},
+		"a hold is settled twice": {false, []reply{{hold, answer{text: "0 995 5"}}, {settle, answer{text: "0 998 -3"}},
+			{settle, answer{text: "0 1001 -3"}}}},
+		"a hold is forgotten": {false, []reply{{hold, answer{text: "0 995 5"}}, {settle, answer{text: "NOHOLD"}}}},
+		"a refund":            {true, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 4 -3"}}}},
+		"a refund is lost":    {false, []reply{{take, answer{text: "0 1 3"}}, {give, answer{text: "0 1 -3"}}}},
 	} {
 		requireRight(t, name, test.right, test.replies)
 	}

@@ -46,6 +46,7 @@ var objects = map[string]struct {
 	"permits":  {"", permitResults},
 	"quota":    {int64(0), quotaResults},
 	"once":     {"", onceResults},
+	"held":     {"", heldResults},
 	"standing": {standing{}, standingResults},
 }
 
@@ -106,6 +107,52 @@ func onceResults(state any, a asked) []result {
 		at, made = len(made), append(made, a.text)
 	}
 	return []result{{fmt.Sprint(0, manyAtOnce-at-1, 1), strings.Join(made, " ")}}
+}
+
+// heldAtOnce is what each hold of a history charges.
+const heldAtOnce = 5
+
+// heldResults is the model of a limit that never refuses, and whose calls make holds and settle them. The state has
+// for each hold its ID, what was left after its charge, and after its settlement the quantity and what was left then.
+func heldResults(state any, a asked) []result {
+	holds, left, at := strings.Fields(state.(string)), int64(manyAtOnce), -1
+	for i, one := range holds {
+		hold := strings.Split(one, ",")
+		if hold[0] == a.text {
+			at = i
+		}
+		if left -= heldAtOnce; len(hold) > 2 {
+			quantity, _ := strconv.ParseInt(hold[2], 10, 64)
+			left += heldAtOnce - quantity
+		}
+	}
+	with := func(text, hold string) []result {
+		if next := slices.Clone(holds); at < 0 {
+			holds = append(next, hold)
+		} else {
+			next[at], holds = hold, next
+		}
+		return []result{{text, strings.Join(holds, " ")}}
+	}
+	var hold []string
+	if at >= 0 {
+		hold = strings.Split(holds[at], ",")
+	}
+	switch {
+	case a.verb == "hold" && at < 0:
+		left -= heldAtOnce
+		return with(fmt.Sprint(0, left, heldAtOnce), fmt.Sprint(a.text, ",", left))
+	case a.verb == "hold":
+		return []result{{fmt.Sprintf("0 %s %d", hold[1], heldAtOnce), state}}
+	case at < 0:
+		return []result{{"NOHOLD", state}}
+	case len(hold) == 2:
+		left -= a.n - heldAtOnce
+		return with(fmt.Sprint(0, left, a.n-heldAtOnce), fmt.Sprint(holds[at], ",", a.n, ",", left))
+	case hold[2] == strconv.FormatInt(a.n, 10):
+		return []result{{fmt.Sprintf("0 %s %d", hold[3], a.n-heldAtOnce), state}}
+	}
+	return []result{{"HOLDSETTLED", state}}
 }
 
 // permitResults is the model of leases that do not end. The state is the names of their holders.

@@ -30,6 +30,27 @@ func TestStoreKeepsTheContract(t *testing.T) {
 	})
 }
 
+// The store keeps holds over a real server.
+func TestStoreKeepsHolds(t *testing.T) {
+	server := start(t)
+	storetest.RunHolds(t, func(t *testing.T, clock store.Clock) store.Store {
+		peer.Ask(t, server.Addr, "FLUSHALL")
+		return openStore(t, "redis://"+server.Addr, clock.(*store.StillClock), remote.Options{Prefix: "cl:"})
+	})
+}
+
+// The store keeps holds over a cluster, with all keys in one slot.
+func TestStoreKeepsHoldsOverACluster(t *testing.T) {
+	cluster := peer.StartCluster(t, start, 3, false, nil)
+	storetest.RunHolds(t, func(t *testing.T, clock store.Clock) store.Store {
+		for _, primary := range cluster.Primaries {
+			peer.Ask(t, primary.Addr, "FLUSHALL")
+		}
+		o := remote.Options{Prefix: "cl:{tag}", Databases: 1, Slot: backend.Slot}
+		return openStore(t, cluster.URL(), clock.(*store.StillClock), o)
+	})
+}
+
 // The store keeps the contract over a cluster: with keys in all slots and, for steps on several keys, in
 // one.
 func TestStoreKeepsTheContractOverACluster(t *testing.T) {

@@ -10,7 +10,8 @@ cd "$(dirname "$(realpath "$0")")/../.."
 oldest=8.1
 mirror=${VALKEY_MIRROR:-}
 dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
+all=$dir
+trap 'rm -rf "$all"' EXIT
 
 missing() {
     echo "make test-valkey: NOT CHECKED: $* (VALKEY_SERVER names a valkey-server of $oldest or later)" >&2
@@ -28,3 +29,18 @@ export VALKEY_SERVER
 version=$("$VALKEY_SERVER" --version) || missing "$VALKEY_SERVER does not run on this system"
 echo "testing with $version"
 go test -count=1 -timeout 30m -tags valkey ./test/remote/... ./test/exactness "$@"
+
+# SENTINEL FAILOVER ... COORDINATED is new in Valkey 9, which is in Debian's unstable distributions.
+oldest=9.0
+case $version in
+*v=8.*)
+    dir=$dir/newer
+    mkdir "$dir"
+    fetch valkey-server valkey-tools "$oldest" sid experimental
+    wrap valkey-server
+    VALKEY_SERVER=$dir/valkey-server
+    version=$("$VALKEY_SERVER" --version) || missing "$VALKEY_SERVER does not run on this system"
+    ;;
+esac
+echo "testing a coordinated failover with $version"
+go test -count=1 -tags valkey,valkey9 ./test/exactness -run TestCoordinatedFailoverLosesNothing

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
@@ -43,6 +44,7 @@ type transaction struct {
 	now      int64 // when the keys were read
 	before   []combine.Value
 	changes  []combine.Change
+	missing  [][]byte // further keys of the store's own that the steps need
 }
 
 // Atomically runs steps as one step.
@@ -66,6 +68,9 @@ func (v *view) Atomically(ctx context.Context, refs []store.KeyRef, all bool, st
 		failed, err := t.runSteps(steps)
 		if err == nil {
 			err = t.commit(ctx)
+		}
+		if errors.Is(err, errMissing) {
+			err = t.addOwn()
 		}
 		if err == nil {
 			return failed
@@ -106,6 +111,20 @@ func (t *transaction) addKeys(refs []store.KeyRef) error {
 		return errManyKeys
 	}
 	return nil
+}
+
+// addOwn adds the keys of the store's own that the last run has missed.
+func (t *transaction) addOwn() error {
+	for _, key := range t.missing {
+		if name := t.view.name(key); !slices.Contains(t.names, name) {
+			t.keys, t.names = append(t.keys, key), append(t.names, name)
+			t.own++
+		}
+	}
+	if len(t.names) > keysPerStep {
+		return errManyKeys
+	}
+	return errChanged
 }
 
 // do makes a step on the keys of the transaction.
@@ -158,8 +177,11 @@ func (t *transaction) runSteps(steps func() error) (failed, err error) {
 	v.steps = s
 	defer func() { v.steps = nil }()
 	failed = steps()
-	t.changes = nil
-	if s.anyChanged() {
+	t.changes, t.missing = nil, s.missing
+	switch {
+	case t.missing != nil:
+		err = errMissing
+	case s.anyChanged():
 		t.changes = make([]combine.Change, len(t.keys))
 		err = s.collect(t.changes)
 	}

@@ -36,6 +36,18 @@ func (c *Clocks) Offset() int64 { return 0 }
 // OfKey is Options.KeyNow.
 func (c *Clocks) OfKey(key string) (now int64, known bool) { return c.of(c.servers.Primary(key)) }
 
+// TripOf is Options.KeyTrip.
+func (c *Clocks) TripOf(key string) int64 {
+	p := c.servers.Primary(key)
+	if p == combine.NoPrimary {
+		return 0
+	}
+	return c.servers.RoundTrip(p)
+}
+
+// Wall is Options.WallClock.
+func (c *Clocks) Wall() int64 { return c.machine.Now() + c.machine.Offset() }
+
 func (c *Clocks) of(p combine.Primary) (now int64, known bool) {
 	if p == combine.NoPrimary || c.servers.RoundTrip(p) == 0 {
 		return 0, false

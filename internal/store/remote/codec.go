@@ -127,10 +127,18 @@ func asValue(value []byte) store.Value {
 
 // compared returns what Change.Compared says of a value.
 func compared(value []byte) int {
-	if n := form.Identity(value); n < len(value) {
+	if n := identity(value); n < len(value) {
 		return n
 	}
 	return 0
+}
+
+// identity returns how many of the first bytes of a value identify it.
+func identity(value []byte) int {
+	if len(value) > holdsIdentity && bytes.HasPrefix(value, []byte(holdsMark)) {
+		return holdsIdentity
+	}
+	return form.Identity(value)
 }
 
 // same reports whether a key holds what it held before.
@@ -138,7 +146,7 @@ func same(before, now []byte) bool {
 	if before == nil || now == nil {
 		return before == nil && now == nil
 	}
-	if n := form.Identity(before); n < len(before) {
+	if n := identity(before); n < len(before) {
 		return bytes.HasPrefix(now, before[:n])
 	}
 	return bytes.Equal(before, now)

@@ -31,6 +31,17 @@ func TestRemoteKeepsTheContract(t *testing.T) {
 	})
 }
 
+func TestRemoteKeepsHolds(t *testing.T) {
+	t.Parallel()
+	for _, mistakes := range []bool{false, true} {
+		storetest.RunHolds(t, func(t *testing.T, clock store.Clock) store.Store {
+			backend := remotetest.New(clock.(*store.StillClock), 16)
+			backend.Mistakes = mistakes
+			return onTable(t, backend, remote.Options{Prefix: "a prefix:"})
+		})
+	}
+}
+
 // The same if steps run several times, on values that other processes have written meanwhile.
 func TestRemoteKeepsTheContractAmidConflicts(t *testing.T) {
 	t.Parallel()

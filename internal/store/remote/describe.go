@@ -5,6 +5,7 @@ func (s *Store) Describe(add func(name string, value any)) {
 	if s.Options.Describe != nil {
 		s.Options.Describe(add)
 	}
+	s.describeBook(add)
 }
 
 // RoundTrips implements store.RoundTripper. Without a function that counts, there are none.
@@ -22,6 +23,7 @@ func (e *Engine) Describe(add func(name string, value any)) {
 	add("store_steps_waiting", c.Waiting)
 	add("store_pipelines", c.Batches)
 	add("store_requests", c.Requests)
+	add("store_steps_scripted", c.Scripted)
 	add("store_conflicts", c.Conflicts)
 	add("store_calls_contended", c.Contended)
 	add("store_most_tries", c.MostTries)

@@ -1,10 +1,11 @@
 // Package remote implements store.Store over a backend, such as Redis or Valkey. Any number of
 // processes that share a backend together admit exactly what a single server would.
 //
-// Nothing is installed in the backend, and no limiter is written a second time. Each operation of a
-// view becomes a step (package combine): it is given what its keys hold, and computes what they
-// hold next. The step is committed by compare and set, and runs again if another process was
-// faster. A step puts what its keys hold into a small store of package memory, makes the operation
+// Nothing needs to be installed in the backend. Each operation of a view becomes a step (package
+// combine): it gets the values of its keys, and computes the next ones. The step is committed by
+// compare and set, and runs again if another process was faster. Only the most frequent steps of
+// limiters are written a second time, as scripts for keys that several processes write (package
+// adding). A step puts what its keys hold into a small store of package memory, makes the operation
 // there, and reads the result back (scratch.go). Only CL.THROTTLE works on the value itself.
 //
 // # Values

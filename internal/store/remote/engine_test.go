@@ -48,6 +48,12 @@ func (b *shelf) Do(batch *combine.Batch) {
 func (b *shelf) do(r *combine.Request, p *combine.Part) {
 	p.Value = combine.Value{Bytes: b.keys[p.Key], Expires: combine.Never}
 	switch {
+	case r.Kind == combine.Add:
+		v := p.Value
+		for _, a := range r.Adds {
+			v = a.Apply(r.Now, v)
+		}
+		b.keys[p.Key] = v.Bytes
 	case r.Kind != combine.Write:
 	case !bytes.Equal(p.Known, p.Value.Bytes) || (p.Known == nil) != (p.Value.Bytes == nil):
 		r.Reply.Status = combine.Conflict

@@ -26,25 +26,34 @@ func (v *view) Touch(ctx context.Context, keys [][]byte) (int, error) {
 	return v.countBy(ctx, "TOUCH", keys)
 }
 
-// Delete removes keys. The keys of a slot are removed in one step.
+// Delete removes keys. The keys of a slot are removed in one step, and their holds right before.
 func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
+	holds := v.holdsNames(keys)
 	if s := v.steps; s != nil {
 		s.require(v.selected, keys...)
+		if err := s.needs(holds...); err != nil {
+			return 0, err
+		}
+		_, _ = s.view.Delete(background, holds)
 		return s.view.Delete(background, keys)
 	}
-	return v.countBy(ctx, "DEL", keys)
+	first := v.partCalls("DEL", holds, 1, false)
+	for _, c := range first {
+		c.step.Learn, c.own = learnAbsent, len(c.step.Keys)
+	}
+	return v.countBy(ctx, "DEL", keys, first...)
 }
 
 // countBy sends a command on several keys whose reply is a number of keys, once for each slot, all at
-// once, and returns the sum.
-func (v *view) countBy(ctx context.Context, name string, keys [][]byte) (sum int, err error) {
+// once, after others, and returns the sum.
+func (v *view) countBy(ctx context.Context, name string, keys [][]byte, after ...*partCall) (sum int, err error) {
 	calls := v.partCalls(name, keys, 1, name != "DEL")
 	if name == "DEL" {
 		for _, c := range calls {
 			c.step.Learn = learnAbsent
 		}
 	}
-	err = v.doParts(ctx, calls)
+	err = v.doParts(ctx, append(after, calls...))
 	for _, c := range calls {
 		n, _ := c.reply.(int64)
 		sum += int(n)

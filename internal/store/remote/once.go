@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"slices"
 	"strconv"
-	"strings"
 
 	"cellserver/internal/idempotency"
 	"cellserver/internal/limit"
@@ -31,6 +30,9 @@ const tokenHeader = len(tokenMark) + 8 + 16
 
 // Once makes a decision unless its token is remembered.
 func (v *view) Once(ctx context.Context, o *store.Once) (decisions []quota.Decision, repeated bool, err error) {
+	if o.HoldTime > 0 {
+		return v.hold(ctx, o)
+	}
 	token := v.tokenName(o.Keys[0], o.Token.ID)
 	keys := append(slices.Clip(o.Keys), token)
 	err = v.runOrJoin(ctx, &scratchRun{keys: keys, own: 1, operation: func(s *scratch) (err error) {
@@ -90,8 +92,7 @@ func readToken(dst []quota.Decision, value []byte, now int64,
 // tokenName returns the name of a token, as the store names its keys. Its length precedes the token, so
 // that no other pair of a token and a key has the same name.
 func (v *view) tokenName(key, token []byte) []byte {
-	name := "id:" + strconv.Itoa(len(token)) + ":" + string(token) + ":" + string(key)
-	return []byte(strings.TrimPrefix(v.store.OwnKey(v.name(key), name), v.store.Prefix))
+	return v.ownName(key, "id:"+strconv.Itoa(len(token))+":"+string(token)+":"+string(key))
 }
 
 // ownKey is the OwnKey of a store without slots.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/internal/store"
+	"cellserver/internal/store/remote/ahead"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -35,15 +36,25 @@ type Keyspace interface {
 type Options struct {
 	Executor Executor
 	Keyspace Keyspace
-	// Clock is for what concerns no key. Its instants are Unix nanoseconds, and its offset is 0.
+	// Clock is the clock of operations without a key. Its instants are Unix nanoseconds, and its offset is 0.
 	Clock store.Clock
 	// KeyNow returns the present instant on the clock of the server that holds a key, named as in the
 	// backend. known is false as long as that clock has not been read. If it is nil, all keys are on Clock.
-	KeyNow    func(key string) (now int64, known bool)
+	KeyNow func(key string) (now int64, known bool)
+	// KeyTrip returns the shortest round trip, in nanoseconds, with which the clock of that server was read.
+	KeyTrip func(key string) int64
+	// Lease is how long this process may decide by tokens that it has taken ahead; 0 means that it asks the backend
+	// each time, unless a request says otherwise.
+	Lease time.Duration
+	// LeasedKeys is of how many keys it may hold tokens at once; 0 means of none. With it, KeyNow, KeyTrip and WallClock
+	// must be set.
+	LeasedKeys int
+	WallClock  func() int64 // the clock of this machine, in nanoseconds
+
 	Name      string        // the name of the backend's program, for External; "" means redis
 	Databases int           // 0 means 16; a cluster has 1
-	Prefix    string        // of all keys in the backend
-	Timeout   time.Duration // of a call; 0 means none
+	Prefix    string        // begins the names of all keys in the backend
+	Timeout   time.Duration // longest time of a call; 0 means no bound
 	// Slot returns the slot of a key, as the backend names it. A step can only touch keys of one slot.
 	// If it is nil, there are no slots.
 	Slot func(key string) int
@@ -65,6 +76,7 @@ type Options struct {
 type Store struct {
 	Options
 	scratches scratches
+	book      *ahead.Book // nil if no tokens are taken ahead
 	closeOnce sync.Once
 }
 
@@ -81,6 +93,9 @@ func New(o Options) *Store {
 		s.OwnKey = s.ownKey
 	}
 	s.scratches.margin = s.margin()
+	if s.LeasedKeys > 0 {
+		s.book = ahead.NewBook(s.LeasedKeys)
+	}
 	return s
 }
 

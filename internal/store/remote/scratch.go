@@ -3,6 +3,7 @@ package remote
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,8 @@ import (
 // keys is read back as changes.
 type scratch struct {
 	view     store.View
+	holds    memory.Scratch // the view
+	missing  [][]byte       // keys of the store's own that an operation needs, and that were not loaded
 	clock    *store.StillClock
 	now      int64
 	database int // of the keys in the backend
@@ -43,8 +46,9 @@ var background = context.Background()
 
 func newScratch() *scratch {
 	clock := store.NewStillClock(0)
-	m := memory.New(memory.Options{Databases: 1, Clock: clock, SweepEvery: -1})
+	m := memory.New(memory.Options{Databases: 1, Clock: clock, SweepEvery: -1, Scratch: true})
 	s := &scratch{view: m.View(), clock: clock, index: map[string]int{}}
+	s.holds = s.view.(memory.Scratch)
 	m.Subscribe(func(_ int, key []byte, event store.Event, _ int64) {
 		if i, known := s.index[string(key)]; known && !s.loading && event != store.Expired {
 			s.keys[i].changed = true
@@ -84,7 +88,7 @@ func (p *scratches) take(now int64, database int) *scratch {
 		s.margin = p.margin
 	}
 	s.clock.Advance(time.Duration(now - s.now))
-	s.now, s.database, s.denied = now, database, false
+	s.now, s.database, s.denied, s.missing = now, database, false, nil
 	s.view.Begin()
 	return s
 }
@@ -170,6 +174,20 @@ func (s *scratch) require(database int, names ...[]byte) {
 			panic("a step of a transaction touches a key that was not passed to Atomically")
 		}
 	}
+}
+
+// errMissing ends an operation that needs keys of the store's own that were not loaded. The step is made again, with
+// these keys.
+var errMissing = errors.New("keys of the store's own are missing")
+
+// needs returns errMissing if one of the keys was not loaded.
+func (s *scratch) needs(names ...[]byte) (err error) {
+	for _, name := range names {
+		if _, loaded := s.index[string(name)]; !loaded {
+			s.missing, err = append(s.missing, bytes.Clone(name)), errMissing
+		}
+	}
+	return err
 }
 
 // counter is a key that holds an integer.

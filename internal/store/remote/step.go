@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"slices"
 
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote/combine"
@@ -16,16 +17,19 @@ type scratchRun struct {
 	store      *Store
 	database   int
 	keys       [][]byte
-	own        int // how many of the last keys are the store's own
+	own        int // how many keys, at the end, are the store's own
+	absent     int // see combine.Step
 	withExpiry bool
 	operation  operation
-	deniable   bool  // see combine.Step
+	deniable   bool // see combine.Step
+	adds       combine.Adding
 	result     error // of the operation
+	missing    [][]byte
 }
 
-// run implements runner. An error of the operation is not one of the step, because it may come from
-// a value that is known, and is not the present one any more: a step without an error and without
-// changes is compared with the present values like any other.
+// run implements runner. An error of the operation is not an error of the step, because it may come
+// from a known value that is out of date. A step without an error and without changes is compared
+// with the present values like any other.
 func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Change) error {
 	s := r.store.scratches.take(now, r.database)
 	if r.result = checkLengths(values); r.result == nil {
@@ -44,12 +48,13 @@ func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Ch
 			changes[i].Compared = compared(values[i].Bytes)
 		}
 	}
+	r.missing = s.missing
 	r.store.scratches.put(s) // not after a panic
 	return nil
 }
 
-// maxEdited is the length of a value, in bytes, up to which it is changed in part. A step that does so
-// runs while all others wait, and sends the value twice, so they would wait too long for a longer one.
+// maxEdited is the length, in bytes, of the longest value that may be changed in part. Such a step sends the value
+// twice, and all other steps wait while it runs.
 const maxEdited = 1 << 20
 
 var errLarge = &store.RefusedError{
@@ -135,11 +140,22 @@ func (v *view) onKeys(ctx context.Context, keys [][]byte, withExpiry bool, o ope
 
 // runOrJoin makes the step of a scratchRun, or within Atomically makes its operation there.
 func (v *view) runOrJoin(ctx context.Context, r *scratchRun) error {
-	if v.steps != nil {
-		v.steps.require(v.selected, r.keys...)
-		return r.operation(v.steps)
+	if s := v.steps; s != nil {
+		theirs := len(r.keys) - r.own
+		s.require(v.selected, r.keys[:theirs]...)
+		if err := s.needs(r.keys[theirs:]...); err != nil {
+			return err
+		}
+		return r.operation(s)
 	}
-	return v.run(ctx, r)
+	for {
+		err := v.run(ctx, r)
+		if err != errMissing {
+			return err
+		}
+		r.keys = append(slices.Clip(r.keys), r.missing...)
+		r.own, r.absent = r.own+len(r.missing), r.absent+len(r.missing)
+	}
 }
 
 // run makes the step of a scratchRun, which is not within Atomically.
@@ -147,7 +163,8 @@ func (v *view) run(ctx context.Context, r *scratchRun) error {
 	r.store, r.database = v.store, v.selected
 	c := new(call)
 	v.initCall(c, r)
-	c.own, c.step.Expiry, c.step.Deniable = r.own, r.withExpiry, r.deniable
+	c.own, c.step.Absent, c.step.Expiry, c.step.Deniable = r.own, r.absent, r.withExpiry, r.deniable
+	c.step.Adds = r.adds
 	c.step.Keys = make([]string, len(r.keys))
 	for i, key := range r.keys {
 		c.step.Keys[i] = v.name(key)

@@ -156,11 +156,25 @@ func (v *view) Transfer(ctx context.Context, from, to store.KeyRef, how store.Tr
 	if string(from.Key) == string(to.Key) {
 		keys = keys[:1]
 	}
-	err = v.onKeys(ctx, keys, true, func(s *scratch) (err error) {
-		done, err = s.view.Transfer(background, store.KeyRef{Key: from.Key}, store.KeyRef{Key: to.Key}, how)
-		return err
-	})
+	holds := v.holdsNames(keys)
+	err = v.runOrJoin(ctx, &scratchRun{keys: append(keys, holds...), own: len(holds), withExpiry: true,
+		operation: func(s *scratch) (err error) {
+			done, err = s.view.Transfer(background, store.KeyRef{Key: from.Key}, store.KeyRef{Key: to.Key}, how)
+			if err == nil && done && len(holds) == 2 {
+				err = s.moveHolds(holds[0], holds[1], how.Copy)
+			}
+			return err
+		}})
 	return done, err
+}
+
+// moveHolds gives the key that has got the content of another its holds, unless it is a copy.
+func (s *scratch) moveHolds(from, to []byte, copied bool) error {
+	if _, err := s.view.Delete(background, [][]byte{to}); err != nil || copied {
+		return err
+	}
+	_, err := s.view.Transfer(background, store.KeyRef{Key: from}, store.KeyRef{Key: to}, store.Transfer{})
+	return err
 }
 
 // errDatabases refuses a step on keys of two databases.

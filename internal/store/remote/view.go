@@ -12,6 +12,8 @@ import (
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
+	"cellserver/internal/store/remote/adding"
+	"cellserver/internal/store/remote/ahead"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -23,9 +25,10 @@ type view struct {
 	running   bool // a step of the view is run at this moment
 	caller    int64
 	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
-	steps     *scratch                   // within Atomically, where its steps are made
-	decisions []quota.Decision           // of the last TakeAll
-	spare     *throttleCall              // to be used again
+	steps     *scratch                   // within Atomically, the scratch in which steps are made; else nil
+	ahead     *leased                    // within Step, what a call there may take ahead; nil if nothing
+	decisions []quota.Decision           // result of the last TakeAll
+	spare     *throttleCall              // a call that has ended, for the next one
 	watch     watch
 }
 
@@ -47,8 +50,8 @@ func (v *view) BeginAt(ctx context.Context, key []byte) error {
 		v.now = now
 		return nil
 	}
-	// A step that changes nothing finds it out. It blocks the goroutine, so that no later call of the
-	// client begins before the step of this one.
+	// A step that changes nothing reads the clock. It blocks the goroutine, so that no later call of the client begins
+	// before the step of this one.
 	defer func(wait func(<-chan struct{})) { v.wait = wait }(v.wait)
 	v.wait = nil
 	return v.onKey(ctx, key, false, func(*scratch) error { return nil })
@@ -68,6 +71,21 @@ type throttleCall struct {
 	mode     quota.Mode
 	outcome  gcra.Outcome
 	result   error
+	adds     adding.Call
+
+	// For a call that takes tokens ahead:
+	extra int64 // tokens to take at most
+	taken int64 // tokens that it has taken
+	next  int64 // the TAT after the call
+}
+
+// prepare sets the step of a call that initCall has initialized.
+func (c *throttleCall) prepare(of *Store, key string) {
+	c.keys[0] = key
+	c.step.Keys, c.step.Deniable, c.step.Adds = c.keys[:], isDeniable(c.quantity, c.mode), nil
+	if c.adds.Set(&limit.Rule{Kind: limit.Throttle, Throttle: c.limit}, c.quantity, c.mode, int64(of.margin())) {
+		c.step.Adds = &c.adds
+	}
 }
 
 // run implements runner.
@@ -80,6 +98,10 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	}
 	var next int64
 	c.outcome, next, c.result = c.limit.Outcome(now, tat, c.quantity, c.mode)
+	if c.taken = 0; c.extra > 0 && c.result == nil && !c.outcome.Limited {
+		next = c.takeAhead(now, next)
+	}
+	c.next = next
 	switch {
 	case c.result != nil:
 	case next == tat:
@@ -93,11 +115,28 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	return nil
 }
 
+// takeAhead takes tokens for later calls, and returns the TAT after that.
+func (c *throttleCall) takeAhead(now, tat int64) int64 {
+	extra := ahead.Extra(c.extra, c.limit.Decision(c.outcome).Remaining)
+	if extra == 0 {
+		return tat
+	}
+	o, next, err := c.limit.Outcome(now, tat, extra, quota.UpTo)
+	if err != nil {
+		return tat
+	}
+	c.taken = o.Taken
+	return next
+}
+
 // Throttle makes one step of GCRA.
 func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (o gcra.Outcome, err error) {
 	if limit.Blocks(quantity, mode) {
 		return gcra.Outcome{Limited: true, Retry: quota.Never}, nil
+	}
+	if quantity < 0 {
+		return v.throttleBack(ctx, key, limit, quantity, mode)
 	}
 	if s := v.steps; s != nil {
 		s.require(v.selected, key)
@@ -107,15 +146,32 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 		})
 		return o, err
 	}
+	if v.store.Lease > 0 {
+		if rule := throttleRule(limit); v.leases(&rule, quantity, mode) {
+			return v.throttleAhead(ctx, key, &rule, quantity)
+		}
+	}
+	return v.throttle(ctx, v.newThrottle(limit, quantity, mode, v.name(key)))
+}
+
+// throttleRule returns the rule of a GCRA limit.
+func throttleRule(l gcra.Limit) limit.Rule { return limit.Rule{Kind: limit.Throttle, Throttle: l} }
+
+// newThrottle returns a call of Throttle on a key, by its name in the backend.
+func (v *view) newThrottle(l gcra.Limit, quantity int64, mode quota.Mode, name string) *throttleCall {
 	c := v.spare
 	if v.spare = nil; c == nil {
 		c = new(throttleCall)
 	}
 	v.initCall(&c.call, c)
-	c.limit, c.quantity, c.mode = limit, quantity, mode
-	c.keys[0] = v.name(key)
-	c.step.Keys, c.step.Deniable = c.keys[:], isDeniable(quantity, mode)
-	if err = v.do(ctx, &c.call); err != nil {
+	c.limit, c.quantity, c.mode, c.extra = l, quantity, mode, 0
+	c.prepare(v.store, name)
+	return c
+}
+
+// throttle makes a call of Throttle.
+func (v *view) throttle(ctx context.Context, c *throttleCall) (gcra.Outcome, error) {
+	if err := v.do(ctx, &c.call); err != nil {
 		return gcra.Outcome{}, err
 	}
 	v.spare = c
@@ -125,12 +181,12 @@ func (v *view) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quant
 	return c.outcome, nil
 }
 
-// isDeniable reports whether a call may be denied by a state that was read a short time ago.
+// isDeniable reports whether a call may be denied by a state that was read a moment ago.
 func isDeniable(quantity int64, mode quota.Mode) bool {
 	return quantity > 0 && (mode == quota.Take || mode == quota.UpTo)
 }
 
-// Take makes one step of any limiter of a quantity.
+// Take takes a quantity from a limiter of any kind that has quantities.
 func (v *view) Take(ctx context.Context, key []byte, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, err error) {
 	switch {
@@ -142,19 +198,37 @@ func (v *view) Take(ctx context.Context, key []byte, rule *limit.Rule, quantity 
 			return quota.Decision{}, err
 		}
 		return rule.Throttle.Decision(o), nil
-	}
-	err = v.runOrJoin(ctx, &scratchRun{keys: [][]byte{key}, deniable: isDeniable(quantity, mode),
-		operation: func(s *scratch) (err error) {
+	case quantity < 0:
+		err = v.giveBack(ctx, key, false, func(s *scratch) (err error) {
 			d, err = s.view.Take(background, key, rule, quantity, mode)
-			s.denied = d.Limited
 			return err
-		}})
+		})
+		return d, err
+	}
+	if v.leases(rule, quantity, mode) {
+		return v.takeAhead(ctx, key, rule, quantity)
+	}
+	r := &scratchRun{keys: [][]byte{key}, deniable: isDeniable(quantity, mode), operation: func(s *scratch) (err error) {
+		d, err = s.view.Take(background, key, rule, quantity, mode)
+		s.denied = d.Limited
+		return err
+	}}
+	var adds adding.Call
+	if adds.Set(rule, quantity, mode, int64(v.store.margin())) {
+		r.adds = &adds
+	}
+	err = v.runOrJoin(ctx, r)
 	return d, err
 }
 
-// TakeAll takes from several keys or from none. A request alone is made by Take if it can be.
+// TakeAll takes from several keys or from none. A single request is made by Take if possible.
 func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 	mode quota.Mode) (_ []quota.Decision, allowed bool, err error) {
+	if len(requests) == 1 && v.ahead != nil {
+		if lease := v.store.leaseOf(&requests[0], mode); lease > 0 {
+			return v.takeStepped(&requests[0], lease)
+		}
+	}
 	switch {
 	case len(requests) == 0:
 		return nil, true, nil
@@ -170,7 +244,7 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 		}
 	}
 	deniable := len(requests) == 1 && isBinding(&requests[0]) && isDeniable(requests[0].Quantity, mode)
-	err = v.runOrJoin(ctx, &scratchRun{keys: keys, deniable: deniable, operation: func(s *scratch) error {
+	takeAll := func(s *scratch) error {
 		return s.withTATs(throttled, func() error {
 			var d []quota.Decision
 			var err error
@@ -179,7 +253,16 @@ func (v *view) TakeAll(ctx context.Context, requests []store.LimitRequest,
 			s.denied = deniable && !allowed
 			return err
 		})
-	}})
+	}
+	r := &scratchRun{keys: keys, deniable: deniable, operation: takeAll}
+	if refunded := refunds(requests); refunded != nil {
+		own := v.holdsNames(refunded)
+		r.keys, r.own, r.absent = append(keys, own...), len(own), len(own)
+		r.operation = func(s *scratch) error {
+			return v.withHolds(s, refunded, nil, func([]*book) error { return takeAll(s) })
+		}
+	}
+	err = v.runOrJoin(ctx, r)
 	return v.decisions, allowed && err == nil, err
 }
 
@@ -188,12 +271,12 @@ func isBinding(t *store.LimitRequest) bool {
 	return t.Shadow == 0 && t.Lease == nil && t.Mode != quota.Force
 }
 
-// isForTake reports whether Take decides a request alone as TakeAll does.
+// isForTake reports whether Take decides a single request as TakeAll does.
 func isForTake(t *store.LimitRequest, mode quota.Mode) bool {
-	return t.Leave == 0 && mode != quota.Ask && (isBinding(t) || t.Mode == quota.Force && mode == quota.Take)
+	return t.Leave == 0 && !t.Held && mode != quota.Ask && (isBinding(t) || t.Mode == quota.Force && mode == quota.Take)
 }
 
-// takeOne makes a request alone. It is the hot path of a limiter with options.
+// takeOne makes a single request. It is the hot path of a limiter with options.
 func (v *view) takeOne(ctx context.Context, t *store.LimitRequest, mode quota.Mode) ([]quota.Decision, bool, error) {
 	if t.Mode == quota.Force {
 		mode = quota.Force
@@ -286,11 +369,22 @@ func (v *view) EditStanding(ctx context.Context, key []byte,
 
 // Step implements store.Stepper.
 func (v *view) Step(ctx context.Context, keys [][]byte, step func(store.View) error) error {
-	return v.onKeys(ctx, keys, false, func(s *scratch) error {
-		defer func(outer *scratch) { v.steps = outer }(v.steps)
-		v.steps = s
+	var l *leased
+	if v.steps == nil && v.store.book != nil {
+		l = new(leased)
+		defer l.end()
+	}
+	err := v.onKeys(ctx, keys, false, func(s *scratch) error {
+		defer func(steps *scratch, ahead *leased) { v.steps, v.ahead = steps, ahead }(v.steps, v.ahead)
+		if v.steps, v.ahead = s, l; l != nil {
+			l.reached = false
+		}
 		return step(v)
 	})
+	if l != nil {
+		l.result.Made = err == nil && l.reached
+	}
+	return err
 }
 
 // ReadForm appends the form of a limiter's state to dst.
@@ -331,5 +425,9 @@ func (v *view) Inspect(ctx context.Context, key []byte) (e store.Entry, fields [
 		e, fields, err = s.view.Inspect(background, key)
 		return err
 	})
-	return e, slices.Clone(fields), err
+	if fields = slices.Clone(fields); err != nil || e.Kind == limit.None || e.Kind == limit.Bytes {
+		return e, fields, err
+	}
+	holds, err := v.Holds(ctx, key, store.MaxHoldsPerKey)
+	return e, store.AppendHoldFields(fields, len(holds), func(i int) int64 { return holds[i].Quantity }), err
 }

@@ -207,7 +207,10 @@ func TestVersionsOfLogs(t *testing.T) {
 
 // In a cluster, a step touches one slot. Commands that only count keys, or remove them, are taken apart.
 func TestSlots(t *testing.T) {
-	r := newRig(t, remote.Options{Slot: func(key string) int { return int(key[0]) }, Prefix: ""})
+	r := newRig(t, remote.Options{
+		Slot:   func(key string) int { return int(key[0]) },
+		OwnKey: func(key, name string) string { return key[:1] + "\x00" + name },
+	})
 	keys := [][]byte{[]byte("a1"), []byte("b1"), []byte("a2"), []byte("a1"), []byte("c")}
 	for _, key := range keys {
 		require.NoError(t, r.view.Write(ctx, key, store.Value{Integer: 1, IsInteger: true}, store.Never))

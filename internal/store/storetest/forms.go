@@ -127,10 +127,6 @@ func (r *rig) fillNow(kind limit.Kind, key string, n int) {
 	switch kind {
 	case limit.Throttle:
 		state.Kind, state.TAT = limit.Throttle, end
-	case limit.Fixed:
-		state.Kind, state.Fixed = limit.Fixed, window.Fixed{Start: now, Used: int64(n), End: end}
-	case limit.Sliding:
-		state.Kind, state.Sliding = limit.Sliding, window.Sliding{Start: now, Previous: int64(n), End: end}
 	case limit.SlidingLog:
 		state.Kind, state.Log = limit.SlidingLog, window.Log{End: end}
 		for i := range n {
@@ -148,6 +144,8 @@ func (r *rig) fillNow(kind limit.Kind, key string, n int) {
 		state.Kind, state.Standing.Ban = limit.Standing, standing.Term{
 			Until: end, Reason: strings.Repeat("r", min(n, standing.MaxReason)),
 		}
+	default:
+		state.Kind, state.Plain.Numbers, state.Plain.End = kind, [limit.MaxNumbers]int64{now, int64(n)}, end
 	}
 	require.NoError(r, state.Check())
 	r.writeForm(key, state)

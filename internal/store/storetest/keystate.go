@@ -15,8 +15,7 @@ import (
 type keyState struct {
 	kind    limit.Kind
 	expires int64 // for Throttle, the TAT
-	fixed   window.Fixed
-	sliding window.Sliding
+	plain   limit.State
 	log     window.Log
 	entries entries
 	quota   window.Calendar
@@ -66,18 +65,15 @@ func (h keyState) take(now int64, rule limit.Rule, quantity int64,
 	case limit.Throttle:
 		d, next.expires, err = rule.Throttle.Step(now, h.expires, quantity, mode)
 		changed = next.expires != h.expires
-	case limit.Fixed:
-		d, next.fixed, err = rule.Window.StepFixed(now, h.fixed, quantity, mode)
-		next.expires, changed = next.fixed.End, next.fixed != h.fixed
-	case limit.Sliding:
-		d, next.sliding, err = rule.Window.StepSliding(now, h.sliding, quantity, mode)
-		next.expires, changed = next.sliding.End, next.sliding != h.sliding
 	case limit.SlidingLog:
 		var edit window.Edit
 		d, next.log, edit, err = rule.Log.StepLog(now, h.log, h.entries, quantity, mode)
 		next.entries, next.expires, changed = h.entries.after(edit), next.log.End, edit != window.Edit{}
 	case limit.Quota:
 		return h.takeQuota(now, rule, quantity, mode)
+	default:
+		d, next.plain, err = rule.Kind.Plain().Step(&rule, now, h.plain, quantity, mode)
+		next.expires, changed = next.plain.End, next.plain != h.plain
 	}
 	return d, next.at(now), changed, err
 }

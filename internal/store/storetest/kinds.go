@@ -28,7 +28,7 @@ var kindCases = []testCase{
 
 // limiters lists the kinds that Take supports, kinds all kinds that are not values.
 var (
-	limiters = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota}
+	limiters = limit.OfPolicies[:]
 	kinds    = append(limiters[:len(limiters):len(limiters)], limit.Lease, limit.Standing)
 )
 

@@ -18,13 +18,10 @@ func (v *naiveView) ReadForm(_ context.Context, key []byte, dst []byte) ([]byte,
 	if h.kind == limit.None || h.kind.IsValue() && !v.has(formsOfValues) {
 		return dst, h.entry(), nil
 	}
-	state := form.State{TAT: h.expires, Fixed: h.fixed, Sliding: h.sliding, Log: h.log, Entries: h.entries,
+	state := form.State{Kind: h.kind, TAT: h.expires, Plain: h.plain, Log: h.log, Entries: h.entries,
 		Quota: h.quota, Cycle: h.cycle, Standing: h.stands}
-	for _, k := range []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota, limit.Lease,
-		limit.Standing} {
-		if k == h.kind {
-			state.Kind = k
-		}
+	if h.kind.IsValue() {
+		state.Kind = limit.None
 	}
 	if v.has(formsOfEnded) {
 		now = 0
@@ -39,8 +36,8 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 	defer v.lock()()
 	name, now := v.name(key), v.advance(v.now)
 	next := keyState{
-		kind: state.Kind, expires: state.Expires(), fixed: state.Fixed, sliding: state.Sliding,
-		log: state.Log, entries: slices.Clone(state.Entries), quota: state.Quota, cycle: state.Cycle,
+		kind: state.Kind, expires: state.Expires(), plain: state.Plain, log: state.Log,
+		entries: slices.Clone(state.Entries), quota: state.Quota, cycle: state.Cycle,
 		stands: state.Standing,
 	}
 	if next.kind == limit.Quota {
@@ -50,7 +47,7 @@ func (v *naiveView) WriteForm(_ context.Context, key []byte, state *form.State) 
 		next.entries = state.Entries
 	}
 	if v.has(formsForgetUntil) {
-		next.sliding.Until, next.log.Until = 0, 0
+		next.plain.Numbers[untilAt], next.log.Until = 0, 0
 	}
 	if next.kind == limit.Lease {
 		next.leases = lease.Of(state.Leases)

@@ -15,6 +15,12 @@ import (
 	"cellserver/internal/store"
 )
 
+// The indexes of numbers of a sliding window.
+const (
+	previousAt = 1
+	untilAt    = 3
+)
+
 // ofKind returns the state of a key of a kind, or an error if it is of another kind.
 func (v *naiveView) ofKind(name string, now int64, kind limit.Kind) (keyState, error) {
 	h := v.live(name, now)
@@ -74,7 +80,7 @@ func (v *naiveView) takeBy(name string, now int64, rule limit.Rule, quantity int
 		return d, err
 	}
 	if v.has(forgetsPrevious) {
-		next.sliding.Previous = 0
+		next.plain.Numbers[previousAt] = 0
 	}
 	if v.refusesGrowth(name, was, next) {
 		return quota.Decision{}, store.ErrFull
@@ -217,13 +223,6 @@ func (h keyState) fields(now int64) []store.Field {
 	switch h.kind {
 	case limit.Throttle:
 		return []store.Field{{Name: "tat", Value: h.expires, Instant: true}}
-	case limit.Fixed:
-		return []store.Field{{Name: "start", Value: h.fixed.Start, Instant: true}, {Name: "used", Value: h.fixed.Used}}
-	case limit.Sliding:
-		return []store.Field{
-			{Name: "start", Value: h.sliding.Start, Instant: true},
-			{Name: "previous", Value: h.sliding.Previous}, {Name: "current", Value: h.sliding.Current},
-		}
 	case limit.SlidingLog:
 		n := len(h.entries)
 		return []store.Field{
@@ -243,5 +242,12 @@ func (h keyState) fields(now int64) []store.Field {
 	case limit.Standing:
 		return h.standingFields(now)
 	}
-	return nil
+	if h.kind.Plain() == nil {
+		return nil
+	}
+	list := []store.Field{{Name: "start", Value: h.plain.Numbers[0], Instant: true}}
+	for i, name := range h.kind.Plain().Counts {
+		list = append(list, store.Field{Name: name, Value: h.plain.Numbers[1+i]})
+	}
+	return list
 }

@@ -171,10 +171,10 @@ func (v *naiveView) limitInGaps(requests []store.LimitRequest, now int64, decisi
 
 // forgetting returns the state as if only the latest period counted.
 func (h keyState) forgetting(rule limit.Rule) keyState {
-	h.sliding.Until, h.log.Until = 0, 0
+	h.plain.Numbers[untilAt], h.log.Until = 0, 0
 	if h.kind == limit.Fixed {
-		h.fixed.End = h.fixed.Start + int64(rule.Window.Period())
-		h.expires = h.fixed.End
+		h.plain.End = h.plain.Numbers[0] + int64(rule.Window.Period())
+		h.expires = h.plain.End
 	}
 	return h
 }

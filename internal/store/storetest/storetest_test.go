@@ -405,11 +405,16 @@ func TestCasesThatNeedExpiry(t *testing.T) {
 // failuresOf runs a case on a store with a fault and returns its failures.
 func failuresOf(c testCase, f fault) []string {
 	clock := store.NewStillClock(epoch)
+	return failures(c, clock, newNaive(clock, f))
+}
+
+// failures runs a case on a store and returns its failures.
+func failures(c testCase, clock *store.StillClock, on store.Store) []string {
 	taken := &recorder{}
 	ended := make(chan struct{})
 	go func() { // FailNow ends the goroutine
 		defer close(ended)
-		c.check(taken, clock, newNaive(clock, f))
+		c.check(taken, clock, on)
 	}()
 	<-ended
 	return taken.failures

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// failover is what the events of Sentinels say about a change of the primary.
+// failover is the state of a change of the primary, as the events of Sentinels describe it.
 //
 // The old primary goes on acknowledging writes for many seconds after its replica has been promoted, and all of them
 // are lost. The Sentinels' answers name the new primary only a second after the promotion, or two. So cellserver
@@ -23,7 +24,7 @@ type failover struct {
 	mu       sync.Mutex
 	old, new string        // addresses of the primary and of the replica
 	over     chan struct{} // closed when the failover has ended; nil if none is under way
-	until    int64         // until when the old address stands for the new one, by the clock of the process
+	until    int64         // instant until which the old address means the new one, by the clock of the process
 }
 
 const (
@@ -32,12 +33,12 @@ const (
 	// failoverSilence is the longest that a failover may take from +selected-slave on. A Sentinel promotes the replica
 	// within 0.1 s; when nothing has happened for this long, the old primary is used again.
 	failoverSilence = 3 * time.Second
-	// remembered is how long answers that name the old primary are taken for answers that name the new one. The last
-	// Sentinel has been seen to change its answer 2.2 s after the promotion.
+	// remembered is how long an answer that names the old primary is taken to mean the new one. The last Sentinel has
+	// been seen to change its answer 2.2 s after the promotion.
 	remembered = 10 * time.Second
 )
 
-// begin begins a failover. It returns nil if this one is under way already.
+// begin begins a failover. It returns a channel that end closes, or nil if a failover is under way already.
 func (f *failover) begin(old, replica string) (over chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +50,7 @@ func (f *failover) begin(old, replica string) (over chan struct{}) {
 	return f.over
 }
 
-// held returns a channel that is closed when the failover that is under way has ended; nil if there is none.
+// held returns a channel that is closed when the present failover has ended; nil if none is under way.
 func (f *failover) held() <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +64,7 @@ func (f *failover) changed(old, primary string, now int64) {
 	f.old, f.new, f.until = old, primary, now+int64(remembered)
 }
 
-// end ends the failover that is under way.
+// end ends the failover, if one is under way.
 func (f *failover) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +74,7 @@ func (f *failover) end() {
 	}
 }
 
-// primary returns the address of the primary, given the address that a Sentinel has answered with.
+// primary returns the address of the primary, given the address in the answer of a Sentinel.
 func (f *failover) primary(answer string, now int64) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -162,11 +163,11 @@ func (s *sentinels) promoted(old, primary string) {
 	s.failover.end()
 }
 
-// follow listens to a Sentinel until ctx ends. If it cannot be reached, the others, and the question that
-// sentinels.watch asks every second, are there instead.
-func (s *sentinels) follow(ctx context.Context, node string) {
+// follow passes the events of a Sentinel on until ctx ends. While it cannot be reached, the other Sentinels and the
+// polling of sentinels.watch replace it.
+func (s *sentinels) follow(ctx context.Context, node string, heard func(event, text string)) {
 	for ctx.Err() == nil {
-		_ = s.listen(ctx, node)
+		_ = s.listen(ctx, node, heard)
 		select {
 		case <-ctx.Done():
 		case <-time.After(askSentinels):
@@ -175,7 +176,7 @@ func (s *sentinels) follow(ctx context.Context, node string) {
 }
 
 // listen passes the events of a Sentinel on. It returns when the connection ends.
-func (s *sentinels) listen(ctx context.Context, node string) error {
+func (s *sentinels) listen(ctx context.Context, node string, heard func(event, text string)) error {
 	known, err := s.connect(ctx, node)
 	if err != nil {
 		return err
@@ -190,7 +191,7 @@ func (s *sentinels) listen(ctx context.Context, node string) error {
 		message, err := events.ReceiveTimeout(ctx, failoverSilence)
 		switch m := message.(type) {
 		case *redis.Message:
-			s.heard(ctx, m.Channel, m.Payload)
+			heard(m.Channel, m.Payload)
 		case nil:
 			if !errors.Is(err, os.ErrDeadlineExceeded) || quiet || events.Ping(ctx) != nil {
 				return err
@@ -217,40 +218,77 @@ func (s *sentinels) subscriber(as *sentinelClient) *redis.Client {
 	})
 }
 
-// discover listens to the Sentinels that another one names, up to maxSentinels.
+// discover listens to the Sentinels that another one names.
 func (s *sentinels) discover(ctx context.Context) {
 	known := <-s.current
 	defer func() { s.current <- known }()
 	if known == nil {
 		return
 	}
-	others, _ := known.client.Do(ctx, "sentinel", "sentinels", s.backend.config.Address.Master).Slice()
+	others, err := known.client.Do(ctx, "sentinel", "sentinels", s.backend.config.Address.Master).Slice()
+	if err != nil {
+		return
+	}
+	var up, down []string
 	for _, other := range others {
-		fields, _ := other.([]any)
-		var ip, port string
-		for i := 0; i+1 < len(fields); i += 2 {
-			value, _ := fields[i+1].(string)
-			switch fields[i] {
-			case "ip":
-				ip = value
-			case "port":
-				port = value
-			}
-		}
-		if ip != "" && port != "" {
-			s.followOnce(ctx, net.JoinHostPort(ip, port))
+		switch address, isDown := readSentinel(other); {
+		case address == "":
+		case isDown:
+			down = append(down, address)
+		default:
+			up = append(up, address)
 		}
 	}
+	s.followAll(ctx, append(up, down...))
+}
+
+// readSentinel reads an item of the reply to SENTINEL SENTINELS. address is empty if it has none.
+func readSentinel(item any) (address string, isDown bool) {
+	fields, _ := item.([]any)
+	var ip, port string
+	for i := 0; i+1 < len(fields); i += 2 {
+		value, _ := fields[i+1].(string)
+		switch fields[i] {
+		case "ip":
+			ip = value
+		case "port":
+			port = value
+		case "flags":
+			isDown = strings.Contains(value, "s_down")
+		}
+	}
+	if ip == "" || port == "" {
+		return "", false
+	}
+	return net.JoinHostPort(ip, port), isDown
 }
 
 // maxSentinels bounds the Sentinels that are listened to.
 const maxSentinels = 16
 
-// followOnce follows a Sentinel, unless it is followed already. Only watch calls it.
-func (s *sentinels) followOnce(ctx context.Context, node string) {
-	if s.followed[node] || len(s.followed) >= maxSentinels {
-		return
+// followAll listens to the Sentinels of the URL and to others, as long as there are not too many, and to no other any
+// more. Only watch calls it.
+func (s *sentinels) followAll(ctx context.Context, others []string) {
+	wanted := map[string]bool{}
+	for _, node := range slices.Concat(s.backend.config.Address.Nodes, others) {
+		if len(wanted) < maxSentinels {
+			wanted[node] = true
+		}
 	}
-	s.followed[node] = true
-	s.following.Go(func() { s.follow(ctx, node) })
+	for node, stop := range s.followed {
+		if !wanted[node] {
+			stop()
+			delete(s.followed, node)
+		}
+	}
+	for node := range wanted {
+		if s.followed[node] == nil {
+			one, stop := context.WithCancel(ctx)
+			s.followed[node] = stop
+			s.following.Go(func() {
+				// A failover goes on when the Sentinel that has announced it is not followed any more.
+				s.follow(one, node, func(event, text string) { s.heard(ctx, event, text) })
+			})
+		}
+	}
 }

@@ -2,7 +2,10 @@ package backend
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,7 +18,7 @@ func newListening(t *testing.T, now *int64) *sentinels {
 	ctx, stop := context.WithCancel(t.Context())
 	b := &Backend{stop: ctx, config: Config{Now: func() int64 { return *now }, Log: slog.New(slog.DiscardHandler),
 		Address: Address{Master: "m"}, Silence: time.Minute}}
-	s := &sentinels{backend: b, followed: map[string]bool{}}
+	s := &sentinels{backend: b, followed: map[string]context.CancelFunc{}}
 	t.Cleanup(func() { stop(); s.following.Wait() })
 	return s
 }
@@ -87,4 +90,56 @@ func TestOtherEventsChangeNothing(t *testing.T) {
 	s.heard(s.backend.stop, selectedReplica, selectedText)
 	s.heard(s.backend.stop, "-failover-abort-slave-timeout", "master other 10.0.0.1 6379")
 	require.True(t, isHeld(s))
+}
+
+// Sentinels come and go, as pods do. The new ones are listened to, however many there were before, and the old ones are
+// not tried for ever.
+func TestSentinelsAreReplaced(t *testing.T) {
+	const rounds = 3
+	var now int64
+	s := newListening(t, &now)
+	asked, fresh := newFake(t), newFake(t)
+	s.backend.config.Address.Nodes = []string{asked.addr}
+	s.current = make(chan *sentinelClient, 1)
+	s.current <- nil
+	asked.set("ping", "+PONG\r\n")
+	fresh.set("ping", "+PONG\r\n")
+	asked.set("sentinel get-master-addr-by-name", arrayOf(bulk("10.0.0.1"), bulk("6379")))
+	_, err := s.answer(t.Context())
+	require.NoError(t, err)
+	t.Cleanup(func() { (<-s.current).close() })
+
+	for round := range rounds {
+		var all []string
+		for i := range maxSentinels {
+			all = append(all, sentinelFields(fmt.Sprintf("127.0.%d.%d:1", 1+round, 1+i), "sentinel"))
+		}
+		asked.set("sentinel sentinels", arrayOf(all...))
+		s.discover(t.Context())
+		assert.LessOrEqual(t, len(s.followed), maxSentinels)
+	}
+	down := sentinelFields("127.0.0.1:1", "s_down,sentinel,disconnected")
+	var all []string
+	for range maxSentinels {
+		all = append(all, down)
+	}
+	asked.set("sentinel sentinels", arrayOf(append(all, sentinelFields(fresh.addr, "sentinel"))...))
+	s.discover(t.Context())
+	assert.Len(t, s.followed, 3, "the one of the URL, the new one, and one that is down")
+	require.Eventually(t, func() bool { return fresh.called("psubscribe") > 0 }, time.Minute, time.Millisecond)
+
+	asked.set("sentinel sentinels", "-ERR busy\r\n")
+	s.discover(t.Context())
+	assert.Len(t, s.followed, 3, "no answer changes nothing")
+}
+
+// arrayOf returns an array of replies.
+func arrayOf(items ...string) string {
+	return fmt.Sprintf("*%d\r\n", len(items)) + strings.Join(items, "")
+}
+
+// sentinelFields returns an item of the reply to SENTINEL SENTINELS.
+func sentinelFields(addr, flags string) string {
+	host, port, _ := net.SplitHostPort(addr)
+	return arrayOf(bulk("name"), bulk("x"), bulk("ip"), bulk(host), bulk("port"), bulk(port), bulk("flags"), bulk(flags))
 }

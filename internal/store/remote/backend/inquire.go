@@ -14,7 +14,7 @@ import (
 
 // About is what a connection finds out about its server.
 type About struct {
-	Version string // as the server says it, such as "valkey 8.1.1"; empty if it does not
+	Version string // the server's own, such as "valkey 8.1.1"; empty if it is not known
 	RunID   string // of the server's process
 	Policy  string // its maxmemory-policy; empty if it cannot be asked
 	// Native says that the server compares and sets with SET IFEQ. Otherwise a script does it.
@@ -50,9 +50,9 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 	return about, nil
 }
 
-// readProbe reads the reply to a SET IFEQ that changes nothing: is it understood? A server that
-// refuses writes at the moment, because its memory is full, for example, has not said so; nor has a
-// node of a cluster that does not have the slot, as one that is new and only gets its first slot now.
+// readProbe reads the reply to a SET IFEQ that changes nothing: is it understood? The reply of a server that refuses
+// writes at the moment, for example because its memory is full, does not tell. Neither does the reply of a cluster node
+// without the slot, such as a new node that is just getting its first.
 func readProbe(err error, inCluster bool) (native bool, _ error) {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return true, nil
@@ -89,7 +89,7 @@ func (c *connection) noteLoaded(commands []redis.Cmder) {
 	}
 }
 
-// version returns the name and the version of a server. Valkey says a version of Redis, too.
+// version returns the name and the version of a server. Valkey reports a version of Redis as well.
 func version(info *redis.Cmd) string {
 	if v := infoField(info, "valkey_version"); v != "" {
 		return "valkey " + v
@@ -153,8 +153,8 @@ func (e *EvictionError) Error() string {
 }
 
 // Verify connects to all primaries, and returns an *EvictionError if one of them may remove keys. A
-// server that cannot be reached is no error: it is asked when it can be. If none can be reached, the
-// backend tries again until one can, so that Reached says so although no key is used.
+// server that cannot be reached is not an error: it is asked later. If none can be reached, the
+// backend tries until one can, so that Reached reports it although no key is used.
 func (b *Backend) Verify(ctx context.Context) error {
 	err := b.connectToAll(ctx, nil)
 	var evicts *EvictionError
@@ -174,8 +174,8 @@ func (b *Backend) Verify(ctx context.Context) error {
 // verifyPause is the time from one try to reach a server to the next.
 const verifyPause = time.Second
 
-// connectToAll opens a connection to each primary, calls then, and closes the connection again. The
-// error says which could not be opened.
+// connectToAll opens a connection to each primary, calls then, and closes the connection. The error
+// names the connections that could not be opened.
 func (b *Backend) connectToAll(ctx context.Context, then func(p combine.Primary)) error {
 	var errs []error
 	if c, ok := b.topology.(*cluster); ok && len(b.Primaries()) == 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"cellserver/internal/store/remote/adding"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -132,6 +133,8 @@ func (c *connection) encode(r *combine.Request) sent {
 		} else {
 			s.main, s.script = p.take(appendScript(p.args, r.Parts)), true
 		}
+	case combine.Add:
+		s.main = p.take(adding.AppendCommand(p.args, r.Parts[0].Key, r.Now, r.Adds))
 	case combine.Command:
 		args := p.args
 		for _, arg := range r.Command {

@@ -26,6 +26,8 @@ func (c *connection) decode(r *combine.Request, s sent) {
 	switch {
 	case r.Kind == combine.Command:
 		r.Reply.Status, r.Reply.Raw = combine.Done, reply
+	case r.Kind == combine.Add:
+		c.decodeAdd(r, reply)
 	case r.Kind == combine.Read && s.script:
 		c.decodeReadAll(r, reply)
 	case r.Kind == combine.Read:
@@ -75,6 +77,19 @@ func (c *connection) decodeScript(r *combine.Request, reply any) {
 	for i := range r.Parts {
 		r.Parts[i].Value = combine.Value{Bytes: bytesOf(held[i])}
 	}
+}
+
+// decodeAdd decodes the reply of a script that makes steps: what the key held, in an array if it made none.
+func (c *connection) decodeAdd(r *combine.Request, reply any) {
+	r.Reply.Status = combine.Done
+	if held, ok := reply.([]any); ok && len(held) == 1 {
+		r.Reply.Status, reply = combine.Conflict, held[0]
+	}
+	if _, ok := reply.(string); !ok && reply != nil {
+		c.decodeError(r, fmt.Errorf("the reply of the script is %.100v", reply))
+		return
+	}
+	r.Parts[0].Value = combine.Value{Bytes: bytesOf(reply)}
 }
 
 // decodeReadAll decodes the reply of readAll.

@@ -3,6 +3,8 @@ package backend
 import (
 	"crypto/sha1"
 	"encoding/hex"
+
+	"cellserver/internal/store/remote/adding"
 )
 
 // compareAndSet compares all keys with what they are known to hold, and changes them if all do. It
@@ -97,7 +99,7 @@ end
 return held`
 
 // scripts are loaded together, by SCRIPT LOAD, on a server that does not know one of them.
-var scripts = []string{compareAndSet, compareAndSetOne, readAll}
+var scripts = append([]string{compareAndSet, compareAndSetOne, readAll}, adding.Scripts...)
 
 // These are arguments of commands, so they are kept as such.
 var (

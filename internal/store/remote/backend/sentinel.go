@@ -26,7 +26,7 @@ type sentinels struct {
 	current chan *sentinelClient // with the one that has answered last, or nil; holds one element
 
 	failover  failover
-	followed  map[string]bool // addresses of Sentinels that are listened to
+	followed  map[string]context.CancelFunc // of the Sentinels that are listened to, by address
 	following sync.WaitGroup
 }
 
@@ -41,7 +41,7 @@ type sentinelClient struct {
 func newSentinels(b *Backend) *sentinels {
 	number := b.numberOf(b.config.Address.String())
 	s := &sentinels{backend: b, number: number, all: []combine.Primary{number}, current: make(chan *sentinelClient, 1),
-		followed: map[string]bool{}}
+		followed: map[string]context.CancelFunc{}}
 	s.current <- nil
 	return s
 }
@@ -161,9 +161,7 @@ func (c *sentinelClient) close() {
 // the primary any more.
 func (s *sentinels) watch(ctx context.Context) {
 	defer s.following.Wait()
-	for _, node := range s.backend.config.Address.Nodes {
-		s.followOnce(ctx, node)
-	}
+	s.followAll(ctx, nil)
 	ticker := time.NewTicker(askSentinels)
 	defer ticker.Stop()
 	for {

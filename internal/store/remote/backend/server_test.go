@@ -65,7 +65,7 @@ func (f *fake) serve(conn net.Conn) {
 			return
 		}
 		reply := f.reply(strings.ToLower(words[0]))
-		if words[0] == "cluster" {
+		if words[0] == "cluster" || words[0] == "sentinel" {
 			reply = f.reply(words[0] + " " + words[1])
 		}
 		if _, err := io.WriteString(conn, reply); err != nil || !strings.HasSuffix(reply, "\r\n") {

@@ -34,6 +34,9 @@ func (m *Machine) breakerOf(p Primary) *breaker {
 
 // isOpen reports whether a step for a primary ends at once.
 func (m *Machine) isOpen(p Primary) bool {
+	if m.openBreakers == 0 {
+		return false
+	}
 	br := m.breakers[p]
 	if br == nil || !br.open {
 		return false

@@ -45,6 +45,7 @@ type Machine struct {
 	wheel        wheel
 	timers       timers
 	lanes        map[laneID]*lane
+	recent       *lane   // the last one that was looked up
 	order        []*lane // all lanes, in the order in which they were first used
 	active       []*lane // the lanes that Next looks at
 	breakers     map[Primary]*breaker

@@ -98,7 +98,7 @@ func (d *desk) collect() {
 func (d *desk) sent() (lines []string) {
 	require.NotEmpty(d.t, d.out)
 	for _, r := range d.out[0].Requests {
-		line := [...]string{"read", "write", "command", "turn"}[r.Kind]
+		line := [...]string{"read", "write", "add", "command", "turn"}[r.Kind]
 		for _, p := range r.Parts {
 			line += " " + p.Key
 			if r.Kind == Write {
@@ -143,6 +143,12 @@ func (d *desk) execute(b *Batch) {
 		}
 		for _, p := range r.Parts {
 			switch {
+			case r.Kind == Add:
+				v := p.Value
+				for _, a := range r.Adds {
+					v = a.Apply(r.Now, v)
+				}
+				d.keys[p.Key] = string(v.Bytes)
 			case r.Kind != Write || r.Reply.Status != Done:
 			case p.Op == Set:
 				d.keys[p.Key] = string(p.Bytes)
@@ -211,7 +217,7 @@ func TestConflictIsComputedAgain(t *testing.T) {
 	d.keys["k"] = "1" // another process writes the same value
 	d.reply(d.execute)
 	assert.Empty(t, d.took(), "the write was not done")
-	assert.Equal(t, []string{"write k 1>2"}, d.sent())
+	assert.Equal(t, []string{"write k 1>2 +look k"}, d.sent())
 	d.reply(d.execute)
 	assert.Equal(t, []string{"a"}, d.took())
 	assert.Equal(t, int64(1), d.m.Counters().Conflicts)

@@ -23,8 +23,8 @@ func (m *Machine) compute(f *flight, l *lane) (changes bool) {
 	return slices.ContainsFunc(f.parts, func(p Part) bool { return p.Op != Keep })
 }
 
-// giveBack puts the last steps of a flight back into the queues if the values of its keys are so large
-// that all of them together would take long: what runs here runs under the lock of the machine.
+// giveBack puts the last steps of a flight back into the queues if the values of its keys are so large that all of them
+// together would take long, because the steps run under the lock of the machine.
 func (m *Machine) giveBack(f *flight) {
 	bytes := 1
 	for i := range f.base {
@@ -71,7 +71,7 @@ func (m *Machine) run(f *flight, s *Step, now int64) {
 	}
 }
 
-// otherExpiry reports whether a step before has given a key another expiry than a change is for.
+// otherExpiry reports whether an earlier step has given a key an expiry that a change does not expect.
 func (f *flight) otherExpiry(at int, change *Change) bool {
 	part := &f.parts[at]
 	return change.ComparesExpiry && part.Op == Set && part.Expires != KeepExpiry && part.Expires != change.Before
@@ -104,7 +104,7 @@ func (f *flight) apply(at int, change *Change) {
 		if expires == KeepExpiry {
 			expires = Never
 			if current.Bytes != nil {
-				expires = part.Expires // what a step before has set, or KeepExpiry
+				expires = part.Expires // set by an earlier step, or KeepExpiry
 			}
 		} else {
 			current.Expires = expires

@@ -73,7 +73,7 @@ func (l *lane) fills(b *Batch) bool {
 
 // bytes returns how long a request is, without the names of its keys.
 func (r *Request) bytes() int64 {
-	n := bytesOf(r.Command)
+	n := bytesOf(r.Command) + 16*int64(len(r.Adds))
 	for i := range r.Parts {
 		n += int64(len(r.Parts[i].Known) + len(r.Parts[i].Bytes))
 	}

@@ -5,8 +5,12 @@ import "time"
 // A process that is further away from the backend than others loses most of its tries on a key that
 // all of them write, because its known value is older when it arrives. So that it does not starve,
 // processes take turns: one that has lost twice in a row on a key sets the turn key with its next
-// try, and one that writes to the key again and again reads the turn key with each try. Those that
-// see the turn of another let the key rest as long as the turn lasts, and gather steps meanwhile.
+// try, and one that writes to the key again and again, or that has seen what another has written, reads
+// the turn key with each try. Processes that see the turn of another let the key rest as long as the
+// turn lasts, and gather steps meanwhile.
+//
+// Steps that the backend makes by itself (add.go) never lose, and need no turns. They may still share a
+// key with other steps, such as those on several keys, so they read the turn key every few milliseconds.
 type contention struct {
 	losses    int   // tries lost in a row
 	restUntil int64 // the end of the turn of another process
@@ -24,7 +28,8 @@ const (
 	lossesBeforeBackoff = 4
 	triesInTurn         = 3
 	maxRounds           = 8
-	turnExtra           = int64(2 * time.Millisecond) // a turn lasts 4 round trips and this
+	turnExtra           = 2 * lookEvery               // a turn lasts 4 round trips and this
+	lookEvery           = int64(5 * time.Millisecond) // by steps that the backend makes
 
 	firstPause = int64(time.Millisecond) // doubled with each reply that says Later
 	lastPause  = int64(20 * time.Millisecond)
@@ -36,7 +41,7 @@ func (m *Machine) isContended(s *Step) bool {
 	for _, name := range s.Keys {
 		q := m.queues[keyID{s.Database, name}]
 		if q != nil && (q.contention.losses >= lossesBeforeTurn || q.contention.isResting(m.now) ||
-			q.flight != nil && q.flight.losses >= lossesBeforeTurn) {
+			q.flight != nil && q.flight.losing.losses >= lossesBeforeTurn) {
 			return true
 		}
 	}
@@ -47,7 +52,7 @@ func (m *Machine) isContended(s *Step) bool {
 // after their deadline: with the try under way at that moment, it would not be known whether they were
 // counted.
 func (m *Machine) endHopeless(f *flight, l *lane) {
-	if f.losses < lossesBeforeTurn {
+	if f.losing.losses < lossesBeforeTurn {
 		return
 	}
 	for _, s := range f.steps {
@@ -64,20 +69,20 @@ func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 // blame notes which key a try was lost for. If several keys did not hold what was known, it is the key that
 // most tries in a row were lost for.
 func (m *Machine) blame(f *flight, l *lane) {
-	f.lostFor = nil
-	f.losses++
+	f.losing.lostFor = nil
+	f.losing.losses++
 	for i := range f.parts {
 		if f.parts[i].holdsKnown() {
 			continue
 		}
 		q := f.queues[i]
 		q.contention.losses++
-		if f.lostFor == nil || q.contention.losses > f.lostFor.contention.losses ||
-			q.contention.losses == f.lostFor.contention.losses && q.key.name < f.lostFor.key.name {
-			f.lostFor = q
+		if f.losing.lostFor == nil || q.contention.losses > f.losing.lostFor.contention.losses ||
+			q.contention.losses == f.losing.lostFor.contention.losses && q.key.name < f.losing.lostFor.key.name {
+			f.losing.lostFor = q
 		}
 	}
-	if f.lostFor != nil && f.losses >= lossesBeforeBackoff {
+	if f.losing.lostFor != nil && f.losing.losses >= lossesBeforeBackoff {
 		m.backOff(f, l)
 	}
 }
@@ -86,37 +91,41 @@ func (m *Machine) blame(f *flight, l *lane) {
 // if others write, because what is known is old then, but it may bring the turn. Therefore a flight
 // that holds the turn tries at once, up to three times.
 func (m *Machine) backOff(f *flight, l *lane) {
-	if f.lostFor.contention.heldUntil > m.now && f.inTurn < triesInTurn {
-		f.inTurn++
+	if f.losing.lostFor.contention.heldUntil > m.now && f.losing.inTurn < triesInTurn {
+		f.losing.inTurn++
 		return
 	}
-	f.inTurn = 0
-	f.rounds = min(f.rounds+1, maxRounds)
-	longest := min(l.roundTrip<<(2*f.rounds), m.config.Timeout/8)
-	m.rest(f.lostFor, longest/2+m.jitter(longest/2))
+	f.losing.inTurn = 0
+	f.losing.rounds = min(f.losing.rounds+1, maxRounds)
+	longest := min(l.roundTrip<<(2*f.losing.rounds), m.config.Timeout/8)
+	m.rest(f.losing.lostFor, longest/2+m.jitter(longest/2))
 }
 
-// turnFor returns what a write says about the turn of a key.
-func (m *Machine) turnFor(f *flight, l *lane) Turn {
-	q := f.lostFor
+// turnFor returns what a request that changes a key says about its turn. What the backend makes needs no turn, but lets
+// others have theirs.
+func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
+	q := f.losing.lostFor
 	if q == nil {
 		q = f.queues[0]
 	}
 	f.turnOf = q
 	c := &q.contention
 	switch {
-	case c.losses >= lossesBeforeTurn && c.heldUntil <= m.now:
+	case kind == Add && !m.known.mayLook(q.key, m.now, m.config.Timeout):
+		return Turn{}
+	case kind == Write && c.losses >= lossesBeforeTurn && c.heldUntil <= m.now:
 		m.counters.Turns++
 		return Turn{Op: TakeTurn, Key: q.key.name, Holder: m.config.Self,
 			Span: min(4*l.roundTrip+turnExtra, m.longestTurn())}
-	case c.hot:
+	case kind == Add || c.hot || m.known.isBusy(q.key, m.now, m.config.Timeout):
 		return Turn{Op: LookTurn, Key: q.key.name}
 	}
 	return Turn{}
 }
 
-// longestTurn bounds a turn, because its holder may die, and because anything may be in a turn key.
-func (m *Machine) longestTurn() int64 { return m.config.Timeout / 4 }
+// longestTurn bounds a turn, because its holder may die. Others look again sooner, because anything may be in a turn
+// key, and their own steps have to end in time.
+func (m *Machine) longestTurn() int64 { return m.config.Timeout / 2 }
 
 // sawTurn takes the reply about the turn key of a key.
 func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
@@ -129,7 +138,7 @@ func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
 		// process that looks may take it.
 		c := &q.contention
 		c.rests++
-		span := max(min(r.Reply.Span, m.longestTurn())/c.rests, l.roundTrip)
+		span := max(min(r.Reply.Span, m.config.Timeout/4)/c.rests, l.roundTrip)
 		m.rest(q, span+m.jitter(span/4))
 	case r.Turn.Op == TakeTurn && (r.Reply.Status == Done || r.Reply.Status == Conflict):
 		q.contention.heldUntil = m.now + r.Turn.Span

@@ -9,10 +9,10 @@ type Counters struct {
 	Batches      int64 // pipelines sent
 	Requests     int64 // sent in them
 	Reads        int64 // of them, reads
-	Writes       int64 // of them, writes
 	Commands     int64 // of them, commands as they are
 	Connects     int64 // connections opened, or tried to
 
+	Scripted  int64 // steps that the backend made by itself
 	Conflicts int64 // writes that were not done, because the keys did not hold what was known
 	MostTries int64 // the most conflicts of a step
 	Turns     int64 // writes that asked for the turn

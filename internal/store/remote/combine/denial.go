@@ -26,7 +26,7 @@ func (m *Machine) denies(s *Step) bool {
 	if l.find(idle) < 0 && l.find(busy) < 0 {
 		return false // the key may have come to another primary, whose clock is not known yet
 	}
-	if !m.isDenial(s, Value{Bytes: value, Expires: Never}, m.timeOf(l)) {
+	if !m.isDenial(s, Value{Bytes: value}, m.timeOf(l)) {
 		return false
 	}
 	m.counters.Denials++
@@ -35,11 +35,6 @@ func (m *Machine) denies(s *Step) bool {
 
 // isDenial runs a step on a value of its key.
 func (m *Machine) isDenial(s *Step, v Value, now int64) bool {
-	scratch := &m.scratch
-	scratch.values = append(scratch.values[:0], v)
-	scratch.changes = append(scratch.changes[:0], Change{})
-	err := s.Run(now, scratch.values, scratch.changes)
-	m.counters.Runs++
-	change := &scratch.changes[0]
-	return err == nil && change.Denied && change.Op == Keep
+	change := m.outcome(s, now, v)
+	return s.state.err == nil && change.Denied && change.Op == Keep
 }

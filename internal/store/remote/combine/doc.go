@@ -36,4 +36,7 @@
 // Compare and set by itself starves the processes that are further away from the backend: the value
 // they know is older when their write arrives, so a nearer process has always been faster. Processes
 // therefore take turns on a key that they lose (contention.go), by a key of its own in the backend.
+//
+// The most frequent steps, which only take from a limiter, need no turn: the backend is asked to make
+// them itself on a key that others write (add.go).
 package combine

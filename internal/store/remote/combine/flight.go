@@ -26,14 +26,20 @@ type flight struct {
 	parts    []Part
 	computed int
 
+	added     added
+	losing    losing
 	requests  []Request
 	pending   int    // requests without reply
-	lostFor   *queue // the key because of which the last try was lost
 	turnOf    *queue // the key whose turn key the request is about
-	losses    int    // conflicts
-	inTurn    int    // of them, those in the turn that this process holds, or held last
-	rounds    int    // how often a key has rested because of the losses
 	postponed int    // how often the reply was Later
+}
+
+// losing is what is known of the conflicts of a flight.
+type losing struct {
+	lostFor *queue // the key because of which the last try was lost
+	losses  int    // conflicts
+	inTurn  int    // of them, those in the turn that this process holds, or held last
+	rounds  int    // how often a key has rested because of the losses
 }
 
 // newFlight returns a flight without steps on a key, or on no key.
@@ -62,8 +68,9 @@ func (m *Machine) recycle(f *flight) {
 	clear(f.current)
 	clear(f.parts)
 	clear(f.requests)
+	clear(f.added.steps)
 	*f = flight{queues: f.queues[:0], steps: f.steps[:0], base: f.base[:0], current: f.current[:0],
-		parts: f.parts[:0], requests: f.requests[:0]}
+		parts: f.parts[:0], requests: f.requests[:0], added: added{steps: f.added.steps[:0]}}
 	m.freeFlights = append(m.freeFlights, f)
 }
 
@@ -108,7 +115,7 @@ func (f *flight) isChanging(s *Step) bool {
 	if f.raw {
 		return !s.ReadOnly
 	}
-	return f.requests[0].Kind == Write
+	return f.requests[0].changes()
 }
 
 // trim gives back the keys whose steps could not join the flight. Each step waits for another key that is
@@ -182,9 +189,12 @@ func (m *Machine) load(f *flight, l *lane, b *Batch) {
 		return
 	}
 	f.sent = true
-	if f.raw {
+	switch {
+	case f.raw:
 		m.loadCommands(f, l, b)
-	} else {
+	case m.isForBackend(f, l):
+		m.loadAdd(f, l, b)
+	default:
 		m.loadRun(f, l, b)
 	}
 	f.formed = true
@@ -222,12 +232,10 @@ func (m *Machine) loadRun(f *flight, l *lane, b *Batch) {
 	if kind == Read {
 		f.partsToRead()
 		m.counters.Reads++
-	} else {
-		m.counters.Writes++
 	}
 	f.requests = append(f.requests[:0], Request{Kind: kind, Parts: f.parts, Asking: f.asked == l, flight: f})
 	if kind == Write {
-		f.requests[0].Turn = m.turnFor(f, l)
+		f.requests[0].Turn = m.turnFor(f, l, Write)
 	}
 	f.pending = 1
 	b.Requests = append(b.Requests, &f.requests[0])
@@ -241,15 +249,22 @@ func (m *Machine) baseOnKnown(f *flight, l *lane) {
 	f.base = f.base[:0]
 	for _, q := range f.queues {
 		value, expires, ok := m.known.get(q.key)
-		if !ok {
+		if !ok && !f.presumesAbsent(q.key.name) {
 			return
 		}
-		if expires <= m.timeOf(l) && expires != unknownExpiry {
+		if ok && expires <= m.timeOf(l) && expires != unknownExpiry {
 			value = nil
 		}
 		f.base = append(f.base, Value{Bytes: value, Expires: Never})
 	}
 	f.based, f.computed = true, 0
+}
+
+// presumesAbsent reports whether a step of the flight says that a key hardly ever exists.
+func (f *flight) presumesAbsent(name string) bool {
+	return slices.ContainsFunc(f.steps, func(s *Step) bool {
+		return s.Absent > 0 && slices.Contains(s.Keys[len(s.Keys)-s.Absent:], name)
+	})
 }
 
 // timeOf returns the time of the clock of a lane's primary.

@@ -15,6 +15,8 @@ type keyID struct {
 // compared, by the backend, so a wrong one costs a round trip.
 type knownValues struct {
 	index     map[keyID]int32
+	recent    keyID       // the key that was looked up last: a step looks the same one up several times
+	recentAt  int32       // its slot, 0 if it is not known
 	slots     []knownSlot // slots[0] is the ends of the list of all: next is the most recently used
 	free      []int32
 	bytes     int
@@ -27,6 +29,9 @@ type knownSlot struct {
 	value      []byte
 	expires    int64 // unknownExpiry if it is not known
 	held       int64 // monotonic time at or after which the key has held the value
+	looked     int64 // monotonic time at which the key's turn was looked at last, by an Add
+	own        bool  // this process has written the value
+	foreign    bool  // when the key was looked at last, it held what another process had written
 	prev, next int32
 }
 
@@ -40,9 +45,17 @@ func newKnownValues(most, mostBytes int) knownValues {
 	return knownValues{index: map[keyID]int32{}, slots: make([]knownSlot, 1), most: most, mostBytes: mostBytes}
 }
 
+// find returns the slot of a key.
+func (k *knownValues) find(key keyID) (at int32, ok bool) {
+	if k.recent != key {
+		k.recent, k.recentAt = key, k.index[key]
+	}
+	return k.recentAt, k.recentAt != 0
+}
+
 // get returns what a key is known to hold; value is nil if the key is known not to exist.
 func (k *knownValues) get(key keyID) (value []byte, expires int64, ok bool) {
-	at, ok := k.index[key]
+	at, ok := k.find(key)
 	if !ok {
 		return nil, 0, false
 	}
@@ -53,14 +66,66 @@ func (k *knownValues) get(key keyID) (value []byte, expires int64, ok bool) {
 
 // expiry returns when a key is known to expire.
 func (k *knownValues) expiry(key keyID) int64 {
-	if at, ok := k.index[key]; ok {
+	if at, ok := k.find(key); ok {
 		return k.slots[at].expires
 	}
 	return unknownExpiry
 }
 
 // heldSince returns a monotonic time at or after which a key has held what it is known to hold.
-func (k *knownValues) heldSince(key keyID) int64 { return k.slots[k.index[key]].held }
+func (k *knownValues) heldSince(key keyID) int64 {
+	at, _ := k.find(key)
+	return k.slots[at].held
+}
+
+// isForeign reports whether a key held what another process had written when it was looked at last, or is not known.
+func (k *knownValues) isForeign(key keyID) bool {
+	at, ok := k.find(key)
+	return !ok || k.slots[at].foreign
+}
+
+// setForeign says whether a key has just been found to hold what another process had written.
+func (k *knownValues) setForeign(key keyID, foreign bool) {
+	if at, ok := k.find(key); ok {
+		k.slots[at].foreign = foreign
+		k.slots[at].own = k.slots[at].own && !foreign
+	}
+}
+
+// written returns what a key is known to hold, if this process has written it.
+func (k *knownValues) written(key keyID) (value []byte, own bool) {
+	at, ok := k.find(key)
+	if !ok || !k.slots[at].own {
+		return nil, false
+	}
+	return k.slots[at].value, true
+}
+
+// setWritten says that this process has written what a key is known to hold.
+func (k *knownValues) setWritten(key keyID) {
+	if at, ok := k.find(key); ok {
+		k.slots[at].own = true
+	}
+}
+
+// isBusy reports whether others write a key, and this process has used it within a time.
+func (k *knownValues) isBusy(key keyID, now, within int64) bool {
+	at, ok := k.find(key)
+	return ok && k.slots[at].foreign && now-k.slots[at].held < within
+}
+
+// mayLook reports whether an Add looks at the turn of a key, and notes it.
+func (k *knownValues) mayLook(key keyID, now, within int64) bool {
+	if !k.isBusy(key, now, within) {
+		return false
+	}
+	slot := &k.slots[k.recentAt] // which isBusy has found
+	if slot.looked != 0 && now-slot.looked < lookEvery {
+		return false
+	}
+	slot.looked = now
+	return true
+}
 
 // put remembers a value that a key has held at held or later, unless it is so large that many others
 // would have to be forgotten for it.
@@ -69,13 +134,13 @@ func (k *knownValues) put(key keyID, value []byte, expires, held int64) {
 		k.forget(key)
 		return
 	}
-	at, ok := k.index[key]
+	at, ok := k.find(key)
 	if ok {
 		k.unlink(at)
 		k.bytes -= len(k.slots[at].value)
 	} else {
 		at = k.allocate()
-		k.index[key] = at
+		k.index[key], k.recentAt = at, at
 		k.bytes += len(key.name)
 	}
 	slot := &k.slots[at]
@@ -88,11 +153,12 @@ func (k *knownValues) put(key keyID, value []byte, expires, held int64) {
 }
 
 func (k *knownValues) forget(key keyID) {
-	at, ok := k.index[key]
+	at, ok := k.find(key)
 	if !ok {
 		return
 	}
 	delete(k.index, key)
+	k.recentAt = 0
 	k.unlink(at)
 	k.bytes -= len(key.name) + len(k.slots[at].value)
 	k.slots[at] = knownSlot{}

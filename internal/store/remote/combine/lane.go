@@ -60,12 +60,16 @@ type outstanding struct {
 }
 
 func (m *Machine) lane(id laneID) *lane {
+	if l := m.recent; l != nil && l.id == id {
+		return l
+	}
 	l := m.lanes[id]
 	if l == nil {
 		l = &lane{id: id, breaker: m.breakerOf(id.primary), conns: make([]connection, m.config.Connections)}
 		m.lanes[id] = l
 		m.order = append(m.order, l)
 	}
+	m.recent = l
 	return l
 }
 

@@ -85,6 +85,9 @@ type Change struct {
 type Step struct {
 	Database int
 	Keys     []string // as the backend names them; distinct
+	// Absent is how many of the last keys hardly ever exist. As long as nothing is known of them, they are taken to be
+	// absent, which a write finds out, and are not read first.
+	Absent int
 	// Expiry says that Run needs the expiries of the values. They are read with PTTL, and never taken
 	// from known values, so such a step takes two round trips.
 	Expiry bool
@@ -99,6 +102,9 @@ type Step struct {
 	// Deniable says that the step, which has one key, may end with what Run computes from a value that was
 	// known already, if that is a denial: see Config.DenialAge.
 	Deniable bool
+	// Adds says that the backend can make the step by itself, if it has one key and Run computes from its value what
+	// Adds does. It is asked to if the key did not hold what this process has written last. It may be nil.
+	Adds Adding
 	// Raw is a command that is sent as it is when the step is the first in the queues of its keys.
 	// Without keys, it is sent to Primary.
 	Raw [][]byte
@@ -119,6 +125,15 @@ type Step struct {
 	Done func(reply any, err error)
 
 	state stepState
+}
+
+// Adding is a step that the backend can make by itself, because it only takes from the limiter of a key. It must
+// not change after Submit, and may be asked until the batch that it is in is given back.
+type Adding interface {
+	// Fits reports whether the backend can make the step in one request with another, at an instant.
+	Fits(with Adding, now int64) bool
+	// Apply returns what the step makes of a value at an instant.
+	Apply(now int64, v Value) Value
 }
 
 // The errors with which a step may end, apart from the errors of Run.
@@ -173,6 +188,9 @@ const (
 	// Write changes its parts if all of them still hold what is known; otherwise it changes none, and
 	// the reply is a conflict with the present values. A part with Keep is only compared.
 	Write
+	// Add makes the steps of Request.Adds at Request.Now, on the key of its part, one after the other. The reply has
+	// the value of the key before. It is a conflict if the value is not one on which the backend can make the steps.
+	Add
 	// Command sends Request.Command as it is.
 	Command
 	// TurnOnly sends nothing but what Turn says. It has no parts, and its reply is ignored.
@@ -183,10 +201,12 @@ const (
 // the machine; those are set by the backend.
 type Request struct {
 	Kind    RequestKind
-	Parts   []Part   // of Read and Write: one for each key, all in one slot
+	Parts   []Part   // of Read, Write and Add: one for each key, all in one slot; Add has one
+	Adds    []Adding // of Add
+	Now     int64    // of Add, by the primary's clock
 	Command [][]byte // of Command
 	Asking  bool     // to be sent after ASKING
-	Turn    Turn     // of Read and Write: what is sent before it for the turn key of Parts[0].Key
+	Turn    Turn     // of Read, Write and Add: what is sent before it for the turn key of Parts[0].Key
 	Reply   Reply
 
 	flight *flight
@@ -207,7 +227,7 @@ type Part struct {
 	ComparesExpiry bool
 
 	// Value is set by the backend: what the key holds, after a Read that is Done, and after a Write
-	// that is a Conflict (then without its expiry). The machine keeps the bytes.
+	// that is a Conflict (then without its expiry), and what it held before an Add. The machine keeps the bytes.
 	Value Value
 }
 

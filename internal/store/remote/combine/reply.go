@@ -23,19 +23,27 @@ func (m *Machine) settle(f *flight, r *Request, l *lane) {
 	}
 	switch r.Reply.Status {
 	case Done:
-		if r.Kind == Write {
+		switch r.Kind {
+		case Write:
 			m.written(f, l)
-		} else {
+		case Add:
+			m.wasAdded(f, r, l)
+		default:
 			m.read(f, r, l)
 		}
 	case Conflict:
+		if r.Kind == Add {
+			f.added.refused = true
+			m.read(f, r, l)
+			return
+		}
 		m.lost(f, r, l)
 	case Refused:
 		m.forget(f)
 		m.counters.Refused++
 		m.endAll(f, &RefusedError{Reply: r.Reply.Error})
 	case Unknown:
-		if r.Kind == Write {
+		if r.changes() {
 			m.forget(f)
 			m.endAll(f, ErrUnavailable)
 			return
@@ -57,6 +65,9 @@ func (m *Machine) written(f *flight, l *lane) {
 			expires = part.Expires
 		}
 		m.known.put(q.key, f.current[i].Bytes, expires, m.sentAt)
+		if part.Op != Keep {
+			m.known.setWritten(q.key)
+		}
 		m.won(q, l)
 	}
 	m.endAll(f, nil)
@@ -94,6 +105,9 @@ func (m *Machine) lost(f *flight, r *Request, l *lane) {
 	m.decide(f, l)
 }
 
+// changes reports whether a request may change its keys.
+func (r *Request) changes() bool { return r.Kind == Write || r.Kind == Add }
+
 // holdsKnown reports whether the present value is the one that was known.
 func (p *Part) holdsKnown() bool {
 	if p.Known == nil || p.Value.Bytes == nil {
@@ -122,11 +136,15 @@ func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 			m.counters.Gone++
 			l.doubtful, trusted = true, false
 		}
-		if !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil) {
+		other := !ok || !bytes.Equal(before, value.Bytes) || (before == nil) != (value.Bytes == nil)
+		if other {
 			expires = unknownExpiry
 		}
 		if ok || !f.isPassing() {
 			m.known.put(q.key, value.Bytes, expires, m.sentAt)
+		}
+		if other {
+			m.known.setForeign(q.key, value.Bytes != nil)
 		}
 		f.base = append(f.base, value)
 	}

@@ -1,0 +1,81 @@
+package adding
+
+import (
+	"crypto/sha1"
+	_ "embed"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+
+	"cellserver/internal/limit"
+	"cellserver/internal/store/remote/combine"
+)
+
+var (
+	//go:embed throttle.lua
+	throttleScript string
+	//go:embed window.lua
+	windowScript string
+
+	// The digests are of type any, because they are arguments of commands.
+	throttleDigest any = digest(throttleScript)
+	windowDigest   any = digest(windowScript)
+)
+
+// Scripts are the scripts that AppendCommand calls.
+var Scripts = []string{throttleScript, windowScript}
+
+// digest returns the SHA-1 digest by which EVALSHA names a script.
+func digest(script string) string {
+	sum := sha1.Sum([]byte(script))
+	return hex.EncodeToString(sum[:])
+}
+
+// AppendCommand appends the command that makes calls, which must fit each other, on a key. The reply is the value
+// before the calls, or an array with that value if the script has not made them.
+func AppendCommand(args []any, key string, now int64, calls []combine.Adding) []any {
+	first := calls[0].(*Call)
+	margin := (first.margin + 999_999) / 1_000_000
+	if first.rule.Kind == limit.Throttle {
+		l := &first.rule.Throttle
+		args = append(args, "evalsha", throttleDigest, 1, key, now, now+int64(l.Tolerance()), int64(l.EmissionInterval()),
+			margin)
+	} else {
+		var cycle []byte
+		ends := int64(first.rule.Window.Period())
+		if first.rule.Kind == limit.Quota {
+			cycle, ends = cycleForm(first.rule.Cycle), first.rule.Cycle.End(now)
+		}
+		numbers := make([]byte, 0, 24)
+		for _, n := range [...]int64{now, first.rule.Size(), ends} {
+			numbers = binary.BigEndian.AppendUint64(numbers, uint64(n))
+		}
+		mark := "\x00cl1" + string(first.rule.Kind.Letter())
+		args = append(args, "evalsha", windowDigest, 1, key, mark, numbers, margin, cycle)
+	}
+	return appendGroups(args, calls)
+}
+
+// appendGroups appends two arguments for each group of equal calls: their quantity and their number. The number is 0
+// for a call with UPTO, and -1 for the tokens that the call before takes ahead.
+func appendGroups(args []any, calls []combine.Adding) []any {
+	for i := 0; i < len(calls); {
+		c, n := calls[i].(*Call), 1
+		for !c.upTo && c.extra == 0 && i+n < len(calls) {
+			next := calls[i+n].(*Call)
+			if next.upTo || next.extra != 0 || next.quantity != c.quantity {
+				break
+			}
+			n++
+		}
+		i += n
+		if c.upTo {
+			n = 0
+		}
+		args = append(args, strconv.FormatInt(c.quantity, 10), n)
+		if c.extra > 0 {
+			args = append(args, strconv.FormatInt(c.extra, 10), -1)
+		}
+	}
+	return args
+}

@@ -1,0 +1,78 @@
+package combine
+
+import "bytes"
+
+// The value of a key that other processes write has usually changed by the time a write arrives. So if the last value
+// found was not written by this process, the backend is asked to make the steps itself, if it can (Adding). That takes
+// one round trip, however many processes write and however far away they are, and nothing is computed again. The reply
+// has the value before the steps, from which Run computes the decisions. While a key holds the last value that this
+// process wrote, compare and set costs the backend less.
+
+// added is the state of a flight whose steps the backend may make.
+type added struct {
+	steps   []Adding // the steps of the flight
+	refused bool     // the backend cannot make them on the value of the key
+}
+
+// isForBackend reports whether the backend is asked to make the steps of a flight.
+func (m *Machine) isForBackend(f *flight, l *lane) bool {
+	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.known.isForeign(f.queues[0].key) {
+		return false
+	}
+	now := m.timeOf(l)
+	f.dropEnded()
+	f.added.steps = f.added.steps[:0]
+	for _, s := range f.steps {
+		if s.Adds == nil || !s.Adds.Fits(f.steps[0].Adds, now) {
+			return false
+		}
+		f.added.steps = append(f.added.steps, s.Adds)
+	}
+	return true
+}
+
+// loadAdd adds a request that makes the steps to a batch.
+func (m *Machine) loadAdd(f *flight, l *lane, b *Batch) {
+	f.based = false
+	f.partsToRead()
+	f.requests = append(f.requests[:0], Request{Kind: Add, Parts: f.parts, Adds: f.added.steps, Now: m.timeOf(l),
+		Turn: m.turnFor(f, l, Add), Asking: f.asked == l, flight: f})
+	f.pending = 1
+	b.Requests = append(b.Requests, &f.requests[0])
+	m.counters.Scripted += int64(len(f.added.steps))
+}
+
+// wasAdded ends a flight whose steps the backend has made, including the steps whose callers have given up meanwhile.
+func (m *Machine) wasAdded(f *flight, r *Request, l *lane) {
+	q := f.queues[0]
+	before, own := m.known.written(q.key)
+	own = own && bytes.Equal(before, r.Parts[0].Value.Bytes)
+	m.learn(f, r, l)
+	current, changed := f.base[0], false
+	for i, s := range f.steps {
+		if s.state.place != ended {
+			m.outcome(s, r.Now, current)
+		}
+		next := f.added.steps[i].Apply(r.Now, current)
+		changed = changed || !bytes.Equal(next.Bytes, current.Bytes)
+		current = next
+	}
+	m.known.setForeign(q.key, f.base[0].Bytes != nil && !own)
+	if changed {
+		m.known.put(q.key, current.Bytes, current.Expires, m.sentAt)
+		m.known.setWritten(q.key)
+	}
+	m.won(q, l)
+	m.endAll(f, nil)
+}
+
+// outcome runs a step of one key for its decision only: the backend has made its change already.
+func (m *Machine) outcome(s *Step, now int64, v Value) *Change {
+	scratch := &m.scratch
+	v.Expires = Never
+	scratch.values = append(scratch.values[:0], v)
+	scratch.changes = append(scratch.changes[:0], Change{})
+	s.state.err = s.Run(now, scratch.values, scratch.changes)
+	m.counters.Runs++
+	return &scratch.changes[0]
+}

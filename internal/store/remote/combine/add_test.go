@@ -1,0 +1,107 @@
+package combine
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// upTo adds to a key as long as that does not make it more than 20.
+type upTo int
+
+func (n upTo) Fits(with Adding, _ int64) bool { return with != nil }
+
+func (n upTo) Apply(_ int64, v Value) Value {
+	if held, _ := strconv.Atoi(string(v.Bytes)); held+int(n) <= 20 {
+		return Value{Bytes: strconv.AppendInt(nil, int64(held+int(n)), 10), Expires: Never}
+	}
+	return v
+}
+
+// adding returns a step that the backend can make. told is set to what it is told.
+func (d *desk) adding(name string, n upTo, told *string) *Step {
+	s := d.add(name, int64(n), "k")
+	s.Adds = n
+	s.Run = func(now int64, values []Value, changes []Change) error {
+		if *told = "no"; string(n.Apply(now, values[0]).Bytes) != string(values[0].Bytes) {
+			*told = "yes"
+			changes[0] = Change{Op: Set, Bytes: n.Apply(now, values[0]).Bytes, Expires: Never}
+		}
+		return nil
+	}
+	return s
+}
+
+// The backend makes the steps of a key that is not known, or that another process has written, and all else is
+// compared and set.
+func TestBackendMakesTheSteps(t *testing.T) {
+	d := newDesk(t)
+	var told [4]string
+	d.submit(d.adding("a", 1, &told[0]))
+	assert.Equal(t, []string{"add k"}, d.sent(), "it is not known")
+	d.reply(d.execute)
+	d.submit(d.adding("b", 1, &told[0]))
+	assert.Equal(t, []string{"write k 1>2"}, d.sent(), "no other process has written it")
+	d.keys["k"] = "16"
+	d.reply(d.execute)
+	d.submit(d.adding("c", 2, &told[1]), d.adding("d", 2, &told[2]), d.adding("e", 1, &told[3]))
+	assert.Equal(t, []string{"add k +look k"}, d.sent(), "at the first conflict")
+	d.reply(d.execute)
+	assert.Equal(t, "17", d.keys["k"])
+	d.keys["k"] = "18"
+	d.reply(d.execute)
+	assert.Equal(t, [4]string{"yes", "yes", "no", "no"}, told, "what was left")
+	assert.Equal(t, "20", d.keys["k"])
+	assert.Equal(t, []string{"a", "b", "c", "d", "e"}, d.took())
+	d.keys["k"] = "10"
+	for _, name := range []string{"f", "g"} {
+		d.submit(d.adding(name, 1, &told[0]))
+		assert.Equal(t, []string{"add k"}, d.sent(), "the turn was looked at just now")
+		d.reply(d.execute)
+	}
+	d.submit(d.adding("h", 1, &told[0]))
+	assert.Equal(t, []string{"write k 12>13"}, d.sent(), "it held what this process had written")
+	d.reply(d.execute)
+	assert.EqualValues(t, 7, d.m.Counters().Scripted)
+	assert.EqualValues(t, 1, d.m.Counters().Conflicts)
+}
+
+// A step that ends while the backend makes it has been made for the ones behind it.
+func TestBackendMakesStepsThatHaveEnded(t *testing.T) {
+	d := newDesk(t)
+	var told [2]string
+	d.keys["k"] = "19"
+	first, second := d.adding("a", 1, &told[0]), d.adding("b", 1, &told[1])
+	first.Deadline, second.Deadline = d.now+10*ms, d.now+1000*ms
+	d.submit(first, second)
+	d.advance(20 * ms)
+	assert.Equal(t, []string{"a: " + ErrUnavailable.Error()}, d.took())
+	d.reply(d.execute)
+	assert.Equal(t, []string{"b"}, d.took())
+	assert.Equal(t, "no", told[1])
+}
+
+// What the backend cannot make on a value is compared and set, and so is what it is not asked to.
+func TestBackendRefusesSteps(t *testing.T) {
+	d := newDesk(t)
+	var told string
+	d.keys["k"] = "7"
+	d.submit(d.adding("a", 1, &told))
+	d.reply(func(b *Batch) {
+		b.Requests[0].Reply = Reply{Status: Conflict}
+		b.Requests[0].Parts[0].Value = d.value("k")
+	})
+	assert.Equal(t, []string{"write k 7>8 +look k"}, d.sent())
+	d.reply(d.execute)
+	assert.Equal(t, []string{"a"}, d.took())
+	d.submit(d.adding("b", 1, &told), d.add("c", 1, "k"))
+	assert.Equal(t, []string{"write k 8>10 +look k"}, d.sent(), "all or none")
+	d.reply(allReply(Unknown))
+	assert.Equal(t, []string{"b: " + ErrUnavailable.Error(), "c: " + ErrUnavailable.Error()}, d.took())
+	d.advance(10 * ms)
+	d.submit(d.adding("d", 1, &told))
+	assert.Equal(t, []string{"add k"}, d.sent(), "it is not known what the key holds")
+	d.reply(allReply(Unknown))
+	assert.Equal(t, []string{"d: " + ErrUnavailable.Error()}, d.took(), "it may have been made")
+}

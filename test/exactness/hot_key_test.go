@@ -1,0 +1,229 @@
+package exactness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"cellserver/test/peer"
+	"cellserver/test/proxy"
+)
+
+// demand is what clients have got of a key that several servers use.
+type demand struct {
+	mu             sync.Mutex
+	allowed, calls int
+	took           []time.Duration
+}
+
+func (d *demand) note(took time.Duration, allowed bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.calls++
+	d.took = append(d.took, took)
+	if allowed {
+		d.allowed++
+	}
+}
+
+// percentile returns the time that a part of the calls took at most.
+func (d *demand) percentile(part float64) time.Duration {
+	slices.Sort(d.took)
+	return d.took[int(float64(len(d.took)-1)*part)]
+}
+
+// callTogether has clients of servers make a call every now and then, for a time.
+func callTogether(t *testing.T, servers []*peer.Server, clients int, every, span time.Duration, words ...any) *demand {
+	ctx, cancel := context.WithTimeout(t.Context(), span)
+	defer cancel()
+	d := new(demand)
+	var running sync.WaitGroup
+	for _, s := range servers {
+		for range clients {
+			running.Go(func() {
+				client := connect(s)
+				defer client.Close()
+				ticks := time.NewTicker(every)
+				defer ticks.Stop()
+				for ctx.Err() == nil {
+					began := now()
+					reply, err := client.Do(context.Background(), words...).Int64Slice()
+					d.note(now()-began, err == nil && reply[0] == 0)
+					select {
+					case <-ctx.Done():
+					case <-ticks.C:
+					}
+				}
+			})
+		}
+	}
+	running.Wait()
+	return d
+}
+
+// operations returns how many commands on keys a store has answered.
+func operations(t *testing.T, store *peer.Server) (n int) {
+	info := peer.Ask(t, store.Addr, "info", "commandstats").(string)
+	for line := range strings.Lines(info) {
+		name, rest, _ := strings.Cut(line, ":calls=")
+		count, _, _ := strings.Cut(rest, ",")
+		if slices.Contains([]string{"cmdstat_get", "cmdstat_set", "cmdstat_evalsha"}, name) {
+			calls, err := strconv.Atoi(count)
+			require.NoError(t, err)
+			n += calls
+		}
+	}
+	return n
+}
+
+// Eight servers use one key, with demands below its limit and of twice the limit. With tokens taken ahead, the store is
+// asked far less often. How much less depends on how busy the machine is: TestBlocksSaveSteps has the exact figures.
+func TestLeasesSaveOperations(t *testing.T) {
+	const clients, every = 4, 16 * time.Millisecond // 2000 calls a second
+	store := peer.StartStore(t)
+	for _, c := range []struct {
+		load string
+		rate int
+	}{{"90 %", 2222}, {"200 %", 1000}} {
+		var calls, asked [2]int
+		for i, lease := range []string{"0", "100"} {
+			var servers []*peer.Server
+			for range 8 {
+				servers = append(servers, peer.Start(t, "--store", "redis://"+store.Addr, "--store-lease", lease,
+					"--store-prefix", c.load+lease, "--store-timeout", "30000"))
+			}
+			callTogether(t, servers, 1, every, time.Second/2, "CL.THROTTLE", "k", c.rate, c.rate, 1)
+			before := operations(t, store)
+			d := callTogether(t, servers, clients, every, time.Duration(amount(2, 10))*time.Second,
+				"CL.THROTTLE", "k", c.rate, c.rate, 1)
+			calls[i], asked[i] = d.calls, max(operations(t, store)-before, 1)
+			t.Logf("load %s, lease %s ms: %d calls, %d allowed, 1 operation for %.1f calls, p50 %v, p99 %v", c.load, lease,
+				calls[i], d.allowed, float64(calls[i])/float64(asked[i]), d.percentile(0.5), d.percentile(0.99))
+			for _, s := range servers {
+				s.Stop()
+			}
+		}
+		assert.Less(t, asked[1]*calls[0], asked[0]*calls[1], "load %s", c.load)
+	}
+}
+
+// Servers with 16 callers each, which pause for 10 ms, use one key. The CPU time of the store for a call is compared
+// with the CPU time when the callers run the script of redis_rate themselves.
+func TestModestHotKey(t *testing.T) {
+	const callers, pause = 16, 10 * time.Millisecond
+	for _, n := range []int{4, 8} {
+		store := peer.StartStore(t)
+		var servers, direct []*peer.Server
+		for range n {
+			servers = append(servers, peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000"))
+			direct = append(direct, store)
+		}
+		var ratios []float64
+		for range amount(2, 6) {
+			var spent, middle [2]time.Duration
+			for i, of := range [][]*peer.Server{direct, servers} {
+				words := []any{"CL.THROTTLE", "k", 1_000_000_000, 1_000_000_000, 1}
+				if i == 0 {
+					words = []any{"EVALSHA", scriptOfRedisRate(t, store.Addr), 1, "rate", 1_000_000_000, 1_000_000_000, 1, 1}
+				}
+				before := processorTime(t, store)
+				d := callTogether(t, of, callers, pause, time.Second, words...)
+				spent[i], middle[i] = (processorTime(t, store)-before)/time.Duration(d.calls), d.percentile(0.5)
+			}
+			t.Logf("%d servers: CPU of the store %v, p50 %v; with redis_rate's script %v, %v", n, spent[1], middle[1], spent[0],
+				middle[0])
+			ratios = append(ratios, float64(spent[1])/float64(spent[0]))
+		}
+		slices.Sort(ratios)
+		t.Logf("%d servers: CPU of the store %.2f of redis_rate's script", n, ratios[len(ratios)/2])
+		assert.Less(t, ratios[0], 2.0, "the bar is 1.0, which a busy machine blurs")
+	}
+}
+
+// processorTime returns the CPU time that a store has used.
+func processorTime(t *testing.T, store *peer.Server) (sum time.Duration) {
+	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
+		seconds, err := strconv.ParseFloat(infoField(t, store.Addr, "cpu", field), 64)
+		require.NoError(t, err)
+		sum += time.Duration(seconds * float64(time.Second))
+	}
+	return sum
+}
+
+// scriptOfRedisRate loads the script of redis_rate, and returns its digest.
+func scriptOfRedisRate(t *testing.T, addr string) string {
+	client := &scriptKeeper{Client: peer.Client(&redis.Options{Addr: addr})}
+	defer client.Close()
+	_, _ = redis_rate.NewLimiter(client).Allow(t.Context(), "k", redis_rate.PerSecond(1))
+	digest, err := client.ScriptLoad(t.Context(), client.script).Result()
+	require.NoError(t, err)
+	return digest
+}
+
+// scriptKeeper is a client that keeps the script that redis_rate runs.
+type scriptKeeper struct {
+	*redis.Client
+	script string
+}
+
+func (c *scriptKeeper) EvalSha(ctx context.Context, _ string, _ []string, _ ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx)
+	cmd.SetErr(errors.New("NOSCRIPT No matching script"))
+	return cmd
+}
+
+func (c *scriptKeeper) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	c.script = script
+	return c.Client.Eval(ctx, script, keys, args...)
+}
+
+// What a remembered value denies does not wait for the connections to a store that is far away, although callers keep
+// them busy.
+func TestDenialsDoNotWait(t *testing.T) {
+	const trip = 20 * time.Millisecond
+	store := peer.StartStore(t)
+	far := proxy.New(t, store.Addr)
+	far.SetDelay(trip / 2)
+	server := peer.Start(t, "--store", "redis://"+far.Addr, "--store-cache-denials", "10000", "--store-timeout", "30000")
+	deny := connect(server)
+	defer deny.Close()
+	peer.Until(t, "a refusal", func() bool { return isLimited(t, deny) })
+	var running sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	for i := range 16 {
+		running.Go(func() {
+			client := connect(server)
+			defer client.Close()
+			for ctx.Err() == nil {
+				_ = client.Do(context.Background(), "CL.FIXED", fmt.Sprint("k", i), 1_000_000, 3600).Err()
+			}
+		})
+	}
+	d := new(demand)
+	for range 200 {
+		began := now()
+		require.True(t, isLimited(t, deny))
+		d.note(now()-began, false)
+	}
+	cancel()
+	running.Wait()
+	t.Logf("p50 %v, p99 %v, beside 16 callers at %v", d.percentile(0.5), d.percentile(0.99), trip)
+	assert.Less(t, d.percentile(0.5), trip/2)
+}
+
+func isLimited(t *testing.T, client *redis.Client) bool {
+	reply, err := client.Do(t.Context(), "CL.FIXED", "denied", 1, 3600).Int64Slice()
+	require.NoError(t, err)
+	return reply[0] == 1
+}

@@ -1,0 +1,24 @@
+//go:build valkey && valkey9
+
+package exactness
+
+import (
+	"testing"
+
+	"cellserver/test/peer"
+)
+
+// The Sentinels of Valkey 9 replace a primary with COORDINATED without forgetting anything.
+func TestCoordinatedFailoverLosesNothing(t *testing.T) {
+	for range amount(1, 20) {
+		s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
+		admitted, stop := takeSteadily(t, s.URL())
+		event := switchEvent(t, s)
+
+		peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name, "coordinated")
+		event()
+		takenSince(t, admitted, 100)
+		stop()
+		requireNothingLost(t, admitted, "redis://"+s.Replica.Addr)
+	}
+}
