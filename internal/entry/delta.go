@@ -19,9 +19,9 @@ import (
 //	h  version from, version to, count of holders; for each, the count of permits, or 0 if its lease
 //	   has ended, the instant of the end, the length of the holder's name as a count, and the name
 
-// LogChanges is the content of a LogDelta. The new version has the entries of version From without
-// the Dropped oldest ones, of the others only the Kept oldest ones, and then Added, the running
-// totals of which begin with 0.
+// LogChanges is the content of a LogDelta. The new version drops the Dropped oldest entries of
+// version From, keeps the Kept oldest of the others, and adds Added, whose running totals begin
+// with 0.
 type LogChanges struct {
 	From, To      uint64
 	Dropped, Kept int

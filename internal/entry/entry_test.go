@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/window"
 )
 
-var fixed = form.State{Kind: limit.Fixed, Fixed: window.Fixed{Start: 5, Used: 2, End: 9}}
+var fixed = form.State{Kind: limit.Fixed, Plain: limit.OfFixed(window.Fixed{Start: 5, Used: 2, End: 9})}
 
 // chunk is one entry of each kind.
 func chunk() []byte {

@@ -13,11 +13,6 @@ func (s *State) Check() error {
 	switch s.Kind {
 	case limit.Throttle:
 		return ensure(s.TAT > 0, "the TAT must be above 0")
-	case limit.Fixed:
-		f := s.Fixed
-		return ensure(f.Start >= 0 && f.Used > 0 && f.End > f.Start, "a fixed window must have a duration and a count above 0")
-	case limit.Sliding:
-		return s.checkSliding()
 	case limit.SlidingLog:
 		return s.checkLog()
 	case limit.Quota:
@@ -27,6 +22,10 @@ func (s *State) Check() error {
 	case limit.Standing:
 		return ensure(s.Standing.Check(), "a standing must have an exemption, a ban, a level or refusals")
 	}
+	if p := s.Kind.Plain(); p != nil {
+		flaw := p.Flaw(s.Plain)
+		return ensure(flaw == "", flaw)
+	}
 	return errors.New("unknown kind of limiter")
 }
 
@@ -35,18 +34,6 @@ func ensure(condition bool, rule string) error {
 		return nil
 	}
 	return errors.New("invalid state: " + rule)
-}
-
-// checkSliding checks a sliding window: it ends one period after the start of the current window,
-// or two periods if that window is not empty.
-func (s *State) checkSliding() error {
-	w := s.Sliding
-	if w.Start < 0 || w.Previous < 0 || w.Current < 0 || w.Until < 0 {
-		return ensure(false, "the numbers of a sliding window must not be negative")
-	}
-	whole := w.Current == 0 || (w.End-w.Start)%2 == 0
-	return ensure((w.Previous > 0 || w.Current > 0) && w.End > w.Start && whole,
-		"a sliding window must last for one or two periods, and have a count above 0")
 }
 
 // checkQuota checks a calendar quota. A window of a period begins at a multiple of the period, so

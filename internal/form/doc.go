@@ -37,11 +37,11 @@
 // begins with 0.
 //
 // Each state has exactly one form, apart from the version, so that equal states have equal forms: an
-// external store compares forms. Those of logs and leases may be long, so it compares only their
-// version (SetVersion, Identity). The decoder accepts only such forms, of states that the
-// algorithms can produce (State.Check). It never accepts a truncated form, and accepts a form with a
-// changed byte only if that is the form of another state. Detecting changed bytes is left to the
-// checksums around a form.
+// external store compares forms. The forms of logs and leases may be long, so it compares only their
+// version (SetVersion, Identity). The decoder accepts only such forms, of states that the algorithms
+// can produce (State.Check). It never accepts a truncated form, and accepts a form with a changed
+// byte only if that is the form of another state. Detecting changed bytes is left to the checksums
+// around a form.
 //
 // If the encoding changes, the digit in the mark must change too. A value that begins with "\x00cl"
 // and another digit was written by a newer cellserver; the error that refuses it names the mark.

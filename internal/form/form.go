@@ -69,8 +69,7 @@ func KindOf(value []byte) (limit.Kind, error) {
 type State struct {
 	Kind     limit.Kind
 	TAT      int64           // of a Throttle, ns
-	Fixed    window.Fixed    // of a Fixed
-	Sliding  window.Sliding  // of a Sliding
+	Plain    limit.State     // of a plain kind
 	Log      window.Log      // of a SlidingLog
 	Entries  []window.Entry  // of a SlidingLog
 	Quota    window.Calendar // of a Quota
@@ -86,18 +85,16 @@ func (s *State) Expires() int64 {
 	switch s.Kind {
 	case limit.Throttle:
 		return s.TAT
-	case limit.Fixed:
-		return s.Fixed.End
-	case limit.Sliding:
-		return s.Sliding.End
 	case limit.SlidingLog:
 		return s.Log.End
 	case limit.Quota:
 		return s.Quota.End
 	case limit.Standing:
 		return s.Standing.Expires()
-	default:
+	case limit.Lease:
 		return s.Leases[len(s.Leases)-1].End
+	default:
+		return s.Plain.End
 	}
 }
 
@@ -118,13 +115,6 @@ func (s *State) Shift(by int64) bool {
 	switch s.Kind {
 	case limit.Throttle:
 		s.TAT += by
-	case limit.Fixed:
-		s.Fixed.Start += by
-		s.Fixed.End += by
-	case limit.Sliding:
-		s.Sliding.Start += by
-		s.Sliding.End += by
-		s.Sliding.Until = shiftUntil(s.Sliding.Until, by)
 	case limit.SlidingLog:
 		for i := range s.Entries {
 			s.Entries[i].At += by
@@ -135,6 +125,8 @@ func (s *State) Shift(by int64) bool {
 		for i := range s.Leases {
 			s.Leases[i].End += by
 		}
+	default:
+		shiftPlain(&s.Plain, s.Kind.Plain(), by)
 	}
 	return true
 }
@@ -153,14 +145,12 @@ func (s *State) span() (first, last int64) {
 	switch s.Kind {
 	case limit.Throttle:
 		return s.TAT - 1, s.TAT // minus 1, so that the shifted TAT is above 0
-	case limit.Fixed:
-		return s.Fixed.Start, s.Fixed.End
-	case limit.Sliding:
-		return s.Sliding.Start, max(s.Sliding.End, s.Sliding.Until)
 	case limit.SlidingLog:
 		return s.Entries[0].At, max(s.Log.End, s.Log.Until)
-	default:
+	case limit.Lease:
 		return s.Leases[0].End - 1, s.Expires()
+	default:
+		return spanOfPlain(&s.Plain, s.Kind.Plain())
 	}
 }
 
@@ -198,16 +188,6 @@ func Append(dst []byte, s *State) []byte {
 	switch s.Kind {
 	case limit.Throttle:
 		dst = appendInstant(dst, s.TAT)
-	case limit.Fixed:
-		dst = appendInstant(dst, s.Fixed.Start)
-		dst = appendCount(dst, s.Fixed.Used)
-		dst = appendCount(dst, s.Fixed.End-s.Fixed.Start)
-	case limit.Sliding:
-		dst = appendInstant(dst, s.Sliding.Start)
-		dst = appendCount(dst, s.Sliding.Previous)
-		dst = appendCount(dst, s.Sliding.Current)
-		dst = appendCount(dst, s.Sliding.End-s.Sliding.Start)
-		dst = appendInstant(dst, s.Sliding.Until)
 	case limit.SlidingLog:
 		dst = appendLog(dst, s)
 	case limit.Quota:
@@ -218,6 +198,10 @@ func Append(dst []byte, s *State) []byte {
 		dst = appendLeases(dst, s)
 	case limit.Standing:
 		dst = standing.Append(dst, &s.Standing)
+	default:
+		if p := s.Kind.Plain(); p != nil {
+			dst = appendPlain(dst, &s.Plain, p)
+		}
 	}
 	return dst
 }
@@ -288,16 +272,6 @@ func (s *State) Read(value []byte, maxEntries int) error {
 	switch s.Kind {
 	case limit.Throttle:
 		s.TAT = r.instant()
-	case limit.Fixed:
-		s.Fixed.Start = r.instant()
-		s.Fixed.Used = r.count()
-		s.Fixed.End = r.after(s.Fixed.Start)
-	case limit.Sliding:
-		s.Sliding.Start = r.instant()
-		s.Sliding.Previous = r.count()
-		s.Sliding.Current = r.count()
-		s.Sliding.End = r.after(s.Sliding.Start)
-		s.Sliding.Until = r.instant()
 	case limit.SlidingLog:
 		s.readLog(&r, maxEntries)
 	case limit.Quota:
@@ -308,6 +282,8 @@ func (s *State) Read(value []byte, maxEntries int) error {
 		s.readLeases(&r, maxEntries)
 	case limit.Standing:
 		s.Standing = r.standing()
+	default:
+		s.Plain = r.plain(s.Kind.Plain())
 	}
 	r.end()
 	if r.err == nil {

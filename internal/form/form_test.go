@@ -28,13 +28,13 @@ var golden = []struct {
 }{
 	{State{Kind: limit.Throttle, TAT: now},
 		"t 17979cfe3d85cd15"},
-	{State{Kind: limit.Fixed, Fixed: window.Fixed{Start: now, Used: 300, End: now + 60e9}},
+	{State{Kind: limit.Fixed, Plain: limit.OfFixed(window.Fixed{Start: now, Used: 300, End: now + 60e9})},
 		"f 17979cfe3d85cd15 ac02 80b09dc2df01"},
-	{State{Kind: limit.Sliding, Sliding: window.Sliding{
+	{State{Kind: limit.Sliding, Plain: limit.OfSliding(window.Sliding{
 		Start: now, Previous: 7, Current: 128, Until: now + 60e9, End: now + 120e9,
-	}},
+	})},
 		"s 17979cfe3d85cd15 07 8001 80e0ba84bf03 17979d0c35cd2515"},
-	{State{Kind: limit.Sliding, Sliding: window.Sliding{Start: 0, Previous: 1, End: math.MaxInt64}},
+	{State{Kind: limit.Sliding, Plain: limit.OfSliding(window.Sliding{Start: 0, Previous: 1, End: math.MaxInt64})},
 		"s 0000000000000000 01 00 ffffffffffffffff7f 0000000000000000"},
 	{State{Kind: limit.Quota, Quota: window.Calendar{Used: 300, End: 86400e9},
 		Cycle: cycleOf(calendar.Day, "Europe/Berlin")},
@@ -238,7 +238,7 @@ func TestShift(t *testing.T) {
 			require.Equal(t, g.state, s)
 			continue
 		}
-		if g.state.Sliding.End == math.MaxInt64 {
+		if g.state.Plain.End == math.MaxInt64 {
 			require.False(t, s.Shift(1))
 			require.False(t, s.Shift(-1))
 			continue

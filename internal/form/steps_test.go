@@ -95,7 +95,7 @@ func TestFixedGoesOn(t *testing.T) {
 		require.Equal(c.t, err, errCopied)
 		state, copied = next, nextCopied
 		if copied != (window.Fixed{}) {
-			copied = restored(c.t, State{Kind: limit.Fixed, Fixed: copied}).Fixed
+			copied = restored(c.t, State{Kind: limit.Fixed, Plain: limit.OfFixed(copied)}).Plain.Fixed()
 			require.Equal(c.t, state, copied)
 		}
 	})
@@ -144,7 +144,7 @@ func TestSlidingGoesOn(t *testing.T) {
 		require.Equal(c.t, err, errCopied)
 		state, copied = next, nextCopied
 		if copied != (window.Sliding{}) {
-			copied = restored(c.t, State{Kind: limit.Sliding, Sliding: copied}).Sliding
+			copied = restored(c.t, State{Kind: limit.Sliding, Plain: limit.OfSliding(copied)}).Plain.Sliding()
 			require.Equal(c.t, state, copied)
 		}
 	})

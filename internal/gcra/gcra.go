@@ -78,9 +78,8 @@ type Memo struct {
 // arguments are the arguments of NewLimit.
 type arguments struct{ maxBurst, countPerPeriod, period int64 }
 
-// Limit returns the same as NewLimit, with the number of a quota.Period. The result is valid until the
-// next call. countPerPeriod must not be 0: a test for it would be in every call, and the row of
-// CL.THROTTLE refuses such calls before.
+// Limit is NewLimit with the number of a quota.Period. The result is valid until the next call. countPerPeriod must not
+// be 0: a test would cost every call, and the row of CL.THROTTLE has refused such calls already.
 func (m *Memo) Limit(maxBurst, countPerPeriod, period int64) (*Limit, error) {
 	a := arguments{maxBurst, countPerPeriod, period}
 	if m.arguments == a {

@@ -12,9 +12,9 @@
 // not be seen: they raise the level, so without them a hold gives back less, never more. That is why a hold costs
 // other calls nothing. Refunds lower the level, and must be seen.
 //
-// The first versions were a plain refund, which forgot what others had taken in 9 to 44 % of random histories, and
-// one lowest level per hold, which answers that overlap lowered again and again: with answers of 1 to 10 seconds, 39
-// % of a saturated limit went unused.
+// The first versions were a plain refund, which forgot what others had taken in 9 to 44 % of random histories, and one
+// lowest level per hold, which overlapping holds lowered again and again: with answers of 1 to 10 seconds, 39 % of a
+// saturated limit went unused.
 //
 // The package knows no limiter. A level belongs to a counter: the bucket of CL.THROTTLE, with its level in
 // nanoseconds; one window of CL.FIXED, CL.QUOTA or CL.SLIDING; or one entry of a CL.SLIDINGLOG. When a counter is
@@ -24,14 +24,14 @@ package hold
 // Counter identifies a counter of a key. The zero Counter is the bucket of CL.THROTTLE. Windows and entries have
 // their instants.
 type Counter struct {
-	At   int64 // instant at which a window began, or in Unix time at which it ends; or of an entry
+	At   int64 // instant of an entry or of the start of a window; for CL.QUOTA, the Unix time of its end
 	Span int64 // length of the window, for counters of CL.SLIDING, which a call with another period converts
 }
 
 // Path is the path of the levels of a key's counters since the charges of its open holds. The zero Path has none.
 type Path struct {
-	Last  int64  // of CL.THROTTLE: the TAT after the last event
-	Marks []Mark // in the order of the charges; of each counter next to each other
+	Last  int64  // the TAT of a CL.THROTTLE after the last event
+	Marks []Mark // in the order of the charges; the marks of a counter are adjacent
 }
 
 // Mark is the lowest level of a counter between a charge and the next mark of the counter, or now.
@@ -41,8 +41,8 @@ type Mark struct {
 	Low     int64
 }
 
-// MaxMarks bounds the marks of one counter, and so the time of an event. With more charges than that, neighbours
-// join, and give back no more than each alone would.
+// MaxMarks bounds the marks of one counter, and so the time of an event. With more charges than that, neighbouring
+// marks join, and give back no more than each alone would.
 const MaxMarks = 16
 
 // Decay must be called at the beginning of each event on a key of CL.THROTTLE: a charge, a correction or a refund.
@@ -54,14 +54,14 @@ func (p *Path) Decay(now int64) {
 	}
 }
 
-// Charge adds the charge with a number, which is larger than those before it. level is that of its counter, with the
+// Charge adds a charge. Its number must be larger than all before it. level is the level of its counter after the
 // charge.
 func (p *Path) Charge(number uint64, c Counter, level int64) {
-	p.Marks = append(p.Marks, Mark{number, c, max(level, 0)})
+	p.Marks = append(room(p.Marks), Mark{number, c, max(level, 0)})
 	p.bound(c)
 }
 
-// bound joins the two neighbours of a counter that are closest, if the counter has too many marks.
+// bound joins the two neighbouring marks of a counter whose levels are closest, if the counter has too many marks.
 func (p *Path) bound(c Counter) {
 	count, closest, distance := 0, -1, int64(0)
 	for i := range p.Marks {
@@ -87,7 +87,7 @@ func (p *Path) join(i int) {
 	p.remove(i, i+1)
 }
 
-func (p *Path) remove(from, to int) { p.Marks = append(p.Marks[:from], p.Marks[to:]...) }
+func (p *Path) remove(from, to int) { p.Marks = fit(append(p.Marks[:from], p.Marks[to:]...)) }
 
 // find returns the index of the mark of a charge on a counter; -1 if there is none, because the counter is gone.
 func (p *Path) find(number uint64, c Counter) int {
@@ -101,7 +101,7 @@ func (p *Path) find(number uint64, c Counter) int {
 }
 
 // Correct returns how much of the difference d, in units of the level, a charge may give back, and lowers the path by
-// that. The caller must lower the counter as well. The charge stays: see Forget.
+// it. The caller must lower the counter as well. The charge stays: see Forget.
 func (p *Path) Correct(number uint64, c Counter, d int64) int64 {
 	i := p.find(number, c)
 	if i < 0 || d <= 0 {
@@ -115,7 +115,7 @@ func (p *Path) Correct(number uint64, c Counter, d int64) int64 {
 }
 
 // Forget ends a charge: it was corrected, or its hold has lapsed. shared reports whether another open charge has a
-// number from from to before to.
+// number n with from <= n < to.
 func (p *Path) Forget(number uint64, c Counter, shared func(from, to uint64) bool) {
 	i := p.find(number, c)
 	if i < 0 {
@@ -134,8 +134,8 @@ func (p *Path) Forget(number uint64, c Counter, shared func(from, to uint64) boo
 	}
 }
 
-// Fall must be called after an event that lowers levels in another way than a correction: a refund. level returns the
-// present level of a counter, 0 if the counter is gone.
+// Fall must be called after a refund, which lowers levels without Correct. level returns the present level of a
+// counter, 0 if the counter is gone.
 func (p *Path) Fall(level func(Counter) int64) {
 	for i := len(p.Marks) - 1; i >= 0; {
 		c, first := p.Marks[i].Counter, i

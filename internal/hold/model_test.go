@@ -296,7 +296,7 @@ func (h *history) close(i int) {
 	if h.forget {
 		h.path.Forget(o.number, o.counter, func(from, to uint64) bool {
 			for _, other := range h.open {
-				if other.number >= from && other.number < to {
+				if other.counter == o.counter && other.number >= from && other.number < to {
 					return true
 				}
 			}
@@ -315,6 +315,9 @@ func (h *history) check() string {
 		case h.isExact() && got != want && (h.decays || got > 0):
 			return fmt.Sprintf("the level of %v is %d, and not exactly %d", c, got, want)
 		}
+	}
+	if len(h.path.Marks) > len(h.open) {
+		return "there are marks of no open hold"
 	}
 	for i := range h.path.Marks {
 		if h.path.Marks[i].Low < 0 {
@@ -423,6 +426,7 @@ func TestFaultsOfCorrectionsAreFound(t *testing.T) {
 		},
 		"time is not seen": func(r *rules) { r.decay = false },
 		"refunds are not":  func(r *rules) { r.fall = false },
+		"marks stay":       func(r *rules) { r.forget = false },
 		"the path stays high": func(r *rules) {
 			r.correct = func(p *hold.Path, number uint64, c hold.Counter, d int64) int64 {
 				before := append([]hold.Mark(nil), p.Marks...)

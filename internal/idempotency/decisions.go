@@ -20,7 +20,11 @@ func AppendDecisions(dst []byte, decisions []quota.Decision) []byte {
 		}
 		dst = append(dst, limited)
 		for _, n := range [...]int64{d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Taken} {
-			dst = binary.AppendVarint(dst, n)
+			if u := uint64(n)<<1 ^ uint64(n>>63); u < 0x80 { // most are; AppendVarint would do the same
+				dst = append(dst, byte(u))
+			} else {
+				dst = binary.AppendUvarint(dst, u)
+			}
 		}
 	}
 	return dst

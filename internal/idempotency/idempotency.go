@@ -39,6 +39,9 @@ const (
 // in the same slot. Nothing is removed from these chains: they end at the first entry that is not in
 // the table any more. To grow, the table begins another index for the entries that follow, so no call
 // waits until many entries are moved.
+//
+// Most tokens are new, and entries are rarely in the processor's caches. A slot therefore also has a
+// filter, by which nearly all new tokens are known without a look at the entries.
 type Table struct {
 	max     int
 	indexes []index // those with entries in the table, oldest first
@@ -52,27 +55,42 @@ type Table struct {
 
 // index is the index of the entries from a position on, up to the next index.
 type index struct {
-	from  uint64   // position of its first entry
-	count int      // of entries added to it
-	heads []uint64 // the position of the latest entry of each slot; 0, before the first chunk, for none
+	from  uint64 // position of its first entry
+	count int    // of entries added to it
+	slots []slot
 }
+
+// slot is a chain of entries, and a filter.
+type slot struct {
+	latest uint32 // the latest entry: its distance from index.from, and one; 0 for none
+	filter uint32 // the bit of each entry that was added: see bitOf
+}
+
+// slotOf returns the slot for a hash.
+func (x *index) slotOf(id uint64) *slot { return &x.slots[id&uint64(len(x.slots)-1)] }
+
+// bitOf returns the bit of a hash in a filter.
+func bitOf(id uint64) uint32 { return 1 << (id >> 59) }
 
 const (
 	chunkBits  = 16
 	chunkBytes = 1 << chunkBits
 	// The numbers of slots of the smallest and of the largest index. The latter bounds how long a call
-	// may have to wait for an index to be made: it has 1 MiB. A million entries have 8 of them.
+	// may have to wait for an index to be made: it has 1 MiB.
 	smallestIndex, largestIndex = 1 << 8, 1 << 17
+	// perSlot is how many entries an index has for each of its slots. The entries of the largest index are within 2 GiB,
+	// even if all are of the largest length, so a slot has room for their distance.
+	perSlot = 4
 )
 
-// An entry begins with a header: the position of the entry before it in its chain, Call.ID,
+// An entry begins with a header: the entry before it in its chain, as slot.latest has it, Call.ID,
 // Call.Words, the instant of its expiry, and the length of its decisions in bytes.
 const (
-	atID        = 8
-	atWords     = 16
-	atExpires   = 24
-	atLength    = 32
-	headerBytes = 34
+	atID        = 4
+	atWords     = 12
+	atExpires   = 20
+	atLength    = 28
+	headerBytes = 30
 )
 
 // MaxDecisions is the largest number of decisions of a call.
@@ -97,7 +115,7 @@ func (t *Table) Bytes() int {
 		bytes += chunkBytes
 	}
 	for i := range t.indexes {
-		bytes += 8 * len(t.indexes[i].heads)
+		bytes += 8 * len(t.indexes[i].slots)
 	}
 	return bytes
 }
@@ -119,15 +137,28 @@ func (t *Table) Find(now int64, call Call, dst []quota.Decision) ([]quota.Decisi
 // find returns the latest entry with an ID, nil if there is none.
 func (t *Table) find(id uint64) []byte {
 	for i := len(t.indexes) - 1; i >= 0; i-- {
-		x := &t.indexes[i]
-		oldest := max(x.from, t.begin)
-		for at := x.heads[id&uint64(len(x.heads)-1)]; at >= oldest; {
-			entry := t.at(at)
-			if field(entry, atID) == id {
+		if x := &t.indexes[i]; x.slotOf(id).filter&bitOf(id) != 0 {
+			if entry := t.findIn(x, id); entry != nil {
 				return entry
 			}
-			at = field(entry, 0)
 		}
+	}
+	return nil
+}
+
+// findIn is find for the entries of one index.
+func (t *Table) findIn(x *index, id uint64) []byte {
+	oldest := max(x.from, t.begin)
+	for latest := x.slotOf(id).latest; latest != 0; {
+		at := x.from + uint64(latest-1)
+		if at < oldest {
+			return nil
+		}
+		entry := t.at(at)
+		if field(entry, atID) == id {
+			return entry
+		}
+		latest = binary.LittleEndian.Uint32(entry)
 	}
 	return nil
 }
@@ -141,22 +172,23 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 		}
 		t.removeOldest()
 	}
-	var space [headerBytes + MaxDecisions*maxDecisionBytes]byte
-	entry := AppendDecisions(space[:headerBytes], decisions)
-	at := t.place(len(entry))
+	at := t.place(headerBytes + len(decisions)*maxDecisionBytes)
 	if t.count == 0 {
 		t.begin = at
 	}
 	x := t.indexFor(at)
-	slot := &x.heads[call.ID&uint64(len(x.heads)-1)]
-	binary.LittleEndian.PutUint64(entry, *slot)
+	slot := x.slotOf(call.ID)
+	chunk := &t.chunks[len(t.chunks)-1]
+	from := len(*chunk)
+	*chunk = AppendDecisions((*chunk)[:from+headerBytes], decisions)
+	entry := (*chunk)[from:]
+	binary.LittleEndian.PutUint32(entry, slot.latest)
 	binary.LittleEndian.PutUint64(entry[atID:], call.ID)
 	binary.LittleEndian.PutUint64(entry[atWords:], call.Words)
 	binary.LittleEndian.PutUint64(entry[atExpires:], uint64(max(expires, 0)))
 	binary.LittleEndian.PutUint16(entry[atLength:], uint16(len(entry)-headerBytes))
-	last := &t.chunks[len(t.chunks)-1]
-	*last = append(*last, entry...)
-	*slot = at
+	slot.latest = uint32(at-x.from) + 1
+	slot.filter |= bitOf(call.ID)
 	x.count++
 	t.count++
 }
@@ -171,8 +203,8 @@ func (t *Table) Expire(now int64, most int) (removed int) {
 	return removed
 }
 
-// place returns the position of an entry of so many bytes, which is the next to be added. It is at the
-// end of the last chunk, or begins another one.
+// place returns the position of an entry of at most so many bytes, which is the next to be added. It is at the end of
+// the last chunk, or begins another one.
 func (t *Table) place(bytes int) uint64 {
 	last := len(t.chunks) - 1
 	if last < 0 || len(t.chunks[last])+bytes > chunkBytes {
@@ -187,16 +219,16 @@ func (t *Table) place(bytes int) uint64 {
 }
 
 // indexFor returns the index for an entry that is added at a position: the last, or another one if
-// that has as many entries as slots.
+// that is full.
 func (t *Table) indexFor(at uint64) *index {
-	if last := len(t.indexes) - 1; last >= 0 && t.indexes[last].count < len(t.indexes[last].heads) {
+	if last := len(t.indexes) - 1; last >= 0 && t.indexes[last].count < perSlot*len(t.indexes[last].slots) {
 		return &t.indexes[last]
 	}
 	slots := smallestIndex
 	for slots < t.count && slots < largestIndex {
 		slots *= 2
 	}
-	t.indexes = append(t.indexes, index{from: at, heads: make([]uint64, slots)})
+	t.indexes = append(t.indexes, index{from: at, slots: make([]slot, slots)})
 	return &t.indexes[len(t.indexes)-1]
 }
 

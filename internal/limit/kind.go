@@ -1,5 +1,5 @@
-// Package limit says what limiters there are, each once, and what the rule of one is. The algorithms are in packages
-// gcra, window and lease.
+// Package limit lists the kinds of limiters, each once, and defines their rules. The algorithms are in packages gcra,
+// window and lease.
 package limit
 
 import "strings"
@@ -13,7 +13,7 @@ const (
 	Fixed                  // state of a fixed window counter
 	Sliding                // state of a sliding window counter
 	SlidingLog             // entries of a sliding window log
-	Quota                  // count of a calendar quota
+	Quota                  // count of a calendar quota; a new kind that takes quantities comes after it
 	Lease                  // leases of permits
 	Standing               // exemption, ban and refusals of a policy's subject
 	Integer                // a value that is an integer
@@ -25,17 +25,18 @@ const (
 // kinds describes each kind.
 var kinds = [Kinds]struct {
 	name    string // as CL.INSPECT shows it
-	command string // that makes keys of the kind; empty for values
+	command string // the command that makes keys of the kind; empty for values
 	letter  byte   // in forms (package form); 0 for values
+	plain   *Plain // nil if the kind is not plain
 }{
 	None:       {name: "none"},
-	Throttle:   {"cl.throttle", "cl.throttle", 't'},
-	Fixed:      {"cl.fixed", "cl.fixed", 'f'},
-	Sliding:    {"cl.sliding", "cl.sliding", 's'},
-	SlidingLog: {"cl.slidinglog", "cl.slidinglog", 'l'},
-	Quota:      {"cl.quota", "cl.quota", 'q'},
-	Lease:      {"cl.lease", "cl.acquire", 'c'},
-	Standing:   {"cl.standing", "cl.exempt", 'b'},
+	Throttle:   {"cl.throttle", "cl.throttle", 't', nil},
+	Fixed:      {"cl.fixed", "cl.fixed", 'f', &fixed},
+	Sliding:    {"cl.sliding", "cl.sliding", 's', &sliding},
+	SlidingLog: {"cl.slidinglog", "cl.slidinglog", 'l', nil},
+	Quota:      {"cl.quota", "cl.quota", 'q', nil},
+	Lease:      {"cl.lease", "cl.acquire", 'c', nil},
+	Standing:   {"cl.standing", "cl.exempt", 'b', nil},
 	Integer:    {name: "integer"},
 	Bytes:      {name: "bytes"},
 }
@@ -43,7 +44,7 @@ var kinds = [Kinds]struct {
 // String returns the name of the kind as CL.INSPECT shows it.
 func (k Kind) String() string { return kinds[k].name }
 
-// Command returns the name of the command that makes keys of a kind that is no value.
+// Command returns the name of the command that makes keys of the kind; empty for values.
 func (k Kind) Command() string { return kinds[k].command }
 
 // Letter returns the letter of a kind in forms; 0 for values.
@@ -66,4 +67,25 @@ func (k Kind) IsValue() bool { return k == Integer || k == Bytes }
 func (k Kind) Word() string { return strings.TrimPrefix(kinds[k].name, "cl.") }
 
 // OfPolicies are the kinds of limits that policies may have: the kinds that take quantities.
-var OfPolicies = [...]Kind{Throttle, Fixed, Sliding, SlidingLog, Quota}
+var OfPolicies = func() (all []Kind) {
+	for k := Throttle; k < Lease; k++ {
+		all = append(all, k)
+	}
+	return all
+}()
+
+// List joins the names of kinds as prose does, such as "a, b or c" if last is "or".
+func List(kinds []Kind, name func(Kind) string, last string) string {
+	text := ""
+	for i, k := range kinds {
+		switch {
+		case i == 0:
+		case i == len(kinds)-1 && last != "":
+			text += " " + last + " "
+		default:
+			text += ", "
+		}
+		text += name(k)
+	}
+	return text
+}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/quota"
 )
 
 // Each kind is described, and its names and its letter are its own.
@@ -29,6 +31,36 @@ func TestKindsAreDescribed(t *testing.T) {
 		_, ok := OfLetter(letter)
 		require.False(t, ok, letter)
 	}
+}
+
+// What handles plain kinds by their description can rely on it.
+func TestPlainKindsAreWhole(t *testing.T) {
+	for k := range Kind(Kinds) {
+		p := k.Plain()
+		if p == nil {
+			continue
+		}
+		require.Contains(t, OfPolicies, k)
+		require.NotEmpty(t, p.Counts, k)
+		require.LessOrEqual(t, p.Stored(), MaxNumbers, k)
+		require.NotEmpty(t, p.Flaw(State{}), k)
+		rule := Rule{}
+		require.NoError(t, rule.SetWindow(k, 5, quota.Seconds(60), 0))
+		d, s, err := p.Step(&rule, 1000, State{}, 2, quota.Take)
+		require.NoError(t, err)
+		require.Equal(t, int64(3), d.Remaining, k)
+		require.Empty(t, p.Flaw(s), k)
+		require.Equal(t, int64(1000), s.Numbers[0], k)
+		counter, level := p.Newest(s)
+		require.Equal(t, level, p.Level(&rule, 1000, s, counter), k)
+		require.Equal(t, level-1, p.Level(&rule, 1000, p.GiveBack(&rule, 1000, s, counter, 1), counter), k)
+		require.Equal(t, State{}, p.GiveBack(&rule, 1000, s, counter, level), k)
+	}
+}
+
+func TestList(t *testing.T) {
+	require.Equal(t, "throttle, fixed or sliding", List([]Kind{Throttle, Fixed, Sliding}, Kind.Word, "or"))
+	require.Equal(t, "throttle, fixed", List([]Kind{Throttle, Fixed}, Kind.Word, ""))
 }
 
 func TestShare(t *testing.T) {

@@ -18,6 +18,16 @@ type Rule struct {
 	Cycle    calendar.Cycle  // for Quota: its windows
 }
 
+// SetWindow makes the rule one of a kind whose limit is a size and a period. maxLog bounds the size of a log.
+func (r *Rule) SetWindow(kind Kind, size int64, period quota.Period, maxLog int) (err error) {
+	if r.Kind = kind; kind == SlidingLog {
+		r.Log, err = window.NewLogLimit(size, period, maxLog)
+	} else {
+		r.Window, err = window.NewLimit(size, period)
+	}
+	return err
+}
+
 // Size returns the largest quantity that the limit can ever allow.
 func (r *Rule) Size() int64 {
 	switch r.Kind {
@@ -30,9 +40,9 @@ func (r *Rule) Size() int64 {
 	}
 }
 
-// Period returns the time in nanoseconds in which the whole limit comes back: the period of a window, the time in which
-// an exhausted bucket recovers, and of a quota per unit of the calendar the length of the unit at an instant, in Unix
-// nanoseconds.
+// Period returns the time in nanoseconds in which the whole limit comes back: the period of a window, or the time in
+// which an exhausted bucket recovers. A quota per unit of the calendar comes back in the length of the unit at the
+// instant unix, in Unix nanoseconds.
 func (r *Rule) Period(unix int64) int64 {
 	switch r.Kind {
 	case Throttle:
@@ -46,13 +56,25 @@ func (r *Rule) Period(unix int64) int64 {
 	}
 }
 
-// Blocks reports whether a call is limited whatever its key holds. Such a call does not access the
-// key.
+// LeastAhead is the smallest limit of which tokens may be taken ahead. They would be a large part of a smaller one.
+const LeastAhead = 20
+
+// NotAhead in place of a time says that no tokens are taken ahead.
+const NotAhead int64 = -1
+
+// MayTakeAhead reports whether tokens of the limit may be taken ahead: a store can then decide further calls by itself.
+func (r *Rule) MayTakeAhead() bool {
+	kind := r.Kind == Throttle || r.Kind == Fixed || r.Kind == Quota
+	return kind && r.Size() >= LeastAhead
+}
+
+// Blocks reports whether a call is limited whatever its key holds: the limit is 0. Such a call does
+// not access the key.
 func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }
 
-// Share returns the part of a time that a quantity is of a size: 0 if either is not positive, and at most all of it.
+// Share returns time * quantity / size, rounded down and at most time. It is 0 if quantity or size is not positive.
 func Share(time, quantity, size int64) int64 {
 	if quantity <= 0 || size <= 0 {
 		return 0

@@ -119,7 +119,7 @@ func TestVerifierKeepsLittle(t *testing.T) {
 	data := memory.New(memory.Options{Databases: 1})
 	defer data.Close()
 	l := data.Verify()
-	state := form.State{Kind: limit.Fixed, Fixed: window.Fixed{Start: 5, Used: 2, End: 9}}
+	state := form.State{Kind: limit.Fixed, Plain: limit.OfFixed(window.Fixed{Start: 5, Used: 2, End: 9})}
 	entries := entry.AppendLimiter(entry.AppendBytes(nil, 1, []byte("b"), 1<<62, []byte("v")), 1, []byte("f"), &state)
 	require.NoError(t, l.Apply(entry.AppendDatabases(entries, []uint64{1})))
 	require.NoError(t, l.Done())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"cellserver/internal/form"
+	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/store"
@@ -54,6 +55,8 @@ type rdbWriter struct {
 	names  []byte // of all keys, concatenated
 	value  []byte
 	state  form.State
+	book   []byte              // the form of the open holds of a key
+	held   map[string]struct{} // the keys that had open holds, and were written before the others
 }
 
 // rdbKey is a key that a scan has found.
@@ -69,10 +72,21 @@ func (w *rdbWriter) database(number int) error {
 	w.view.Begin()
 	w.view.Select(number)
 	size, err := w.view.Size(w.ctx)
-	if err != nil || size == 0 {
+	if err != nil {
 		return err
 	}
+	holds, _ := w.view.(store.HoldCarrier)
+	var held [][]byte
+	if holds != nil {
+		held = holds.HeldKeys()
+	}
+	if size == 0 && held == nil {
+		return nil
+	}
 	if err := w.Database(number, uint64(size), 0); err != nil {
+		return err
+	}
+	if err := w.heldKeys(number, held, holds); err != nil {
 		return err
 	}
 	for cursor := uint64(0); ; {
@@ -87,10 +101,13 @@ func (w *rdbWriter) database(number int) error {
 		}
 		begin := 0
 		for _, key := range w.keys {
-			if err := w.key(w.names[begin:key.end], key.entry); err != nil {
+			name := w.names[begin:key.end]
+			if begin = key.end; w.isWritten(name) {
+				continue
+			}
+			if err := w.key(name, key.entry); err != nil {
 				return err
 			}
-			begin = key.end
 		}
 		if err := w.ctx.Err(); err != nil || cursor == 0 {
 			return err
@@ -99,21 +116,85 @@ func (w *rdbWriter) database(number int) error {
 	}
 }
 
+// heldKeys writes the keys that have open holds, each followed by them. A key and its holds are of one instant:
+// otherwise a hold could give back what the key does not have. A key may be empty again, and have holds nevertheless.
+func (w *rdbWriter) heldKeys(number int, keys [][]byte, holds store.HoldCarrier) error {
+	w.held = make(map[string]struct{}, len(keys))
+	for _, key := range keys {
+		w.view.Begin()
+		var e store.Entry
+		err := w.view.Atomically(w.ctx, []store.KeyRef{{Database: number, Key: key}}, false, func() (err error) {
+			w.book = holds.ReadHolds(key, w.book[:0])
+			if _, e, err = w.view.Read(w.ctx, key, nil); err == nil {
+				e, err = w.read(key, e)
+			}
+			return err
+		})
+		if err == nil && e.Kind != limit.None {
+			err = w.put(key, e)
+		}
+		if err == nil && len(w.book) > 0 {
+			err = w.holds(key)
+		}
+		if err != nil {
+			return err
+		}
+		w.held[string(key)] = struct{}{}
+	}
+	return w.ctx.Err()
+}
+
+func (w *rdbWriter) isWritten(key []byte) bool {
+	_, written := w.held[string(key)]
+	return written
+}
+
+// holds writes the open holds of a key, which are in w.book.
+func (w *rdbWriter) holds(key []byte) error {
+	var book hold.Book
+	if err := book.Read(w.book); err != nil {
+		return err
+	}
+	if !book.Shift(w.offset, limit.Kind(book.Kind) == limit.Quota) {
+		return errors.New("an instant of a hold cannot be converted to Unix time: the wall clock is wrong")
+	}
+	return w.Field(hold.Field, string(hold.AppendField(nil, key, book.Append(w.book[:0]))))
+}
+
 // key writes a key that a scan has found. The key may have changed since, or no longer exist.
-func (w *rdbWriter) key(key []byte, e store.Entry) (err error) {
-	switch {
-	case e.Kind == limit.Throttle:
-		w.value = form.AppendTAT(w.value[:0], e.Expires+w.offset)
-	case e.Kind.IsValue():
+func (w *rdbWriter) key(key []byte, e store.Entry) error {
+	e, err := w.read(key, e)
+	if err != nil || e.Kind == limit.None {
+		return err
+	}
+	return w.put(key, e)
+}
+
+// read reads what put needs. It returns an entry without a kind if the key no longer exists, or is of another kind.
+func (w *rdbWriter) read(key []byte, e store.Entry) (_ store.Entry, err error) {
+	switch isValue := e.Kind.IsValue(); {
+	case e.Kind == limit.Throttle || e.Kind == limit.None:
+		return e, nil
+	case isValue:
 		w.value, e, err = w.view.Read(w.ctx, key, w.value[:0])
 		if err != nil || !e.Kind.IsValue() {
-			return err
+			return store.Entry{}, err
 		}
 	default:
 		w.value, e, err = w.view.ReadForm(w.ctx, key, w.value[:0])
-		if err != nil || e.Kind.IsValue() || e.Kind == limit.None {
-			return err
+		if err != nil || e.Kind.IsValue() {
+			return store.Entry{}, err
 		}
+	}
+	return e, nil
+}
+
+// put writes a key that was read.
+func (w *rdbWriter) put(key []byte, e store.Entry) error {
+	switch {
+	case e.Kind == limit.Throttle:
+		w.value = form.AppendTAT(w.value[:0], e.Expires+w.offset)
+	case !e.Kind.IsValue():
 		return w.form(key)
 	}
 	expires := int64(rdb.Never)

@@ -30,7 +30,8 @@
 //
 // # Sections
 //
-//	0xFA name value            AUX: a field about the file, such as redis-ver; unknown ones are ignored
+//	0xFA name value            AUX: a field about the file, such as redis-ver, or about a key, as the open holds of
+//	                           cellserver are; unknown ones are ignored
 //	0xFE length                SELECTDB: the database of the keys that follow
 //	0xFB length length         RESIZEDB: how many keys it has, and how many of them expire (a hint)
 //	0xFC 8 bytes               the next key expires, Unix milliseconds

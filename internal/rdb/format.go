@@ -73,9 +73,10 @@ const (
 	Hash
 	Stream
 	Module // a module's own type
+	Field  // a field about the file, of which only those that Reader.Returns names are records
 )
 
-var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "module"}
+var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "module", "field"}
 
 // String returns the name of the type, as TYPE shows it.
 func (t Type) String() string {

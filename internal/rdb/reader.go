@@ -22,6 +22,8 @@ type Reader struct {
 	name     []byte // the key that was returned last
 	fields   map[string]string
 
+	// Returns is the name of fields that Next returns as records of the type Field, with their values as Bytes.
+	Returns string
 	// Libraries is the number of libraries of functions that were skipped, and ModuleParts the
 	// number of sections with data of modules.
 	Libraries, ModuleParts int
@@ -120,6 +122,11 @@ func (r *Reader) next(rec *Record) error {
 		switch section {
 		case opEnd:
 			return r.finish()
+		case opField:
+			var label string
+			if label, err = r.field(rec); err == nil && label != "" && label == r.Returns {
+				return nil
+			}
 		case opMilliseconds:
 			var at uint64
 			at, err = r.readEight()
@@ -156,8 +163,6 @@ func (r *Reader) section(section byte, begin int64) (err error) {
 		err = r.skipParts([]part{aLength, aLength})
 	case opSlot:
 		err = r.skipParts([]part{aLength, aLength, aLength})
-	case opField:
-		err = r.field()
 	case opIdle:
 		_, err = r.readLength()
 	case opFrequency:
@@ -181,15 +186,20 @@ const (
 	maxFieldBytes = 256
 )
 
-func (r *Reader) field() error {
+// field reads a field, and returns its name. If it is to be returned, it sets rec.
+func (r *Reader) field(rec *Record) (label string, err error) {
 	name, err := r.readString()
 	if err != nil {
-		return err
+		return "", err
 	}
-	label := string(name.bytes[:min(len(name.bytes), maxFieldBytes)])
+	label = string(name.bytes[:min(len(name.bytes), maxFieldBytes)])
 	value, err := r.readString()
 	if err != nil {
-		return err
+		return "", err
+	}
+	if label == r.Returns {
+		*rec = Record{Database: r.database, Type: Field, Expires: Never, Bytes: value.bytes}
+		return label, nil
 	}
 	content := string(value.bytes[:min(len(value.bytes), maxFieldBytes)])
 	if value.isInteger {
@@ -198,7 +208,7 @@ func (r *Reader) field() error {
 	if len(r.fields) < maxFields {
 		r.fields[label] = content
 	}
-	return nil
+	return label, nil
 }
 
 func (r *Reader) key(rec *Record, stored byte, begin int64) error {

@@ -8,17 +8,19 @@ import (
 	"cellserver/internal/window"
 )
 
-// The first byte of an encoded state is its version. It must change when the encoding does. A state without
-// instants of refusals has version 1, as the programs wrote it that counted all refusals by estimate, and can
-// still read it.
+// The first byte of an encoded state is its version. It must change when the encoding does. A state has the lowest
+// version that has all of its fields, so that older programs can read it: those that counted all refusals by estimate
+// know version 1, and those without plans know 1 and 2.
 const (
 	version       = 1
 	versionRecent = 2
+	versionPlan   = 3
 )
 
 // MaxBytes is the length of the longest encoded state: the version, five instants, two reasons with
-// their lengths, and four counts; and the instants of refusals with two counts.
-const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes + 9
+// their lengths, and four counts; the instants of refusals with two counts; and a plan: an instant, a reason and a
+// name with their lengths.
+const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes + 9 + 8 + 2 + MaxReason + 1 + MaxPlan
 
 // The errors of Read.
 var (
@@ -30,7 +32,7 @@ var (
 
 // Append appends an encoded state, which must be one that Check accepts:
 //
-//	byte       the version, 1 or 2
+//	byte       the version, 1 to 3
 //	instant    the end of the exemption
 //	text       its reason
 //	instant    the end of the ban
@@ -43,12 +45,21 @@ var (
 //
 //	recent     count of instants, at least 1; the instants; duration from the last of them to the end
 //
+// and in version 3, where the count of instants may be 0, without a duration, also
+//
+//	instant    the end of the plan
+//	text       its reason
+//	text       its name
+//
 // An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
 // lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there
 // is 0. Each state has exactly one encoding, so equal states have equal bytes.
 func Append(dst []byte, s *State) []byte {
 	number := byte(version)
-	if s.Recent != (Recent{}) {
+	switch {
+	case s.Plan != (Plan{}):
+		number = versionPlan
+	case s.Recent != (Recent{}):
 		number = versionRecent
 	}
 	dst = append(dst, number)
@@ -61,22 +72,32 @@ func Append(dst []byte, s *State) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.Refusals.Current))
 	dst = binary.AppendUvarint(dst, uint64(s.Refusals.End-s.Refusals.Start))
 	dst = appendInstant(dst, s.Refusals.Until)
-	if number == versionRecent {
+	if number >= versionRecent {
 		dst = appendRecent(dst, s.Recent)
+	}
+	if number == versionPlan {
+		dst = appendTerm(dst, s.Plan.Term)
+		dst = appendText(dst, s.Plan.Name)
 	}
 	return dst
 }
 
 func appendRecent(dst []byte, r Recent) []byte {
 	dst = binary.AppendUvarint(dst, uint64(r.Len()))
+	if r.Len() == 0 {
+		return dst
+	}
 	dst = append(dst, r.Instants...)
 	return binary.AppendUvarint(dst, uint64(r.End-r.newest()))
 }
 
 func appendTerm(dst []byte, t Term) []byte {
-	dst = appendInstant(dst, t.Until)
-	dst = binary.AppendUvarint(dst, uint64(len(t.Reason)))
-	return append(dst, t.Reason...)
+	return appendText(appendInstant(dst, t.Until), t.Reason)
+}
+
+func appendText(dst []byte, text string) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(text)))
+	return append(dst, text...)
 }
 
 func appendInstant(dst []byte, at int64) []byte {
@@ -89,7 +110,7 @@ func Read(value []byte) (State, error) {
 	switch {
 	case len(value) == 0 || len(value) > MaxBytes:
 		return State{}, ErrInvalid
-	case value[0] != version && value[0] != versionRecent:
+	case value[0] < version || value[0] > versionPlan:
 		return State{}, ErrVersion
 	}
 	r := reader{rest: value[1:]}
@@ -97,8 +118,12 @@ func Read(value []byte) (State, error) {
 	s.Refusals = window.Sliding{Start: r.instant(), Previous: r.count(), Current: r.count()}
 	duration := r.count()
 	s.Refusals.Until = r.instant()
-	if value[0] == versionRecent {
-		s.Recent = r.recent()
+	if value[0] >= versionRecent {
+		s.Recent = r.recent(value[0])
+	}
+	if value[0] == versionPlan {
+		s.Plan = Plan{Term: r.term(), Name: r.text()}
+		r.failed = r.failed || s.Plan == Plan{}
 	}
 	if r.failed || len(r.rest) > 0 || duration > math.MaxInt64-s.Refusals.Start {
 		return State{}, ErrInvalid
@@ -114,12 +139,16 @@ func Read(value []byte) (State, error) {
 // instant.
 func (s *State) Check() bool {
 	levels := s.Level > 0 && s.Level <= maxLevel && s.LevelEnd > 0 || s.Level == 0 && s.LevelEnd == 0
-	terms := s.Exemption.check() && s.Ban.check()
+	terms := s.Exemption.check() && s.Ban.check() && s.Plan.check()
 	return s.Expires() > 0 && levels && terms && checkRefusals(s.Refusals) && s.Recent.check()
 }
 
 func (t Term) check() bool {
 	return t.Until > 0 && len(t.Reason) <= MaxReason || t == Term{}
+}
+
+func (p Plan) check() bool {
+	return p == Plan{} || p.Term.check() && p.Until > 0 && p.Name != "" && len(p.Name) <= MaxPlan
 }
 
 // checkRefusals reports whether there are no refusals, or a sliding window counter can have counted
@@ -140,7 +169,7 @@ func checkRefusals(w window.Sliding) bool {
 func (s *State) Shift(by int64) bool {
 	next := *s
 	for _, at := range []*int64{&next.Exemption.Until, &next.Ban.Until, &next.LevelEnd, &next.Refusals.End,
-		&next.Refusals.Until} {
+		&next.Refusals.Until, &next.Plan.Until} {
 		if *at == 0 {
 			continue
 		}
@@ -198,12 +227,17 @@ func (r *reader) count() int64 {
 
 func (r *reader) term() Term {
 	until := r.instant()
-	return Term{Until: until, Reason: string(r.bytes(r.count()))}
+	return Term{Until: until, Reason: r.text()}
 }
 
-// recent reads instants of refusals. There must be at least one.
-func (r *reader) recent() Recent {
+func (r *reader) text() string { return string(r.bytes(r.count())) }
+
+// recent reads instants of refusals. There must be at least one, except in a state with a plan.
+func (r *reader) recent(number byte) Recent {
 	n := r.count()
+	if n == 0 && number == versionPlan {
+		return Recent{}
+	}
 	if n < 1 || n >= MaxExact {
 		r.failed = true
 	}

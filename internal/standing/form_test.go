@@ -27,6 +27,10 @@ var golden = []struct {
 		"01 " + zero + " 00 " + zero + " 00 00 " + zero + " 17979cfe362a0000 03 01 14 17979cfe362a000a"},
 	{State{Recent: recent(200, epoch, epoch, epoch+1)}, "02 " + zero + " 00 " + zero + " 00 00 " + zero + " " + zero +
 		" 00 00 00 " + zero + " 03 17979cfe362a0000 17979cfe362a0000 17979cfe362a0001 c801"},
+	{State{Plan: Plan{"pro", Term{epoch, "ok"}}}, "03 " + zero + " 00 " + zero + " 00 00 " + zero + " " + zero +
+		" 00 00 00 " + zero + " 00 17979cfe362a0000 02 6f6b 03 70726f"},
+	{State{Recent: recent(200, epoch), Plan: Plan{"a", Term{epoch, ""}}}, "03 " + zero + " 00 " + zero + " 00 00 " + zero +
+		" " + zero + " 00 00 00 " + zero + " 01 17979cfe362a0000 c801 17979cfe362a0000 00 01 61"},
 }
 
 // recent returns refusals that count for a time in nanoseconds.
@@ -42,7 +46,8 @@ func largest() State {
 	reason := strings.Repeat("r", MaxReason)
 	return State{Exemption: Term{math.MaxInt64, reason}, Ban: Term{math.MaxInt64, reason}, Level: maxLevel, LevelEnd: 1,
 		Refusals: window.Sliding{Previous: math.MaxInt64, Current: math.MaxInt64, End: math.MaxInt64 - 1, Until: 1},
-		Recent:   recent(math.MaxInt64, make([]int64, MaxExact-1)...)}
+		Recent:   recent(math.MaxInt64, make([]int64, MaxExact-1)...),
+		Plan:     Plan{strings.Repeat("p", MaxPlan), Term{math.MaxInt64, reason}}}
 }
 
 func TestGoldenForms(t *testing.T) {
@@ -79,7 +84,7 @@ func TestChangedForms(t *testing.T) {
 				value[i] ^= byte(change)
 				if s, err := Read(value); err == nil {
 					require.Equal(t, value, Append(nil, &s))
-				} else if i == 0 && value[0] > versionRecent {
+				} else if i == 0 && value[0] > versionPlan {
 					require.ErrorIs(t, err, ErrVersion)
 				}
 				value[i] ^= byte(change)
@@ -103,6 +108,9 @@ func TestInvalidStates(t *testing.T) {
 		"instants out of order":   {Recent: Recent{Instants: recent(1, 2).Instants + recent(1, 1).Instants, End: 9}},
 		"half an instant":         {Recent: Recent{Instants: recent(1, 2).Instants + "half", End: 9}},
 		"a negative instant":      {Recent: Recent{Instants: recent(1, -1).Instants, End: 9}},
+		"a plan without an end":   {Ban: Term{1, ""}, Plan: Plan{Name: "pro"}},
+		"a plan without a name":   {Plan: Plan{"", Term{1, ""}}},
+		"a plan of a long name":   {Plan: Plan{strings.Repeat("p", MaxPlan+1), Term{1, ""}}},
 		"a long reason":           {Exemption: Term{1, strings.Repeat("a", MaxReason+1)}},
 	} {
 		require.False(t, s.Check(), name)
@@ -120,13 +128,15 @@ func drawState(t *rapid.T) State {
 	for range rapid.IntRange(1, 30).Draw(t, "steps") {
 		now += rapid.Int64Range(0, 300e9).Draw(t, "ns")
 		duration := rapid.Int64Range(0, 1e12).Draw(t, "duration")
-		switch rapid.IntRange(0, 6).Draw(t, "step") {
+		switch rapid.IntRange(0, 7).Draw(t, "step") {
 		case 0:
 			s = s.ExemptFor(now, duration, rapid.StringN(0, 20, MaxReason).Draw(t, "reason"))
 		case 1:
 			s = s.BanFor(now, duration, rapid.StringN(0, 20, MaxReason).Draw(t, "reason"))
 		case 2:
 			s = s.Pardon(now)
+		case 3:
+			s = s.PlanFor(now, duration, "pro", rapid.StringN(0, 20, MaxReason).Draw(t, "reason"))
 		default:
 			s, _ = s.Refused(now, r)
 		}

@@ -1,5 +1,5 @@
 // Package standing keeps what a policy remembers about one subject apart from its limits: whether
-// it is exempt from them, whether it is banned, and how often it was refused. Like window it is
+// it is exempt from them, whether it is banned, how often it was refused, and which plan it has. Like window it is
 // pure arithmetic: state and instant go in, the next state comes out. The caller owns the clock and
 // the state.
 //
@@ -37,6 +37,16 @@ type State struct {
 	LevelEnd  int64          // when the level returns to 0
 	Refusals  window.Sliding // since the last ban, if they are counted by estimate
 	Recent    Recent         // since the last ban, if they are counted exactly
+	Plan      Plan
+}
+
+// MaxPlan is the length of the longest name of a plan, in bytes.
+const MaxPlan = 64
+
+// Plan is the plan that a subject has for a time. It may be one that its policy does not have any more.
+type Plan struct {
+	Name string
+	Term
 }
 
 // Term is the time until an exemption or a ban ends.
@@ -68,6 +78,9 @@ func (s State) At(now int64) State {
 		s.Refusals = window.Sliding{}
 	}
 	s.Recent = s.Recent.at(now)
+	if now >= s.Plan.Until {
+		s.Plan = Plan{}
+	}
 	return s
 }
 
@@ -91,7 +104,7 @@ func (s *State) Banned(now int64) (rest int64, banned bool) {
 
 // Expires returns the instant from which the state has no effect any more; 0 if it has none.
 func (s *State) Expires() int64 {
-	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End, s.Recent.End)
+	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End, s.Recent.End, s.Plan.Until)
 }
 
 // Refused returns the state after a limit has refused the subject at an instant, and whether this
@@ -157,9 +170,19 @@ func (s State) BanFor(now, duration int64, reason string) State {
 	return next
 }
 
-// Pardon returns the state without its ban, level and refusals. An exemption stays.
+// Pardon returns the state without its ban, level and refusals. An exemption stays, and so does a plan.
 func (s State) Pardon(now int64) State {
-	return State{Exemption: s.At(now).Exemption}
+	s = s.At(now)
+	return State{Exemption: s.Exemption, Plan: s.Plan}
+}
+
+// PlanFor returns the state with a plan for a time in nanoseconds; 0 ends the plan.
+func (s State) PlanFor(now, duration int64, name, reason string) State {
+	next := s.At(now)
+	if next.Plan = (Plan{}); duration > 0 {
+		next.Plan = Plan{name, term(now, duration, reason)}
+	}
+	return next
 }
 
 func term(now, duration int64, reason string) Term {

@@ -2,6 +2,7 @@ package stats
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,8 @@ type Results [len(resultNames)]int64
 // the event loops seldom write to the same cache line.
 type Decisions struct {
 	stripes [decisionStripes]decisionStripe
+	held    Total // quantity that was charged with HOLD
+	settled Total // quantity that holds were settled with
 }
 
 // decisionStripes is a power of two.
@@ -44,6 +47,28 @@ type decisionStripe struct {
 func (d *Decisions) Add(client int64, r Result) {
 	d.stripes[uint64(client)%decisionStripes].counts[r].Add(1)
 }
+
+// AddHolds adds the quantities that a call has held, and that it has settled holds with.
+func (d *Decisions) AddHolds(held, settled int64) {
+	d.held.Add(held)
+	d.settled.Add(settled)
+}
+
+// Total is a sum of quantities. Quantities may be large, so it stays at its largest value instead of falling.
+type Total struct{ sum atomic.Int64 }
+
+// Add adds a quantity, which is not negative.
+func (t *Total) Add(n int64) {
+	for {
+		old := t.sum.Load()
+		if t.sum.CompareAndSwap(old, old+min(n, math.MaxInt64-old)) {
+			return
+		}
+	}
+}
+
+// Load returns the sum.
+func (t *Total) Load() int64 { return t.sum.Load() }
 
 // Sum returns the numbers of decisions.
 func (d *Decisions) Sum() (sum Results) {
@@ -61,6 +86,8 @@ func (d *Decisions) reset() {
 			d.stripes[i].counts[r].Store(0)
 		}
 	}
+	d.held.sum.Store(0)
+	d.settled.sum.Store(0)
 }
 
 // MaxPolicies is the number of policies whose decisions are counted for each of them. A monitoring system
@@ -121,6 +148,21 @@ func (p *PolicyDecisions) Each(show func(policy string, decisions Results)) {
 	if sum := p.others.Sum(); sum != (Results{}) {
 		show(OtherPolicies, sum)
 	}
+}
+
+// EachHolds is Each for the quantities of holds, of the policies that have had holds.
+func (p *PolicyDecisions) EachHolds(show func(policy string, held, settled int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	one := func(policy string, d *Decisions) {
+		if held, settled := d.held.Load(), d.settled.Load(); held > 0 || settled > 0 {
+			show(policy, held, settled)
+		}
+	}
+	for _, policy := range slices.Sorted(maps.Keys(p.named)) {
+		one(policy, p.named[policy])
+	}
+	one(OtherPolicies, &p.others)
 }
 
 // Reset sets all counts to zero.

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"cellserver/internal/quota"
 )
 
 // The interfaces below are optional: not every store can implement them. Code that needs one
@@ -69,6 +71,8 @@ type Suspender interface {
 //     find the key, and Add adds to the digits of a TAT.
 //   - A call is decided at the time of the other program when the step is made, which may be later
 //     than the instant of the batch.
+//   - The holds of a key go with Delete, and along with Transfer. A value that is written over the key, or a
+//     change by another program, is not noticed: a settlement then gives back no more than the key shows.
 //   - Keys take no memory of this process, so WithoutGrowth returns the view itself.
 //   - Atomically with all set, and a Transfer to another database, return a RefusedError. A step may
 //     touch only keys that the other program can change in one step.
@@ -82,6 +86,14 @@ type StandingReporter interface {
 	// MayHaveStandings returns false if no key holds a standing, and has held one since the store was
 	// made. It is fast, so that calls of policies need not look for what most subjects do not have.
 	MayHaveStandings() bool
+}
+
+// Spender is implemented by views of stores that take tokens ahead, to decide further calls without a round trip.
+type Spender interface {
+	// Spend decides a request, which must be the only one of its call, by tokens that were taken ahead in an earlier Step
+	// on the same key, not longer ago than the request allows. So whatever else that step has looked at, such as the
+	// standing of a subject, is not older. ok is false if the store has to be asked.
+	Spend(r *LimitRequest) (d quota.Decision, ok bool)
 }
 
 // KeyClocks is implemented by views of stores whose keys are on several servers, with a clock each.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 
 	"cellserver/internal/quota"
@@ -22,6 +23,17 @@ type HoldKeeper interface {
 	Holds(ctx context.Context, key []byte, count int) ([]Hold, error)
 }
 
+// HoldCarrier is implemented by views of stores whose open holds can be exported and imported. A form is of a
+// hold.Book.
+type HoldCarrier interface {
+	// HeldKeys returns the keys of the selected database that have open holds.
+	HeldKeys() [][]byte
+	// ReadHolds appends the form of the open holds of a key to dst. It appends nothing if there are none.
+	ReadHolds(key, dst []byte) []byte
+	// WriteHolds replaces the open holds of a key. It returns an error if the form is invalid.
+	WriteHolds(key, form []byte) error
+}
+
 // HoldCounter is implemented by stores that keep holds.
 type HoldCounter interface{ Holds() HoldCounts }
 
@@ -35,12 +47,15 @@ type HoldCounts struct {
 
 // Settlement is a call that settles a hold.
 type Settlement struct {
-	Key      []byte // the first key of the call that made the hold
-	ID       []byte
-	Quantity int64 // the actual quantity, at least 0
-	// Requests are the limits for the excess and for the decisions; their quantities do not matter. Of one that the
-	// hold has not charged, an excess beyond what the hold charged elsewhere is taken.
+	Key []byte // the first key of the call that made the hold
+	ID  []byte
+	// Quantity tells settlements apart that are sent again: the actual quantity, or if there are several, any negative
+	// number that depends on them.
+	Quantity int64
+	// Requests are the limits for the corrections, with the actual quantities, at least 0. Of one that the hold has not
+	// charged, an excess beyond what the hold charged elsewhere is taken, unless Skip is set.
 	Requests []LimitRequest
+	Skip     bool          // nothing is taken of requests that the hold has not charged
 	Force    bool          // a quantity without a hold is charged, as mode Force takes
 	Remember time.Duration // for which the settlement is remembered
 
@@ -52,6 +67,21 @@ type Hold struct {
 	ID       string
 	Quantity int64
 	Ends     int64 // instant
+}
+
+// AppendHoldFields appends the fields of Inspect for n open holds: how many there are, and what they have charged.
+func AppendHoldFields(fields []Field, n int, quantity func(i int) int64) []Field {
+	if n == 0 {
+		return fields
+	}
+	held := int64(0)
+	for i := range n {
+		if held += quantity(i); held < 0 {
+			held = math.MaxInt64
+			break
+		}
+	}
+	return append(fields, Field{Name: "holds", Value: int64(n)}, Field{Name: "held", Value: held})
 }
 
 // MaxHoldsPerKey is the largest number of open holds of a key.
@@ -71,5 +101,8 @@ var (
 
 // ErrSettled refuses another correction of a hold that was settled with a quantity.
 func ErrSettled(quantity int64) error {
+	if quantity < 0 {
+		return &HoldError{"HOLDSETTLED", "the hold was settled with other quantities"}
+	}
 	return &HoldError{"HOLDSETTLED", fmt.Sprintf("the hold was settled with %d", quantity)}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 )
 
@@ -22,6 +23,16 @@ type Idempotent interface {
 	//
 	// The decisions are valid until the next call of the view.
 	Once(ctx context.Context, o *Once) (decisions []quota.Decision, repeated bool, err error)
+}
+
+// TakesOnce is implemented by views that make the most frequent decision with a token, about one key, faster than Once
+// does.
+type TakesOnce interface {
+	// TakeOnce is Once for a decision that Take makes. made is false if Once must make it, which it also must if there
+	// is an error; nothing was changed then.
+	TakeOnce(
+		ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode, token Token,
+	) (d quota.Decision, repeated, made bool)
 }
 
 // Once is a decision that is made once.

@@ -90,6 +90,9 @@ type LimitRequest struct {
 	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests.
 	// They may be neither forced nor for a lease.
 	Shadow int
+	// Ahead is the time, in nanoseconds, for which a store that can be asked for tokens ahead (see Spender) may decide
+	// further requests by them. 0 means as the store's options say, and limit.NotAhead not at all.
+	Ahead int64
 	// Held says that what is taken may be corrected later, if the call is a hold: see Once.HoldTime.
 	Held  bool
 	Lease *LeaseRequest // if the kind of the rule is Lease; then Quantity, Mode and Leave do not matter

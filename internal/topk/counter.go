@@ -78,8 +78,8 @@ func (t *Counter) copySlice(to *sketch, limited bool, i int) *sketch {
 	return to
 }
 
-// Sampling is the state of the sampling of one session: how many calls to skip before the next is
-// counted, and the weight of that one.
+// Sampling is the state of the sampling of one session: how many calls to skip before one is
+// counted, and the weight of the counted call.
 type Sampling struct {
 	skip, weight int64
 	sliceEnd     int64  // the instant at which the slice that it belongs to ends

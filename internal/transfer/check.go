@@ -18,6 +18,8 @@ func CheckRDB(out io.Writer, name string) error {
 	err = from.each(func(rec *rdb.Record) error {
 		if it, why := items.read(rec); why != "" {
 			r.refuse("each a "+why, rec.Key)
+		} else if it.holds != nil {
+			r.holds += int64(len(it.holds.Open))
 		} else {
 			r.written(it.state != nil)
 		}

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"cellserver/internal/form"
+	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/rdb"
 	"cellserver/internal/resp"
@@ -65,6 +66,7 @@ func (s *fileSource) each(visit func(rec *rdb.Record) error) error {
 		return err
 	}
 	r := rdb.NewReader(s.file)
+	r.Returns = hold.Field
 	for {
 		rec, err := r.Next()
 		switch {
@@ -75,6 +77,11 @@ func (s *fileSource) each(visit func(rec *rdb.Record) error) error {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 		s.at.Store(r.Offset())
+		if rec.Type == rdb.Field {
+			if rec.Key, rec.Bytes, err = hold.ReadField(rec.Bytes); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
 		if err := visit(&rec); err != nil {
 			return err
 		}
@@ -84,6 +91,8 @@ func (s *fileSource) each(visit func(rec *rdb.Record) error) error {
 func (s *fileSource) progress() float64 { return float64(s.at.Load()) / float64(max(s.size, 1)) }
 
 func (s *fileSource) libraries() int { return s.read }
+
+func (s *fileSource) holdsLeft() int64 { return 0 }
 
 func (s *fileSource) close() { s.file.Close() }
 
@@ -173,6 +182,9 @@ func newFileDestination(to io.Writer, r *report) *fileDestination {
 }
 
 func (d *fileDestination) put(it *item) error {
+	if it.holds != nil {
+		return errors.New("only a server's folder has open holds to export")
+	}
 	if it.database != d.database {
 		d.database = it.database
 		if err := d.out.Database(it.database, 0, 0); err != nil {

@@ -53,6 +53,7 @@ type folderDestination struct {
 	report  *report
 	replace bool
 	bounds  bounds
+	last    []byte // the key that the last item has written or found, "" if it was left out
 }
 
 // openFolder opens the folder of the option dir. now is the current time, in Unix milliseconds.
@@ -70,6 +71,10 @@ func (o *options) openFolder(e *Environment, r *report) (d *folderDestination, n
 }
 
 func (d *folderDestination) put(it *item) error {
+	if it.holds != nil {
+		return d.putHolds(it)
+	}
+	d.last = d.last[:0]
 	if why := d.refusal(it); why != "" {
 		d.report.refuse(why, it.key)
 		return nil
@@ -82,6 +87,7 @@ func (d *folderDestination) put(it *item) error {
 		case err != nil:
 			return err
 		case same:
+			d.last = append(d.last, it.key...)
 			d.report.count(&d.report.unchanged)
 			return nil
 		case exists:
@@ -91,9 +97,35 @@ func (d *folderDestination) put(it *item) error {
 	}
 	err := d.write(it)
 	if err == nil {
+		d.last = append(d.last, it.key...)
 		d.report.written(it.state != nil)
 	}
 	return err
+}
+
+// putHolds writes the open holds of a key. They follow their key in a file; if the key is empty again, they are alone,
+// and are written if there is no such key.
+func (d *folderDestination) putHolds(it *item) error {
+	if it.database >= d.data.Databases() || len(it.key) > d.bounds.key {
+		d.report.leaveHolds(it)
+		return nil
+	}
+	d.view.Select(it.database)
+	d.view.Begin()
+	_, e, err := d.view.Read(context.Background(), it.key, nil)
+	if err != nil {
+		return err
+	}
+	holds := d.view.(store.HoldCarrier)
+	old, fits := holds.ReadHolds(it.key, nil), it.holds.Shift(-d.offset, limit.Kind(it.holds.Kind) == limit.Quota)
+	switch belong := e.Kind == limit.None || bytes.Equal(d.last, it.key); {
+	case len(old) > 0 && bytes.Equal(old, it.holds.Append(nil)): // an earlier import has written them
+	case !belong || !fits || len(old) > 0 || holds.WriteHolds(it.key, it.holds.Append(nil)) != nil:
+		d.report.leaveHolds(it)
+	default:
+		d.report.holds += int64(len(it.holds.Open))
+	}
+	return nil
 }
 
 // refusal returns why a key cannot be in the folder; otherwise an empty string. It converts the instants

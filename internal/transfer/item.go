@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"cellserver/internal/form"
+	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/match"
 	"cellserver/internal/rdb"
@@ -17,6 +18,7 @@ type item struct {
 	key      []byte
 	value    []byte      // of a string; the digits of an integer
 	state    *form.State // of a limiter, in Unix time; otherwise nil
+	holds    *hold.Book  // nil, unless the item is the open holds of the key instead of its content
 	expires  int64       // Unix milliseconds, or rdb.Never
 }
 
@@ -32,6 +34,12 @@ type reader struct {
 // names it.
 func (r *reader) read(rec *rdb.Record) (it item, why string) {
 	switch {
+	case rec.Type == rdb.Field:
+		it = item{database: rec.Database, key: rec.Key, holds: new(hold.Book), expires: rec.Expires}
+		if it.holds.Read(rec.Bytes) != nil {
+			return it, "key whose open holds cannot be read"
+		}
+		return it, ""
 	case rec.Type == rdb.Module:
 		return it, "value of the module " + rec.Module
 	case rec.Type != rdb.String:

@@ -18,6 +18,8 @@ type report struct {
 	expired   int64
 	unchanged int64 // keys that the destination has already, with the same content
 	refusals  []*refusal
+	holds     int64          // open holds that were written
+	holdsLeft int64          // open holds that were left out, because servers only exchange keys
 	libraries int            // of functions, which cellserver does not have
 	progress  func() float64 // the part of the source that has been read; nil if it is not known
 }
@@ -69,9 +71,19 @@ func (r *report) refuse(reason string, key []byte) {
 	}
 }
 
+// leaveHolds counts the open holds of a key, which were not written.
+func (r *report) leaveHolds(it *item) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.holdsLeft += int64(len(it.holds.Open))
+}
+
 // print writes the summary.
 func (r *report) print(out io.Writer, verb string) {
 	fmt.Fprintf(out, "%s %d keys: %d strings, %d limiters\n", verb, r.strings+r.limiters, r.strings, r.limiters)
+	if r.holds > 0 {
+		fmt.Fprintf(out, "and %d open holds\n", r.holds)
+	}
 	if r.unchanged > 0 {
 		fmt.Fprintf(out, "%d keys were there already, with the same content\n", r.unchanged)
 	}
@@ -84,6 +96,9 @@ func (r *report) print(out io.Writer, verb string) {
 			more = ", ..."
 		}
 		fmt.Fprintf(out, "left out: %d keys, %s: %s%s\n", o.keys, o.reason, strings.Join(o.names, ", "), more)
+	}
+	if r.holdsLeft > 0 {
+		fmt.Fprintf(out, "left out: %d open holds, which are copied only with --dir, from a folder to a folder\n", r.holdsLeft)
 	}
 	if r.libraries > 0 {
 		fmt.Fprintf(out, "left out: %d libraries of functions\n", r.libraries)

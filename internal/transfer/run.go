@@ -154,7 +154,8 @@ func (o *options) exportServer(e *Environment, to *outputFile, r *report) error 
 type source interface {
 	each(visit func(rec *rdb.Record) error) error
 	progress() float64
-	libraries() int // of functions; called after each
+	libraries() int   // of functions; called after each
+	holdsLeft() int64 // open holds that each has left out
 	close()
 }
 
@@ -243,8 +244,10 @@ func copyKeys(from source, to destination, r *report, items *reader, now int64, 
 		if !items.match.has(rec.Key) {
 			return nil
 		}
-		r.begin()
 		it, why := items.read(rec)
+		if it.holds == nil {
+			r.begin()
+		}
 		switch {
 		case why != "":
 			r.refuse("each a "+why, rec.Key)
@@ -256,6 +259,7 @@ func copyKeys(from source, to destination, r *report, items *reader, now int64, 
 		return to.put(&it)
 	})
 	r.libraries = from.libraries()
+	r.holdsLeft += from.holdsLeft()
 	err = errors.Join(err, to.close())
 	stop()
 	return err
@@ -275,8 +279,8 @@ Usage: cellserver export [options] FILE.rdb
        cellserver export [options] redis://[user:password@]host:port
 
 %s
-The keys of a running server are read one after the other while clients change them; those of a
-folder are of one instant. A redis-server can load the file: CL.THROTTLE keys have the format of
+The keys of a running server are read one after the other while clients change them, without open
+holds; those of a folder are of one instant, with open holds. A redis-server can load the file: CL.THROTTLE keys have the format of
 redis-cell, and other limiters are strings, which cellserver import converts to limiters again. A
 Redis or Valkey server can be the other server too, and then be the --store of cellservers.
 

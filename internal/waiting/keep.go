@@ -6,26 +6,24 @@ import (
 	"math"
 )
 
-// A call that several keys may limit stands in one line at a time. If other calls take what comes back in the
-// other keys, each at another instant, it may go from line to line for ever. So what comes back is kept for it in
-// the end: it leaves its line for one of its own, and no other call has a turn at any of its keys until it has left
-// the queue or gives them up.
+// A call that several keys may limit stands in one line at a time. If other calls take from its other keys whatever
+// comes back, it may go from line to line for ever. So in the end its keys are kept for it: it moves to a line of its
+// own, and no other call has a turn at any of its keys until it leaves the queue or gives them up.
 //
-// What that costs others is bounded. In a turn at which a key had enough and the call went on to another line, the
-// call gets credit for this key: the time in which the limiter admits the quantity on average, for this is what the
-// call has left to others. A key is kept, after it has enough, for no longer than the
-// credit. So the calls that wait for a key lose at most as much time to a call as if it had been admitted whenever it
-// was passed over.
+// The cost for other calls is bounded. If a key had enough in a turn, and the call went on to another line, the call
+// has left that quantity to others. It gets credit for the key: the time in which the limiter admits the quantity on
+// average. Once a key has enough, it is kept no longer than the credit. So the calls that wait for a key lose at most
+// as much time to a call as if it had been admitted whenever it was passed over.
 //
-// It ends. While a call is passed over, its credit for a key grows with every two turns, until it suffices for all
-// keys: see target. Then all of them are kept at once or none, so no call that keeps a key waits for another call:
-// it has turns of its own, and a deadline. That excludes deadlocks. When the keys are kept no longer, all their lines
-// have their turns at once, so no turn is lost.
+// No call starves. While a call is passed over, its credit for a key grows with every two turns, until it suffices for
+// all keys: see target. Then all keys are kept at once or none, so no call that keeps a key waits for another call: it
+// has turns of its own, and a deadline. That excludes deadlocks. When the keys are no longer kept, all their lines have
+// their turns at once, so no turn is lost.
 //
-// A call whose turn it is while one of its keys is kept for another goes to the line of this key, and gives up
-// what is kept for it. The oldest call to which this happens is next: until it has left or its keys are kept for it,
-// no younger call may begin to keep one of them. So of the calls that share keys, the one that waits longest is
-// delayed by no other for ever, and each becomes the one that waits longest.
+// A call whose turn it is while one of its keys is kept for another goes to the line of this key, and gives up what is
+// kept for it. The oldest call to which this happens is next: until it has left or its keys are kept for it, no younger
+// call may begin to keep one of them. So among calls that share keys, no other delays the oldest for ever, and each
+// becomes the oldest in time.
 //
 // The first call of a line may find its key taken by calls of other lines, again and again. Then this key alone is
 // kept for it, which delays no call of the line, because they are behind it.
@@ -33,36 +31,36 @@ import (
 // Patience is the number of turns in which a call is passed over before anything is kept for it.
 const Patience = 4
 
-// Need is what one of the keys that may limit a call has decided.
+// Need is the decision of one of the keys that may limit a call.
 type Need struct {
 	Key        []byte
 	RetryAfter int64 // ns until the key has enough; 0 if it has
-	Cost       int64 // ns in which the limiter admits on average what the call takes from it
+	Cost       int64 // ns in which the limiter admits the quantity of the call on average
 }
 
-// share is what a call has to do with one of its keys.
+// share is the state of one of the keys of a call.
 type share struct {
 	hash   uint64 // of the key
 	credit int64  // ns for which the key may be kept
-	from   int64  // while it is kept: the instant at which it has enough, the earliest that was seen
+	from   int64  // while it is kept: the earliest instant seen at which it has enough
 }
 
-// keeping is the part of a Call that several keys may limit.
+// keeping is the state of a Call that several keys may limit.
 type keeping struct {
 	arrived int64 // the number of its arrival in the queue
 	passes  int   // turns in which a key had enough and the call was passed over
-	moves   int   // to another line
+	moves   int   // moves to another line
 	stays   int   // turns in which the key of its line limited the call, since the last move
 	shares  []share
 	kept    []place // the keys that are kept for the call
-	left    string  // while keys are kept, or after the call has left the queue: the key of the line that it has left
+	left    string  // the key of the line that it left, while keys are kept or after it has left the queue
 }
 
 // maxShares bounds the keys that a call remembers. There are more than a call may have only if
 // its keys change, because a policy chooses them.
 const maxShares = 128
 
-// share returns what a call has to do with a key.
+// share returns the share of a call for a key, which may be new. It is valid until the next call of share.
 func (q *Queue[T]) share(c *Call[T], database int, key []byte) *share {
 	hash := q.hash(database, key)
 	for i := range c.shares {
@@ -77,12 +75,12 @@ func (q *Queue[T]) share(c *Call[T], database int, key []byte) *share {
 	return &c.shares[len(c.shares)-1]
 }
 
-// hash identifies a key. If two keys had the same, one would be kept together with the other.
+// hash identifies a key. If two keys had the same hash, keeping one would keep the other too.
 func (q *Queue[T]) hash(database int, key []byte) uint64 {
 	return maphash.Bytes(q.filter.seed, key) + uint64(database)
 }
 
-// SetKeys says which keys may limit a call that was added, so that it does not take from one that is kept.
+// SetKeys sets the keys that may limit a call that was added, so that it does not take from a key that is kept.
 func (q *Queue[T]) SetKeys(c *Call[T], database int, key func(i int) []byte, keys int) {
 	for i := range keys {
 		q.share(c, database, key(i))
@@ -126,8 +124,8 @@ func (c *Call[T]) Key() string {
 	return c.line.key
 }
 
-// mayKeepOwn reports whether the key of its line may be kept for a call that is the first of this line already. Others
-// lose nothing by that, except that no call of another line takes from the key too.
+// mayKeepOwn reports whether the key of its line may be kept for a call that is the first of this line already. It
+// costs no call of this line anything, and excludes only calls of other lines from the key.
 func (q *Queue[T]) mayKeepOwn(c *Call[T], database int, n *Need) bool {
 	keeper := q.keepers[q.hash(database, n.Key)]
 	if c.stays < Patience || keeper != nil && keeper != c || len(c.kept) > 1 {
@@ -136,7 +134,7 @@ func (q *Queue[T]) mayKeepOwn(c *Call[T], database int, n *Need) bool {
 	return keeper == c || !q.isAfterAnother(c)
 }
 
-// later returns an instant and a duration added, or the last instant there is.
+// later returns at + duration, or math.MaxInt64 if that would wrap.
 func later(at, duration int64) int64 {
 	if duration > math.MaxInt64-max(at, 0) {
 		return math.MaxInt64
@@ -173,8 +171,8 @@ func (q *Queue[T]) mayKeep(c *Call[T], database int, needs []Need, began, end in
 	return free
 }
 
-// setNext makes a call, which has to wait because keys are kept for another, the next for which they are, unless
-// an older one is.
+// setNext makes a call the next for which keys are kept, unless an older one is. The call has to wait because keys are
+// kept for another.
 func (q *Queue[T]) setNext(c *Call[T]) {
 	if q.next == nil || c.arrived < q.next.arrived {
 		q.next = c
@@ -201,11 +199,11 @@ func (q *Queue[T]) keptFrom(c *Call[T]) (at place, kept bool) {
 	return at, false
 }
 
-// giveWayAtOnce is the number of calls that a call of Next sends to other lines.
+// giveWayAtOnce is the largest number of calls that one call of Next sends to other lines.
 const giveWayAtOnce = 64
 
-// giveWay sends calls whose turn it is, but one of whose keys is kept for another, to the line of this key. It
-// returns false if there are more of them.
+// giveWay sends a call whose turn it is, but one of whose keys is kept for another call, to the line of that key. It
+// returns false if there are more than giveWayAtOnce such calls.
 func (q *Queue[T]) giveWay(now int64) bool {
 	for range giveWayAtOnce {
 		if q.paused || len(q.turns) == 0 || q.turns[0].at > now {
@@ -224,7 +222,7 @@ func (q *Queue[T]) giveWay(now int64) bool {
 	return false
 }
 
-// isAfterAnother reports whether a call that waits longer is the next for which one of the keys of c is to be kept.
+// isAfterAnother reports whether an older call is the next for which one of the keys of c is to be kept.
 func (q *Queue[T]) isAfterAnother(c *Call[T]) bool {
 	if q.next == nil || q.next.arrived >= c.arrived {
 		return false
@@ -239,8 +237,9 @@ func (q *Queue[T]) isAfterAnother(c *Call[T]) bool {
 	return false
 }
 
-// keep ends the turn of a call for which keys are kept until it has left the queue or gives them up. If one of them
-// was not yet kept, the call has its next turn at once, because it may have changed. Else it has it at an instant.
+// keep ends the turn of a call, and keeps keys for it until it leaves the queue or gives them up. If one of them was
+// not kept before, the call has its next turn at once, because the key may have changed. Otherwise the next turn is at
+// the instant at.
 func (q *Queue[T]) keep(c *Call[T], database int, needs []Need, at, now int64) {
 	own, before := c.Key(), len(c.kept)
 	if before == 0 {
@@ -264,7 +263,7 @@ func (q *Queue[T]) keep(c *Call[T], database int, needs []Need, at, now int64) {
 	}
 }
 
-// keepKey keeps a key for a call. It is not kept for another.
+// keepKey keeps a key for a call. The key must not be kept for another.
 func (q *Queue[T]) keepKey(c *Call[T], database int, key []byte) {
 	hash, p := q.hash(database, key), placeOf(database, key)
 	if q.keepers[hash] == c {
@@ -279,7 +278,8 @@ func (q *Queue[T]) keepKey(c *Call[T], database int, key []byte) {
 	}
 }
 
-// giveUp is release for a call that goes on to wait. It pays for what was kept in vain.
+// giveUp is release for a call that goes on waiting. The call pays, in credit, for the time for which keys were kept in
+// vain.
 func (q *Queue[T]) giveUp(c *Call[T], now int64) {
 	for _, p := range c.kept {
 		s := q.share(c, p.database, []byte(p.key))
@@ -317,9 +317,10 @@ func (q *Queue[T]) pass(c *Call[T], database int, needs []Need) {
 	}
 }
 
-// target returns the need for whose key a call goes to wait: the key that limits it longest. After the first turns, it
-// waits until the key of its line has enough, so that each move gives credit; and if there is not enough credit to
-// keep a key that limits it, it waits for this key, so that it gets credit for every key that needs it.
+// target returns the index of the need whose key a call goes to wait for. That is the key that limits it longest, with
+// two exceptions. After as many moves as it has keys, the call stays until the key of its line has enough, so that each
+// move gives credit. After Patience turns, it goes to a key that limits it and for which its credit is too small, so
+// that every key gets credit.
 func (q *Queue[T]) target(c *Call[T], database int, needs []Need, began, end int64) (index int) {
 	own, lacking := -1, -1
 	for i := range needs {

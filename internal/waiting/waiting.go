@@ -4,12 +4,11 @@
 //
 // # Lines
 //
-// A call stands in one line, at the key that limits it, and lines are in the order of arrival.
-// Only the first call of a line has its turn: the line has the instant at which that call could be
-// admitted, and calls behind it cost nothing until then. When the first call is admitted or leaves, the
-// next has its turn at once, because it may need less. So a unit that becomes free costs two
-// decisions, one that takes it and one that finds out how long the next call has to wait, whatever the
-// number of calls.
+// A call stands in one line, at the key that limits it, and lines are in the order of arrival. Only the first call of a
+// line has turns: the line has the instant at which that call could be admitted, and calls behind it cost nothing until
+// then. When the first call is admitted or leaves, the next has its turn at once, because it may need less. So a unit
+// that becomes free costs two decisions, one that takes it and one that finds out how long the next call has to wait,
+// whatever the number of calls.
 //
 // The instant follows from the limiter's retry_after. A change of the key may move it forward: then
 // Wake gives the first call its turn at once. A change of all keys (FLUSHALL, SWAPDB) wakes all lines,
@@ -25,9 +24,8 @@
 //
 // # The end of the time
 //
-// Each call has a deadline. The deadlines of all calls are in one heap. At its deadline a call leaves
-// the queue, unless it has its turn at that instant: a turn that is late, because there is much to
-// do, is not lost.
+// Each call has a deadline. The deadlines of all calls are in one heap. At its deadline a call leaves the queue, unless
+// its turn is due at that instant: a turn that is late, because there is much to do, is not lost.
 package waiting
 
 import (
@@ -37,7 +35,7 @@ import (
 )
 
 var (
-	// ErrMany means that as many calls wait as may.
+	// ErrMany means that no more calls may wait, in all or for one key.
 	ErrMany = errors.New("too many calls wait")
 	// ErrLeft means that a call has left the queue during its turn.
 	ErrLeft = errors.New("the call does not wait any more")
@@ -50,16 +48,16 @@ type Queue[T any] struct {
 	turns     instants[*line[T]] // lines whose first call is not having its turn, by the instant of its next
 	deadlines instants[*Call[T]] // calls that are not having their turn
 	count     int
-	arrivals  int64      // of calls at the end of a line, so far: they make the order of heaps total
+	arrivals  int64      // arrivals at the ends of lines so far; they order equal instants in the heaps
 	order     []*line[T] // all lines
 	unwoken   int        // number of lines, the first of order, that WakeAll has not reached yet
 	paused    bool
 	filter    filter
-	keepers   map[uint64]*Call[T] // the keys that are kept, by hash, and for which calls: see StayAmong
-	next      *Call[T]            // the oldest of the calls for which keys may be kept as soon as they are no other's
+	keepers   map[uint64]*Call[T] // calls for which keys are kept, by the hash of the key: see StayAmong
+	next      *Call[T]            // the oldest call that waits until keys may be kept for it
 }
 
-// place identifies a line: a key's, or the line of a single call.
+// place identifies a line: the line of a key, or the own line of a call.
 type place struct {
 	database int
 	key      string
@@ -74,7 +72,7 @@ type line[T any] struct {
 	first, last *Call[T]
 	calls       int
 	at          int64 // instant of the next turn
-	number      int64 // of arrivals, when at was set
+	number      int64 // number of arrivals when at was set
 	inTurn      bool  // the first call is having its turn
 	woken       bool  // the key has changed during this turn
 	isKept      bool  // the key is kept for a call, so the line has no turns
@@ -89,7 +87,7 @@ type Call[T any] struct {
 	line       *line[T] // nil if the call does not wait
 	prev, next *Call[T]
 	deadline   int64
-	number     int64 // of arrivals
+	number     int64 // number of its latest arrival
 	index      int   // in Queue.deadlines; -1 during its turn
 	over       bool  // End was called
 	keeping
@@ -108,7 +106,7 @@ func (q *Queue[T]) SetDeadline(c *Call[T], deadline int64) {
 	}
 }
 
-// Due says what is to be done with a call.
+// Due says why Next has returned a call.
 type Due uint8
 
 const (
@@ -133,6 +131,22 @@ func (q *Queue[T]) HasCalls(database int, key []byte) bool {
 	return q.lines[place{database: database, key: string(key)}] != nil || q.keeper(database, key) != nil
 }
 
+// First returns the first calls in the line of a key, at most most, and before them the call for which it is kept.
+func (q *Queue[T]) First(database int, key []byte, most int) (calls []*Call[T]) {
+	kept := q.keeper(database, key)
+	if kept != nil && most > 0 {
+		calls = append(calls, kept)
+	}
+	if l := q.lines[place{database: database, key: string(key)}]; l != nil {
+		for c := l.first; c != nil && len(calls) < most; c = c.next {
+			if c != kept {
+				calls = append(calls, c)
+			}
+		}
+	}
+	return calls
+}
+
 // Add puts a call at the end of the line of a key. If it is the first, it has its turn at once,
 // because the key may have changed since the call was decided.
 func (q *Queue[T]) Add(c *Call[T], database int, key []byte, deadline, now int64) error {
@@ -145,7 +159,7 @@ func (q *Queue[T]) Add(c *Call[T], database int, key []byte, deadline, now int64
 	return nil
 }
 
-// isFull reports whether as many calls wait for a key as may.
+// isFull reports whether no more calls may wait for a key.
 func (q *Queue[T]) isFull(database int, key []byte) bool {
 	l := q.lines[place{database: database, key: string(key)}]
 	return l != nil && l.calls >= max(q.max/10, 1)
@@ -302,7 +316,7 @@ func (q *Queue[T]) turnAt(l *line[T], at int64) {
 	}
 }
 
-// unschedule makes a line have no turns.
+// unschedule removes a line from the heap of turns, so that it has none.
 func (q *Queue[T]) unschedule(l *line[T]) {
 	if l.index >= 0 {
 		heap.Remove(&q.turns, l.index)

@@ -12,9 +12,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// applier applies the entries of one chunk in batches, and the entries of a batch shard by shard:
-// so it locks each shard once, and finds in the cache what the keys of a shard share. The entries of
-// a key are in one shard, and stay in order.
+// applier applies the entries of one chunk in batches, and each batch shard by shard. So it locks a
+// shard once per batch, and what the keys of the shard share stays in the cache. The entries of a
+// key are in one shard, and stay in order.
 type applier struct {
 	loader     *Loader
 	entries    *entry.Reader
@@ -53,7 +53,7 @@ func (a *applier) apply(chunk []byte) error {
 	return r.Err()
 }
 
-// add adds the entry of a key to the batch, and applies any other.
+// add adds the entry of a key to the batch, and applies an entry of any other kind at once.
 func (a *applier) add(r *entry.Reader) error {
 	l, full := a.loader, a.count == batchEntries
 	if full || a.db == nil || r.Generation != a.generation || r.Kind == entry.Size {
@@ -135,7 +135,7 @@ func (a *applier) applyEntry(s *shard, h keyHash, e *entry.Entry) error {
 		return a.applyDelta(s, e)
 	}
 	a.loader.clearSkipped(e)
-	expires := e.Expires // or what a record has in its place
+	expires := e.Expires // or the field of the record that stands for it
 	if e.Kind == entry.Limiter {
 		if err := a.state.Read(e.Bytes, 0); err != nil {
 			return fmt.Errorf("key %.100q: %w", e.Key, err)

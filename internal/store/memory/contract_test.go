@@ -25,6 +25,15 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
+func TestMemoryKeepsHolds(t *testing.T) {
+	t.Parallel()
+	storetest.RunHolds(t, func(t *testing.T, clock store.Clock) store.Store {
+		m := memory.New(memory.Options{Clock: clock, SweepEvery: -1})
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		return m
+	})
+}
+
 // The same with the periodic sweep running, as in a server.
 func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
 	t.Parallel()

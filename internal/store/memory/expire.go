@@ -56,7 +56,7 @@ func (m *Store) Sweep() (removed int) {
 		}
 	}
 	m.tokens.sweep(now)
-	m.sweepHolds(now)
+	m.endHolds(now, holdsPerSweep)
 	m.returnMemory()
 	return removed
 }

@@ -2,8 +2,8 @@ package memory
 
 import (
 	"container/heap"
+	"math"
 	"sync"
-	"sync/atomic"
 
 	"cellserver/internal/store"
 )
@@ -11,120 +11,206 @@ import (
 // DefaultMaxHolds is the largest number of open holds of a store by default.
 const DefaultMaxHolds = 1_000_000
 
-// holdQueue knows when the open holds of all databases end. Beyond max, the hold that ends first lapses before its
-// time, so that clients that have died never keep living ones from making holds. That hold may be in a shard that is
-// not locked, so its ticket says that it has lapsed, and its key finds out when it is next used, or from the sweep.
+// holdQueue knows which keys have the holds that end first. Beyond max, these holds lapse before their time, so that
+// dead clients never keep living ones from making holds. That happens when the step that made one too many has unlocked
+// its shards, because the key that is concerned may be in any shard.
 //
 // The lock is taken within the locks of shards. Nothing is locked within it.
 type holdQueue struct {
 	mu      sync.Mutex
 	max     int
-	tickets tickets
-	ended   []*ticket // that have lapsed early, for the sweep
-	counts  store.HoldCounts
+	scratch bool // there is no queue: see Scratch
+	open    int
+	// databases has the keys of each database, so that FLUSHALL need not look through a million.
+	databases map[*database]*heldKeys
+	counts    store.HoldCounts
+	ending    sync.Mutex // held while a hold lapses that nobody has asked for; taken before the locks of shards
 }
 
-// ticket is the place of an open hold in the queue.
-type ticket struct {
-	ends  int64
-	place int         // index in the queue; -1 if it has left
-	early atomic.Bool // it has lapsed before its time
+// heldKeys is a heap of the keys of a database that have open holds, by their bounds.
+type heldKeys struct {
+	keys []*keyHolds
+	open int // holds
+}
+
+// holder is the place of a key with open holds in the queue. The lock of the queue guards place. The other fields
+// change only with the lock of the shard as well, so either lock is enough to read them.
+type holder struct {
 	db    *database
-	key   string // protected by the lock of the queue: a key may be renamed
+	key   string
+	bound int64 // no hold of the key ends before that
+	place int32 // index in the heap; -1 if the key is not in it
 }
 
-// tickets is a heap of tickets, by their end.
-type tickets []*ticket
+func (q *heldKeys) Len() int           { return len(q.keys) }
+func (q *heldKeys) Less(i, j int) bool { return q.keys[i].bound < q.keys[j].bound }
 
-func (t tickets) Len() int           { return len(t) }
-func (t tickets) Less(i, j int) bool { return t[i].ends < t[j].ends }
-
-func (t tickets) Swap(i, j int) {
-	t[i], t[j] = t[j], t[i]
-	t[i].place, t[j].place = i, j
+func (q *heldKeys) Swap(i, j int) {
+	q.keys[i], q.keys[j] = q.keys[j], q.keys[i]
+	q.keys[i].place, q.keys[j].place = int32(i), int32(j)
 }
 
-func (t *tickets) Push(x any) {
-	one := x.(*ticket)
-	one.place = len(*t)
-	*t = append(*t, one)
+func (q *heldKeys) Push(x any) {
+	k := x.(*keyHolds)
+	k.place = int32(len(q.keys))
+	q.keys = append(q.keys, k)
 }
 
-func (t *tickets) Pop() any {
-	last := (*t)[len(*t)-1]
-	(*t)[len(*t)-1] = nil
-	*t = (*t)[:len(*t)-1]
+func (q *heldKeys) Pop() any {
+	last := q.keys[len(q.keys)-1]
+	q.keys[len(q.keys)-1] = nil
+	q.keys = q.keys[:len(q.keys)-1]
 	last.place = -1
 	return last
 }
 
-// add adds a hold.
-func (q *holdQueue) add(t *ticket) {
+// opened adds a hold to a key.
+func (q *holdQueue) opened(k *keyHolds, ends int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	heap.Push(&q.tickets, t)
-	for len(q.tickets) > q.max {
-		first := heap.Pop(&q.tickets).(*ticket)
-		first.early.Store(true)
-		q.ended = append(q.ended, first)
-		q.counts.Early++
+	if k.place < 0 {
+		k.bound = ends
+		q.push(k, 1)
+		return
+	}
+	q.count(k.db, 1)
+	if ends < k.bound {
+		q.setBound(k, ends)
 	}
 }
 
-// leave removes a hold, and counts it.
-func (q *holdQueue) leave(t *ticket, count *int64) {
+// push adds a key that has a number of holds.
+func (q *holdQueue) push(k *keyHolds, holds int) {
+	if q.databases == nil {
+		q.databases = map[*database]*heldKeys{}
+	}
+	if q.databases[k.db] == nil {
+		q.databases[k.db] = new(heldKeys)
+	}
+	heap.Push(q.databases[k.db], k)
+	q.count(k.db, holds)
+}
+
+func (q *holdQueue) count(db *database, holds int) {
+	q.open += holds
+	q.databases[db].open += holds
+}
+
+func (q *holdQueue) setBound(k *keyHolds, bound int64) {
+	k.bound = bound
+	heap.Fix(q.databases[k.db], int(k.place))
+}
+
+// closed takes a number of holds from a key, and the key from the queue if none is left. It adds 1 to count unless that
+// is nil.
+func (q *holdQueue) closed(k *keyHolds, holds, left int, count *int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if count != nil {
 		*count++
 	}
-	if t.place >= 0 {
-		heap.Remove(&q.tickets, t.place)
+	if q.scratch {
+		return
+	}
+	if q.count(k.db, -holds); left == 0 {
+		heap.Remove(q.databases[k.db], int(k.place))
 	}
 }
 
-// move changes the key of a hold.
-func (q *holdQueue) move(t *ticket, db *database, key string) {
+// passed says that no hold of a key ends before an instant.
+func (q *holdQueue) passed(k *keyHolds, bound int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	t.db, t.key = db, key
+	q.setBound(k, bound)
 }
 
-// flush removes all holds of a database.
+// move changes the key of open holds.
+func (q *holdQueue) move(k *keyHolds, db *database, key string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if k.db == db || q.scratch {
+		k.db, k.key = db, key
+		return
+	}
+	q.count(k.db, -len(k.Open))
+	heap.Remove(q.databases[k.db], int(k.place))
+	k.db, k.key = db, key
+	q.push(k, len(k.Open))
+}
+
+// flush forgets all keys of a database at once. The shards of the database must be locked and without holds.
 func (q *holdQueue) flush(db *database) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.tickets) == 0 {
-		return
+	if all := q.databases[db]; all != nil {
+		q.open -= all.open
+		delete(q.databases, db)
 	}
-	kept := q.tickets[:0]
-	for _, t := range q.tickets {
-		if t.db == db {
-			t.place = -1
-			continue
-		}
-		t.place = len(kept)
-		kept = append(kept, t)
-	}
-	clear(q.tickets[len(kept):])
-	q.tickets = kept
-	heap.Init(&q.tickets)
 }
 
-// next returns the key of a hold that has lapsed by now, for the sweep.
-func (q *holdQueue) next(now int64) (db *database, key string, ok bool) {
+// next returns the key with the least bound, if there are too many holds, or if a hold of the key may have lapsed by
+// now.
+func (q *holdQueue) next(now int64) (k *keyHolds, db *database, key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if n := len(q.ended); n > 0 {
-		t := q.ended[n-1]
-		q.ended = q.ended[:n-1]
-		return t.db, t.key, true
+	least := int64(math.MaxInt64)
+	for _, all := range q.databases {
+		if len(all.keys) > 0 && (k == nil || all.keys[0].bound < least) {
+			k, least = all.keys[0], all.keys[0].bound
+		}
 	}
-	if len(q.tickets) > 0 && q.tickets[0].ends <= now {
-		t := heap.Pop(&q.tickets).(*ticket)
-		return t.db, t.key, true
+	if k == nil || least > now && q.open <= q.max {
+		return nil, nil, ""
 	}
-	return nil, "", false
+	return k, k.db, k.key
+}
+
+// holdsPerCall and holdsPerSweep bound the keys that a call and the sweep look at to end holds.
+const holdsPerCall, holdsPerSweep = 1000, 100_000
+
+// tooMany reports whether there are too many holds.
+func (q *holdQueue) tooMany() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.open > q.max
+}
+
+// endHolds ends holds that have lapsed by now, and those that end first while there are too many. It looks at a number
+// of keys at most; the sweep does what is left. The caller must not have locked a shard.
+func (m *Store) endHolds(now int64, most int) {
+	for range most {
+		m.holds.ending.Lock()
+		k, db, key := m.holds.next(now)
+		if k != nil {
+			m.endFirst(now, k, db, key)
+		}
+		m.holds.ending.Unlock()
+		if k == nil {
+			return
+		}
+	}
+}
+
+// endFirst ends holds of the key that is next, or raises its bound.
+func (m *Store) endFirst(now int64, next *keyHolds, db *database, key string) {
+	name := []byte(key)
+	s := &db.shards[m.hash(name).shard]
+	s.lock()
+	defer s.unlock()
+	if s.holds[key] != next {
+		return // meanwhile it was renamed, or has no hold any more
+	}
+	bound := next.bound
+	k := s.held(name, s.advance(now))
+	if k == nil {
+		return
+	}
+	first := k.first()
+	if ends := k.Open[first].Ends; ends > bound {
+		m.holds.passed(k, ends)
+	} else if m.holds.tooMany() {
+		s.lapse(name, k, first)
+	}
 }
 
 // Holds implements store.HoldCounter.
@@ -133,7 +219,7 @@ func (m *Store) Holds() store.HoldCounts {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	counts := q.counts
-	counts.Open = len(q.tickets)
+	counts.Open = q.open
 	return counts
 }
 

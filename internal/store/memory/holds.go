@@ -18,16 +18,17 @@ import (
 )
 
 // The open holds of a key (package hold) are not in its record: a bucket may be full again, and its record gone, long
-// before its holds are settled. They are in a map of the shard, and the step that changes the key changes them. Calls
-// that only take do not look at them.
+// before its holds are settled. They are in a map of the shard, and change in the step that changes the key. Calls that
+// only take do not look at them.
 //
-// A call of several keys leaves a hold on each key that it charged, under the same ID, and one on its first key,
-// which has the reply for a call that repeats it. Settled and lapsed holds are remembered among the ID tokens.
+// A call of several keys leaves a hold with the same ID on each key that it charged, and always on its first key. The
+// hold of the first key has the reply for a call that repeats it. Settled and lapsed holds are remembered among the ID
+// tokens.
 
 // keyHolds holds the open holds of a key.
 type keyHolds struct {
 	hold.Book
-	tickets []*ticket // of the open holds, in the same order
+	holder
 }
 
 // holding is the hold that a step makes.
@@ -36,7 +37,7 @@ type holding struct {
 	ends  int64
 	words uint64
 	first []byte // the first key of the call
-	added bool   // this key has the hold
+	added bool   // the hold was added to the first key
 }
 
 // held returns the open holds of a key, without those that have lapsed; nil if there are none.
@@ -48,32 +49,47 @@ func (s *shard) held(key []byte, now int64) *keyHolds {
 	if k == nil {
 		return nil
 	}
+	if k.bound > now {
+		return k
+	}
 	for i := len(k.Open) - 1; i >= 0; i-- {
-		if t := k.tickets[i]; k.Open[i].Ends <= now || t.early.Load() {
-			s.lapse(key, k, i, now)
+		if k.Open[i].Ends <= now {
+			s.lapse(key, k, i)
 		}
 	}
 	if len(k.Open) == 0 {
 		return nil
 	}
+	if !s.store.holds.scratch {
+		s.store.holds.passed(k, k.Open[k.first()].Ends)
+	}
 	return k
 }
 
-// lapse ends a hold whose charge stands.
-func (s *shard) lapse(key []byte, k *keyHolds, i int, now int64) {
-	o := &k.Open[i]
-	count, at := &s.store.holds.counts.Lapsed, o.Ends
-	if k.tickets[i].early.Load() {
-		count, at = nil, now // it was counted
+// first returns the index of the hold that ends first.
+func (k *keyHolds) first() (first int) {
+	for i := range k.Open {
+		if k.Open[i].Ends < k.Open[first].Ends {
+			first = i
+		}
 	}
-	s.rememberHold(now, key, at+s.store.holdMemory.Load(), o, outcome{lapsed: true})
+	return first
+}
+
+// lapse ends a hold whose charge stands, because its time is over, or before that, because there are too many.
+func (s *shard) lapse(key []byte, k *keyHolds, i int) {
+	o, counts := &k.Open[i], &s.store.holds.counts
+	count, at := &counts.Lapsed, o.Ends
+	if o.Ends > s.lastInstant {
+		count, at = &counts.Early, s.lastInstant
+	}
+	s.rememberHold(s.lastInstant, key, at+s.store.holdMemory.Load(), o, outcome{lapsed: true})
 	s.closeHold(key, k, i, count)
 }
 
-// closeHold removes a hold, and counts it.
+// closeHold removes a hold, and adds 1 to count unless that is nil.
 func (s *shard) closeHold(key []byte, k *keyHolds, i int, count *int64) {
-	s.store.holds.leave(k.tickets[i], count)
-	k.tickets = slices.Delete(k.tickets, i, i+1)
+	s.store.holds.closed(k, 1, len(k.Open)-1, count)
 	k.Close(i)
 	if len(k.Open) == 0 {
 		delete(s.holds, string(key))
@@ -88,81 +104,63 @@ func (s *shard) holdsChanged(key []byte) {
 	}
 }
 
-// dropHolds forgets the holds of a key that is removed or replaced by a call.
+// dropHolds forgets the holds of a key that a call removes or replaces.
 func (s *shard) dropHolds(key []byte) {
-	if len(s.holds) == 0 {
+	if len(s.holds) == 0 || s.store.holds.scratch {
 		return
 	}
 	if k := s.holds[string(key)]; k != nil {
-		for i := range k.tickets {
-			s.store.holds.leave(k.tickets[i], nil)
-		}
+		s.store.holds.closed(k, len(k.Open), 0, nil)
 		delete(s.holds, string(key))
 		s.holdsChanged(key)
 	}
 }
 
-// addHold adds a hold to those of a key. Beyond store.MaxHoldsPerKey, the one that ends first lapses before its time.
+// addHold adds a hold to a key. Beyond store.MaxHoldsPerKey, the hold that ends first lapses before its time.
 func (s *shard) addHold(key []byte, o hold.Open, kind limit.Kind, level, tat int64) {
 	k := s.held(key, s.lastInstant)
 	if k == nil {
-		if s.holds == nil {
-			s.holds = map[string]*keyHolds{}
-		}
-		k = &keyHolds{}
-		s.holds[string(key)] = k
+		k = s.newHolds(key, hold.Book{})
 	}
 	k.Add(o, byte(kind), s.lastInstant, level, tat)
-	s.addTicket(key, k, o.Ends)
+	if !s.store.holds.scratch {
+		s.store.holds.opened(k, o.Ends)
+	}
 	if len(k.Open) > store.MaxHoldsPerKey {
-		first := 0
-		for i := range k.Open {
-			if k.Open[i].Ends < k.Open[first].Ends {
-				first = i
-			}
-		}
-		k.tickets[first].early.Store(true)
-		s.store.holds.leave(k.tickets[first], &s.store.holds.counts.Early)
-		s.lapse(key, k, first, s.lastInstant)
+		s.lapse(key, k, k.first())
 	}
 	s.holdsChanged(key)
 }
 
-func (s *shard) addTicket(key []byte, k *keyHolds, ends int64) {
-	var name string // of all holds of the key: it may be long, and there may be a thousand of them
-	if len(k.tickets) > 0 {
-		name = k.tickets[0].key
-	} else {
-		name = string(key)
+// newHolds makes a book the holds of a key. The queue does not know them yet.
+func (s *shard) newHolds(key []byte, book hold.Book) *keyHolds {
+	if s.holds == nil {
+		s.holds = map[string]*keyHolds{}
 	}
-	t := &ticket{ends: ends, db: s.owner, key: name}
-	k.tickets = append(k.tickets, t)
-	s.store.holds.add(t)
+	k := &keyHolds{Book: book, holder: holder{db: s.owner, key: string(key), place: -1}}
+	s.holds[k.key] = k
+	return k
 }
 
-// moveHolds gives a key the holds of another.
+// moveHolds gives a key the holds of another key.
 func (s *shard) moveHolds(key []byte, k *keyHolds) {
 	if s.holds == nil {
 		s.holds = map[string]*keyHolds{}
 	}
-	name := string(key)
-	s.holds[name] = k
-	for _, t := range k.tickets {
-		s.store.holds.move(t, s.owner, name)
-	}
+	s.store.holds.move(k, s.owner, string(key))
+	s.holds[k.key] = k
 	s.holdsChanged(key)
 }
 
-// loadHolds gives a key the holds that a form says, in place of those it has.
+// loadHolds replaces the holds of a key by the holds of a book that was read.
 func (s *shard) loadHolds(key []byte, book *hold.Book) {
 	s.dropHolds(key)
-	k := &keyHolds{Book: *book}
-	if s.holds == nil {
-		s.holds = map[string]*keyHolds{}
+	if len(book.Open) == 0 {
+		return
 	}
-	s.holds[string(key)] = k
+	k := s.newHolds(key, *book)
 	for i := range k.Open {
-		s.addTicket(key, k, k.Open[i].Ends)
+		s.store.holds.opened(k, k.Open[i].Ends)
 	}
 }
 
@@ -189,24 +187,21 @@ func (s *shard) hold(at *keySlot, rule *limit.Rule, taken int64, h *holding) {
 	s.addHold(at.key, o, rule.Kind, level, tat)
 }
 
-// newestCounter returns the counter of a record to which a step has added, its level, and the unit of that. tat is
-// that of CL.THROTTLE.
+// newestCounter returns the counter of a record that a step has just added to, its level, and the level units for a
+// quantity of 1. tat is the TAT of a CL.THROTTLE, 0 for other kinds.
 func (s *shard) newestCounter(r record, rule *limit.Rule) (c hold.Counter, level, unit, tat int64) {
 	switch unit = 1; rule.Kind {
 	case limit.Throttle:
 		tat = r.expires()
 		return c, max(tat-s.lastInstant, 0), int64(rule.Throttle.EmissionInterval()), tat
-	case limit.Fixed:
-		c, level = r.fixed().Counter()
-	case limit.Sliding:
-		state := r.sliding()
-		c, level = state.SlidingCounter(), state.Current
 	case limit.Quota:
 		c, level = r.calendar().Counter()
-	default:
+	case limit.SlidingLog:
 		state, entries := r.logState(), s.logEntries(r)
 		c.At = entries.At(entries.Len() - 1).At
 		level = window.LogLevel(state, entries, c.At)
+	default:
+		c, level = rule.Kind.Plain().Newest(r.plain())
 	}
 	return c, level, unit, tat
 }
@@ -222,17 +217,15 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 	switch rule.Kind {
 	case limit.Throttle:
 		level = max(r.expires()-s.lastInstant, 0)
-	case limit.Fixed:
-		is, level = r.fixed().Counter()
-	case limit.Sliding:
-		return rule.Window.SlidingLevel(s.lastInstant, r.sliding(), c)
 	case limit.Quota:
 		is, level = r.calendar().Counter()
-	default:
+	case limit.SlidingLog:
 		if s.lastInstant-c.At >= int64(rule.Log.Period()) {
 			return 0 // it is not in view any more
 		}
 		return window.LogLevel(r.logState(), s.logEntries(r), c.At)
+	default:
+		return rule.Kind.Plain().Level(rule, s.lastInstant, r.plain(), c)
 	}
 	if is != c {
 		return 0
@@ -240,7 +233,7 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 	return level
 }
 
-// refunded is called after a refund to a key.
+// refunded updates the holds of a key after a refund. It must be called after each.
 func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 	k := s.held(key, s.lastInstant)
 	if k == nil || len(k.Marks) == 0 {
@@ -255,14 +248,14 @@ func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 	s.holdsChanged(key)
 }
 
-// seen ends an event on a key.
+// seen ends an event on a key. See hold.Path.Last.
 func (k *keyHolds) seen(at *keySlot, rule *limit.Rule) {
 	if k.Last = 0; rule.Kind == limit.Throttle && at.live {
 		k.Last = at.record.expires()
 	}
 }
 
-// Holds returns the open holds of a key.
+// Holds returns the open holds of a key, at most count, those that end first.
 func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hold, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -280,7 +273,7 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 	return list[:min(count, len(list))], nil
 }
 
-// holdOnce is onceLocked for a call that is a hold.
+// holdOnce is onceLocked for a call with HOLD.
 func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err error) {
 	words, id, now := binary.LittleEndian.Uint64(o.Token.Words[:]), o.Token.ID, v.now
 	for i, key := range o.Keys {
@@ -314,7 +307,7 @@ func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err e
 	if err == nil && taken {
 		v.addReply(o.Keys[0], v.holding, decisions)
 	}
-	v.holding = nil
+	v.holding, v.held = nil, true
 	return decisions, false, err
 }
 
@@ -345,24 +338,24 @@ func (v *view) lockedShard(key []byte) *shard {
 	return s
 }
 
-// outcome is what became of a hold.
+// outcome says how a hold has ended.
 type outcome struct {
 	lapsed   bool
-	quantity int64            // with which it was settled
-	settled  []quota.Decision // the reply to that
+	quantity int64            // actual quantity it was settled with
+	settled  []quota.Decision // decisions of the call that settled it
 }
 
-// pastHold is a hold that is not open any more.
+// pastHold is a hold that is no longer open.
 type pastHold struct {
 	words uint64
-	reply []quota.Decision // of the call that made it
+	reply []quota.Decision // decisions of the call that made it
 	outcome
 }
 
-// rememberHold remembers a hold that ends. What there is to remember is among decisions, because they are what a
-// table of tokens holds: the first of them has the rest.
+// rememberHold remembers, until an instant, how a hold has ended. The table of tokens holds only decisions, so the
+// first of them stands for the outcome, the words and the length of the reply.
 func (s *shard) rememberHold(now int64, key []byte, until int64, o *hold.Open, what outcome) {
-	if until <= now {
+	if until <= now || s.store.holds.scratch {
 		return
 	}
 	all := []quota.Decision{{Limited: what.lapsed, Limit: int64(o.Words), Remaining: what.quantity}}
@@ -372,7 +365,7 @@ func (s *shard) rememberHold(now int64, key []byte, until int64, o *hold.Open, w
 	s.store.tokens.add(now, s.store.identifyHold(int(s.database), key, []byte(o.ID)), until, all)
 }
 
-// pastHold returns what is remembered of a hold that is not open any more.
+// pastHold returns a hold that is no longer open, if it is remembered.
 func (v *view) pastHold(key, id []byte) (p pastHold, found bool) {
 	all, result := v.memory.tokens.find(v.now, v.memory.identifyHold(v.selected, key, id), nil)
 	if result != idempotency.Repeated || len(all) == 0 {
@@ -384,7 +377,7 @@ func (v *view) pastHold(key, id []byte) (p pastHold, found bool) {
 	return p, true
 }
 
-// identifyHold is identify for a hold.
+// identifyHold is identify for the ID of a hold.
 func (m *Store) identifyHold(database int, key, id []byte) idempotency.Call {
 	var h maphash.Hash
 	h.SetSeed(m.seed)
@@ -399,20 +392,5 @@ func (m *Store) identifyHold(database int, key, id []byte) idempotency.Call {
 	return idempotency.Call{ID: h.Sum64()}
 }
 
-// defaultHoldMemory is the time for which a hold that has ended is remembered, before a call has said how long.
+// defaultHoldMemory is how long a hold that has ended is remembered, until a call sets the time.
 const defaultHoldMemory = 10 * time.Second
-
-// sweepHolds ends the holds that have lapsed, some at a time.
-func (m *Store) sweepHolds(now int64) {
-	for range 100_000 {
-		db, key, ok := m.holds.next(now)
-		if !ok {
-			return
-		}
-		name := []byte(key)
-		s := &db.shards[m.hash(name).shard]
-		s.lock()
-		s.held(name, s.advance(now))
-		s.unlock()
-	}
-}

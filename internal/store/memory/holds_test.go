@@ -64,7 +64,7 @@ func (r *holdRig) hold(key, id string, rule limit.Rule, quantity int64, ttl time
 func (r *holdRig) settle(key, id string, rule limit.Rule, quantity int64) (quota.Decision, error) {
 	r.view.Begin()
 	decisions, err := r.view.Settle(background, &store.Settlement{Key: []byte(key), ID: []byte(id), Quantity: quantity,
-		Requests: []store.LimitRequest{{Key: []byte(key), Rule: rule}}, Remember: time.Second})
+		Requests: []store.LimitRequest{{Key: []byte(key), Rule: rule, Quantity: quantity}}, Remember: time.Second})
 	if err != nil {
 		return quota.Decision{}, err
 	}
@@ -405,9 +405,92 @@ func TestSettlementsOfOtherLimits(t *testing.T) {
 		r.hold("key", fmt.Sprint(c.actual), rule, 5, time.Minute)
 		decisions, err := r.view.Settle(background, &store.Settlement{Key: []byte("key"), ID: fmt.Append(nil, c.actual),
 			Quantity: c.actual, Remember: time.Second,
-			Requests: []store.LimitRequest{{Key: []byte("key"), Rule: rule}, {Key: []byte("added"), Rule: rule}}})
+			Requests: []store.LimitRequest{{Key: []byte("key"), Rule: rule, Quantity: c.actual},
+				{Key: []byte("added"), Rule: rule, Quantity: c.actual}}})
 		require.NoError(t, err)
 		require.Equal(t, []int64{c.old, c.added}, []int64{decisions[0].Taken, decisions[1].Taken}, c)
 		r.clock.Advance(11 * time.Second)
 	}
+}
+
+// Holds of a key that is renamed while the sweep looks for it lapse in time all the same.
+func TestHoldsOfRenamedKeysLapse(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 2}), heldRules[1]
+	for i, to := range []store.KeyRef{{Key: []byte("to")}, {Database: 1, Key: []byte("to")}} {
+		r.hold("from", fmt.Sprint(i), rule, 1, 5*time.Second)
+		r.clock.Advance(6 * time.Second) // the window lasts longer than the hold
+		k, db, key := r.store.holds.next(r.clock.Now())
+		_, err := r.view.Transfer(background, store.KeyRef{Key: []byte("from")}, to, store.Transfer{Replace: true})
+		require.NoError(t, err)
+		r.store.endFirst(r.clock.Now(), k, db, key)
+		r.store.Sweep()
+		require.Equal(t, store.HoldCounts{Lapsed: int64(i + 1)}, r.store.Holds())
+	}
+	for n := range 2 {
+		for i := range r.store.database(n).shards {
+			require.Empty(t, r.store.database(n).shards[i].holds)
+		}
+	}
+}
+
+// A transaction that makes too many holds leaves no more than there may be, whatever their keys are.
+func TestTooManyHoldsOfATransaction(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1, MaxHolds: 3}), heldRules[1]
+	r.hold("other", "first", rule, 1, time.Second)
+	var refs []store.KeyRef
+	for n := range 500 {
+		refs = append(refs, store.KeyRef{Key: fmt.Append(nil, "key", n%50)})
+	}
+	require.NoError(t, r.view.Atomically(background, refs, false, func() error {
+		for n := range refs {
+			r.hold(string(refs[n].Key), fmt.Sprint(n), rule, 1, time.Duration(10+n)*time.Second)
+		}
+		return nil
+	}))
+	require.Equal(t, store.HoldCounts{Open: 3, Early: 498}, r.store.Holds())
+	var left []string
+	for n := range 50 {
+		left = append(left, r.ids(fmt.Sprint("key", n))...)
+	}
+	require.Equal(t, []string{"497", "498", "499"}, left)
+}
+
+// A book takes memory for the holds that are open, not for those that were.
+func TestSettledHoldsTakeNoMemory(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[3]
+	rule.Log, _ = window.NewLogLimit(4000, quota.Seconds(1000), 4000)
+	for n := range store.MaxHoldsPerKey {
+		r.clock.Advance(1)
+		r.hold("key", fmt.Sprint(n), rule, 1, time.Minute)
+	}
+	for n := range store.MaxHoldsPerKey - 1 {
+		_, err := r.settle("key", fmt.Sprint(n), rule, 1)
+		require.NoError(t, err)
+	}
+	k := r.store.database(0).shards[r.store.hash([]byte("key")).shard].holds["key"]
+	require.LessOrEqual(t, cap(k.Open), 16)
+	require.LessOrEqual(t, cap(k.Marks), 16)
+}
+
+// The form of holds from a file that was made to do harm is refused.
+func TestHoldsOfDamagedFiles(t *testing.T) {
+	r := newHoldRig(t, Options{Databases: 1})
+	many := hold.Book{}
+	for n := range store.MaxHoldsPerKey + 1 {
+		many.Add(hold.Open{ID: fmt.Sprint(n), Ends: 2e18}, 0, 0, 0, 0)
+	}
+	for name, book := range map[string]*hold.Book{
+		"too many":    &many,
+		"no id":       {Open: []hold.Open{{Number: 1, Ends: 2e18}}},
+		"a long id":   {Open: []hold.Open{{Number: 1, ID: string(make([]byte, store.MaxToken+1)), Ends: 2e18}}},
+		"an id twice": {Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}, {Number: 2, ID: "a", Ends: 2e18}}},
+		"marks":       {Path: hold.Path{Marks: make([]hold.Mark, 2)}, Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}}},
+	} {
+		require.ErrorIs(t, r.view.WriteHolds([]byte("key"), book.Append(nil)), hold.ErrForm, name)
+	}
+	require.Empty(t, r.view.HeldKeys())
+	good := hold.Book{Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}, {Number: 2, ID: "lapsed", Ends: 1}}}
+	require.NoError(t, r.view.WriteHolds([]byte("key"), good.Append(nil)))
+	require.Equal(t, []string{"a"}, r.ids("key"))
+	require.Equal(t, [][]byte{[]byte("key")}, r.view.HeldKeys())
 }

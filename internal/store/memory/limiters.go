@@ -226,8 +226,6 @@ func (s *shard) fields(r record, now int64) []store.Field {
 	switch r.kind() {
 	case limit.Throttle:
 		return []store.Field{instant("tat", r.expires())}
-	case limit.Fixed:
-		return []store.Field{instant("start", r.field(0)), number("used", r.field(1))}
 	case limit.Quota:
 		state := r.calendar()
 		return []store.Field{{Name: "unit", Text: r.cycle().Word()}, number("used", state.Used), number("end", state.End)}
@@ -235,19 +233,23 @@ func (s *shard) fields(r record, now int64) []store.Field {
 		return []store.Field{number("value", r.field(0))}
 	case limit.Bytes:
 		return []store.Field{number("bytes", int64(len(r.bytes())))}
-	case limit.Sliding:
-		return []store.Field{instant("start", r.field(0)), number("previous", r.field(1)), number("current", r.field(2))}
 	case limit.SlidingLog:
 		return logFields(s.logEntries(r), uint64(r.field(0)), r.expires(), now)
 	case limit.Standing:
 		return standingFields(r.standing(), now)
-	default:
+	case limit.Lease:
 		var holders, permits int64
 		for l := range s.leaseTable(&keySlot{record: r, live: true}).Holders(now) {
 			holders++
 			permits += l.Quantity
 		}
 		return []store.Field{number("holders", holders), number("held", permits)}
+	default:
+		list := []store.Field{instant("start", r.field(0))}
+		for i, name := range r.kind().Plain().Counts {
+			list = append(list, number(name, r.field(1+i)))
+		}
+		return list
 	}
 }
 

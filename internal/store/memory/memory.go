@@ -77,6 +77,7 @@ type Options struct {
 	MaxPages   int               // largest number of 4 KiB pages per shard, for tests; 0 means the maximum
 	MaxIDs     int               // largest number of ID tokens; 0 means DefaultMaxIDs
 	MaxHolds   int               // largest number of open holds; 0 means DefaultMaxHolds
+	Scratch    bool              // the store has keys for one step only: see the interface Scratch
 }
 
 // New returns an empty store. Close stops its goroutines.
@@ -104,7 +105,7 @@ func New(o Options) *Store {
 		stop:          make(chan struct{}),
 	}
 	m.tokens.max, m.tokens.flushes = cmp.Or(o.MaxIDs, DefaultMaxIDs), make([]uint64, o.Databases)
-	m.holds.max = cmp.Or(o.MaxHolds, DefaultMaxHolds)
+	m.holds.max, m.holds.scratch = cmp.Or(o.MaxHolds, DefaultMaxHolds), o.Scratch
 	m.holdMemory.Store(int64(defaultHoldMemory))
 	m.pool.mappings, m.pool.wakePrepare = new(mappings), make(chan struct{}, 1)
 	runtime.AddCleanup(m, (*mappings).unmap, m.pool.mappings)
@@ -217,6 +218,7 @@ type viewState struct {
 	stateBuffer      *form.State      // for ReadForm
 	once             []quota.Decision // of the last Once
 	holding          *holding         // that the present step makes; nil for most
+	held             bool             // the present transaction has made holds
 }
 
 // WithoutGrowth returns a view for use while memory is short. Limiters continue to work where they need
@@ -386,6 +388,9 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	r, _ := s.findLive(h, key, v.now)
 	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
+		if k := s.held(key, v.now); k != nil {
+			fields = store.AppendHoldFields(fields, len(k.Open), func(i int) int64 { return k.Open[i].Quantity })
+		}
 	}
 	return e, fields, nil
 }

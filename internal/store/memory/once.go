@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"cellserver/internal/idempotency"
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
@@ -45,7 +46,7 @@ func (v *view) onceLocked(o *store.Once) ([]quota.Decision, bool, error) {
 	if o.HoldTime > 0 {
 		return v.holdOnce(o)
 	}
-	tokens, call := &v.memory.tokens, v.identify(o)
+	tokens, call := &v.memory.tokens, v.identify(&o.Token, o.Keys[0])
 	switch found, result := tokens.find(v.now, call, v.once[:0]); result {
 	case idempotency.Repeated:
 		v.once = found
@@ -65,6 +66,38 @@ func (v *view) onceLocked(o *store.Once) ([]quota.Decision, bool, error) {
 	return decisions, false, err
 }
 
+// TakeOnce implements store.TakesOnce. It locks the shard of the key, where Once makes a transaction.
+func (v *view) TakeOnce(_ context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode,
+	token store.Token) (d quota.Decision, repeated, made bool) {
+	if v.noGrowth {
+		return d, false, false
+	}
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
+	defer v.unlockShard(s)
+	tokens, call := &v.memory.tokens, v.identify(&token, key)
+	now := max(v.now, s.lastInstant)
+	switch found, result := tokens.find(now, call, v.once[:0]); result {
+	case idempotency.Repeated:
+		v.once = found
+		return found[0], true, true // the words are equal, so this call is on one key, too
+	case idempotency.Reused:
+		return d, false, false
+	}
+	d, err := s.take(h, key, v.now, rule, quantity, mode)
+	if err != nil {
+		return d, false, false
+	}
+	if takes := mode != quota.Peek && quantity != 0; takes && (!d.Limited || mode == quota.Force) {
+		v.once = append(v.once[:0], d)
+		tokens.add(now, call, now+int64(token.TTL), v.once)
+	}
+	if quantity < 0 {
+		s.refunded(h, key, rule)
+	}
+	return d, false, true
+}
+
 // orFull returns the error, or ErrFull if there is none.
 func orFull(err error) error {
 	if err == nil {
@@ -73,19 +106,17 @@ func orFull(err error) error {
 	return err
 }
 
-// identify returns the hashes of a call. The token precedes the key, with its length, so that no other
-// pair of them has the same bytes.
-func (v *view) identify(o *store.Once) idempotency.Call {
-	var h maphash.Hash
-	h.SetSeed(v.memory.seed)
-	_ = h.WriteByte(byte(len(o.Token.ID)))
-	_, _ = h.Write(o.Token.ID)
-	var database [16]byte
-	binary.LittleEndian.PutUint64(database[:], uint64(v.selected))
-	binary.LittleEndian.PutUint64(database[8:], v.memory.tokens.flushes[v.selected])
-	_, _ = h.Write(database[:])
-	_, _ = h.Write(o.Keys[0])
-	return idempotency.Call{ID: h.Sum64(), Words: binary.LittleEndian.Uint64(o.Token.Words[:])}
+// identify returns the hashes of a call, whose first key is key. The token precedes the key, with its length, so that
+// no other pair of them has the same bytes.
+func (v *view) identify(token *store.Token, key []byte) idempotency.Call {
+	var few [256]byte
+	text := append(few[:0], byte(len(token.ID)))
+	text = append(text, token.ID...)
+	text = binary.LittleEndian.AppendUint64(text, uint64(v.selected))
+	text = binary.LittleEndian.AppendUint64(text, v.memory.tokens.flushes[v.selected])
+	text = append(text, key...)
+	id := maphash.Bytes(v.memory.seed, text)
+	return idempotency.Call{ID: id, Words: binary.LittleEndian.Uint64(token.Words[:])}
 }
 
 func (t *tokens) find(now int64, call idempotency.Call,

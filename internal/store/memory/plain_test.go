@@ -17,9 +17,8 @@ import (
 // such states. It is immutable: a step makes another one.
 type plain struct {
 	kind    limit.Kind
-	expires int64 // for Throttle, the TAT
-	fixed   window.Fixed
-	sliding window.Sliding
+	expires int64       // for Throttle, the TAT
+	state   limit.State // of a plain kind
 	log     window.Log
 	entries plainEntries
 	quota   window.Calendar
@@ -52,7 +51,7 @@ func (p plain) entry() store.Entry { return store.Entry{Kind: p.kind, Expires: p
 // take makes one step of a rule; next is p itself if nothing need be stored.
 func (p plain) take(now int64, rule *limit.Rule, quantity int64,
 	mode quota.Mode) (d quota.Decision, next plain, err error) {
-	if size := plainSize(rule); size == 0 && quantity > 0 && mode != quota.Force {
+	if rule.Size() == 0 && quantity > 0 && mode != quota.Force {
 		return quota.Decision{Limited: true, RetryAfter: quota.Never}, p, nil
 	}
 	if p.kind != limit.None && p.kind != rule.Kind {
@@ -63,19 +62,12 @@ func (p plain) take(now int64, rule *limit.Rule, quantity int64,
 	case limit.Throttle:
 		d, next.expires, err = rule.Throttle.Step(now, p.expires, quantity, mode)
 		changed = next.expires != p.expires
-	case limit.Fixed:
-		d, next.fixed, err = rule.Window.StepFixed(now, p.fixed, quantity, mode)
-		next.expires, changed = next.fixed.End, next.fixed != p.fixed
-	case limit.Sliding:
-		d, next.sliding, err = rule.Window.StepSliding(now, p.sliding, quantity, mode)
-		next.expires, changed = next.sliding.End, next.sliding != p.sliding
 	case limit.SlidingLog:
 		var edit window.Edit
 		if d, next.log, edit, err = rule.Log.StepLog(now, p.log, p.entries, quantity, mode); edit != (window.Edit{}) {
 			next.entries, next.expires, changed = p.entries.after(edit), next.log.End, true
 		}
-	}
-	if rule.Kind == limit.Quota {
+	case limit.Quota:
 		state := p.quota
 		if p.kind == limit.None {
 			state.End = rule.Cycle.End(now)
@@ -84,17 +76,14 @@ func (p plain) take(now int64, rule *limit.Rule, quantity int64,
 		if changed = next.quota.Used != state.Used; next.quota.Used > 0 {
 			next.expires = next.quota.End
 		}
+	default:
+		d, next.state, err = rule.Kind.Plain().Step(rule, now, p.state, quantity, mode)
+		next.expires, changed = next.state.End, next.state != p.state
 	}
 	if !changed || err != nil {
 		return d, p, err
 	}
 	return d, next.at(now), nil
-}
-
-func plainSize(rule *limit.Rule) int64 {
-	return map[limit.Kind]int64{limit.Throttle: rule.Throttle.Size(), limit.Fixed: rule.Window.Size(),
-		limit.Sliding: rule.Window.Size(), limit.Quota: rule.Window.Size(),
-		limit.SlidingLog: rule.Log.Size()}[rule.Kind]
 }
 
 // request makes one request of several.
@@ -160,12 +149,12 @@ func (p plain) holders(now int64) []lease.Lease {
 }
 
 func (p plain) equal(o plain) bool {
-	return p.kind == o.kind && p.expires == o.expires && p.fixed == o.fixed && p.sliding == o.sliding && p.log == o.log &&
+	return p.kind == o.kind && p.expires == o.expires && p.state == o.state && p.log == o.log &&
 		p.quota == o.quota && slices.Equal(p.entries, o.entries) && slices.Equal(p.holders(0), o.holders(0))
 }
 
 // takers lists the kinds that Take supports.
-var takers = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota}
+var takers = limit.OfPolicies[:]
 
 // plainRule returns a rule for a limit of size at once and per period, in seconds. The arguments
 // must be valid. The windows of a quota are of 3 seconds, whatever the period is, because those of

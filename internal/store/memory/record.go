@@ -37,8 +37,16 @@ const (
 // valueBytes is the length of the value by kind. For logs and leases the value ends with the number
 // of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
 // and Standing it is the length of the bytes that follow.
-var valueBytes = [...]int{limit.Fixed: 16, limit.Sliding: 32, limit.SlidingLog: 20, limit.Quota: 16, limit.Lease: 4,
-	limit.Standing: 4, limit.Integer: 8, limit.Bytes: 4}
+var valueBytes = func() [limit.Kinds]int {
+	bytes := [limit.Kinds]int{limit.SlidingLog: 20, limit.Quota: 16, limit.Lease: 4, limit.Standing: 4, limit.Integer: 8,
+		limit.Bytes: 4}
+	for k := range limit.Kind(limit.Kinds) {
+		if p := k.Plain(); p != nil {
+			bytes[k] = 8 * p.Stored()
+		}
+	}
+	return bytes
+}()
 
 // recordSize returns the number of bytes that a record takes.
 func recordSize(key int, kind limit.Kind) int {
@@ -132,35 +140,22 @@ func (r record) setField(i int, n int64) { setInteger(r.value()[8*i:], n) }
 func integer(value []byte) int64       { return int64(binary.LittleEndian.Uint64(value)) }
 func setInteger(value []byte, n int64) { binary.LittleEndian.PutUint64(value, uint64(n)) }
 
-// fixed returns the state of a record of kind Fixed.
-func (r record) fixed() window.Fixed {
+// plain returns the state of a record of a plain kind.
+func (r record) plain() (s limit.State) {
 	v := r.value()
-	return window.Fixed{Start: integer(v), Used: integer(v[8:]), End: r.expires()}
-}
-
-// setFixed sets a state, but not the expiry, which commit sets.
-func (r record) setFixed(w window.Fixed) {
-	v := r.value()
-	setInteger(v, w.Start)
-	setInteger(v[8:], w.Used)
-}
-
-// sliding returns the state of a record of kind Sliding.
-func (r record) sliding() window.Sliding {
-	v := r.value()
-	return window.Sliding{
-		Start: integer(v), Previous: integer(v[8:]), Current: integer(v[16:]), Until: integer(v[24:]),
-		End: r.expires(),
+	for i := range len(v) / 8 {
+		s.Numbers[i] = integer(v[8*i:])
 	}
+	s.End = r.expires()
+	return s
 }
 
-// setSliding is setFixed for a sliding window.
-func (r record) setSliding(w window.Sliding) {
+// setNumbers sets the numbers of a state, but not the expiry, which commit sets.
+func (r record) setNumbers(numbers *[limit.MaxNumbers]int64) {
 	v := r.value()
-	setInteger(v, w.Start)
-	setInteger(v[8:], w.Previous)
-	setInteger(v[16:], w.Current)
-	setInteger(v[24:], w.Until)
+	for i := range len(v) / 8 {
+		setInteger(v[8*i:], numbers[i])
+	}
 }
 
 // stateWord returns the last 4 bytes of the value of a log or of leases: the number of the object
@@ -180,7 +175,7 @@ func (r record) calendar() window.Calendar {
 	return window.Calendar{Used: r.field(0), End: -r.expires()}
 }
 
-// setCalendar is setFixed for a calendar quota.
+// setCalendar is setNumbers for a calendar quota.
 func (r record) setCalendar(used int64, c calendar.Cycle) {
 	v := r.value()
 	setInteger(v, used)

@@ -11,16 +11,16 @@ import (
 	"cellserver/internal/window"
 )
 
-// MaxHeldEntries is the largest number of entries of a log from which a hold gives back: all entries behind its own
-// are written again.
+// MaxHeldEntries is the length of the longest log, in entries, that a hold gives back to: a correction rewrites all
+// entries after its own.
 const MaxHeldEntries = 4000
 
 // settling is a call that settles a hold, whose keys are locked.
 type settling struct {
 	*store.Settlement
 	view  *view
-	head  *hold.Open // on the first key of the call that made the hold; nil if this key has none
-	found bool       // one of the keys has the hold
+	head  *hold.Open // the hold on the first key of its call; nil if this key has none
+	found bool       // a key of the call has the hold
 }
 
 // Settle corrects what a hold has charged.
@@ -69,7 +69,7 @@ func (c *settling) settle() ([]quota.Decision, error) {
 	return decisions, nil
 }
 
-// look looks for the hold on all keys.
+// look finds the hold on the keys of the call, and sets head and found.
 func (c *settling) look() {
 	v := c.view
 	for i := -1; i < len(c.Requests); i++ {
@@ -89,7 +89,8 @@ func (c *settling) look() {
 	}
 }
 
-// charge returns what the hold has charged on the key of a request, and whether there is anything to correct there.
+// charge returns what the hold has charged on the key of a request, and whether to correct it. at is the index of the
+// hold in k, or -1.
 func (c *settling) charge(s *shard, r *store.LimitRequest) (k *keyHolds, at int, charged int64, corrects bool) {
 	if k, at = s.held(r.Key, c.view.now), -1; k != nil {
 		at = k.Find(c.ID)
@@ -97,14 +98,14 @@ func (c *settling) charge(s *shard, r *store.LimitRequest) (k *keyHolds, at int,
 	switch {
 	case at >= 0 && k.Open[at].Unit > 0:
 		return k, at, k.Open[at].Quantity, true
-	case c.head != nil && c.head.Quantity > 0: // a limit that the policy did not have then
-		return nil, -1, min(c.head.Quantity, c.Quantity), true
+	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // a limit that the policy did not have then
+		return nil, -1, min(c.head.Quantity, r.Quantity), true
 	default: // an empty hold, or none
 		return nil, -1, 0, c.Force && !c.found
 	}
 }
 
-// check returns the error that a correction would get.
+// check returns the error that a correction would get. Nothing changes.
 func (c *settling) check(r *store.LimitRequest) error {
 	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
 	if !s.pages.canAdd(1) {
@@ -116,15 +117,16 @@ func (c *settling) check(r *store.LimitRequest) error {
 		return err
 	}
 	p := plan{at: at}
-	if _, _, charged, corrects := c.charge(s, r); corrects && charged < c.Quantity {
-		_, err = s.step(&p, now, &r.Rule, c.Quantity-charged, quota.Force)
+	if _, _, charged, corrects := c.charge(s, r); corrects && charged < r.Quantity {
+		_, err = s.step(&p, now, &r.Rule, r.Quantity-charged, quota.Force)
 		return err
 	}
 	_, err = s.step(&p, now, &r.Rule, 0, quota.Peek)
 	return err
 }
 
-// correct corrects the charge on the key of a request, and returns the decision about a quantity of 0 after that.
+// correct corrects the charge on the key of a request. It returns the decision about a quantity of 0 after the
+// correction, with the corrected quantity as Taken.
 func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) {
 	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
 	now := s.lastInstant
@@ -135,11 +137,11 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 	}
 	switch {
 	case !corrects:
-	case charged < c.Quantity:
-		corrected = c.Quantity - charged
+	case charged < r.Quantity:
+		corrected = r.Quantity - charged
 		_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
 	case i >= 0:
-		corrected, err = s.giveBack(h, k, i, charged-c.Quantity, &r.Rule)
+		corrected, err = s.giveBack(h, r.Key, k, i, charged-r.Quantity, &r.Rule)
 	}
 	if err != nil {
 		return d, err
@@ -157,10 +159,12 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 	return d, err
 }
 
-// giveBack gives back as much of a charge as a hold may, and returns what it was, as a negative quantity.
-func (s *shard) giveBack(h keyHash, k *keyHolds, i int, quantity int64, rule *limit.Rule) (int64, error) {
+// giveBack gives back as much of quantity as a hold may, and returns that as a negative quantity.
+func (s *shard) giveBack(
+	h keyHash, key []byte, k *keyHolds, i int, quantity int64, rule *limit.Rule,
+) (int64, error) {
 	o := &k.Open[i]
-	at, err := s.lookup(h, []byte(k.tickets[i].key), s.lastInstant, rule.Kind)
+	at, err := s.lookup(h, key, s.lastInstant, rule.Kind)
 	if err != nil {
 		return 0, err
 	}
@@ -181,7 +185,7 @@ func (s *shard) giveBack(h keyHash, k *keyHolds, i int, quantity int64, rule *li
 
 func (s *shard) tooLong(r record) bool { return s.logEntries(r).Len() > MaxHeldEntries }
 
-// lower lowers the level of a counter of a live key.
+// lower lowers the level of a counter of a live key, and removes the key if it is empty then.
 func (s *shard) lower(at *keySlot, rule *limit.Rule, c hold.Counter, by int64) {
 	r := at.record
 	expires := r.expires()
@@ -190,25 +194,20 @@ func (s *shard) lower(at *keySlot, rule *limit.Rule, c hold.Counter, by int64) {
 	case limit.Throttle:
 		expires -= by
 		empty = expires <= s.lastInstant
-	case limit.Fixed:
-		next := r.fixed().GiveBack(by)
-		if empty = next == (window.Fixed{}); !empty {
-			r.setFixed(next)
-		}
-	case limit.Sliding:
-		next := rule.Window.GiveBackSliding(s.lastInstant, r.sliding(), c, by)
-		if empty = next == (window.Sliding{}); !empty {
-			r.setSliding(next)
-			expires = next.End
-		}
 	case limit.Quota:
 		used := r.calendar().Used - by
 		if empty = used <= 0; !empty {
 			r.setCalendar(used, r.cycle())
 		}
-	default:
+	case limit.SlidingLog:
 		s.lowerLog(at, c, by)
 		return
+	default:
+		next := rule.Kind.Plain().GiveBack(rule, s.lastInstant, r.plain(), c, by)
+		if empty = next == (limit.State{}); !empty {
+			r.setNumbers(&next.Numbers)
+			expires = next.End
+		}
 	}
 	if empty {
 		s.removeKey(at)
@@ -235,7 +234,7 @@ func (s *shard) lowerLog(at *keySlot, c hold.Counter, by int64) {
 	s.commit(at, next.End)
 }
 
-// end ends the hold on its first key, if that was not one of those that were corrected, and remembers the settlement.
+// end ends the hold on its first key, if it was not corrected there, and remembers the settlement.
 func (c *settling) end(decisions []quota.Decision) {
 	v := c.view
 	s := v.lockedShard(c.Key)

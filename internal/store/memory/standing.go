@@ -112,5 +112,11 @@ func standingFields(state standing.State, now int64) (fields []store.Field) {
 			fields = append(fields, store.Field{Name: term.name + "_reason", Text: term.Reason})
 		}
 	}
+	if plan := state.Plan; plan.Until > 0 {
+		fields = append(fields, store.Field{Name: "plan", Text: plan.Name}, instant("plan_until", plan.Until))
+		if plan.Reason != "" {
+			fields = append(fields, store.Field{Name: "plan_reason", Text: plan.Reason})
+		}
+	}
 	return append(fields, number("level", state.Level), number("refusals", state.Counted(now)))
 }

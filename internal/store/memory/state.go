@@ -86,10 +86,6 @@ func (s *shard) state(r record, now int64, into *form.State) {
 	switch r.kind() {
 	case limit.Throttle:
 		into.Kind, into.TAT = limit.Throttle, r.expires()
-	case limit.Fixed:
-		into.Kind, into.Fixed = limit.Fixed, r.fixed()
-	case limit.Sliding:
-		into.Kind, into.Sliding = limit.Sliding, r.sliding()
 	case limit.SlidingLog:
 		into.Kind, into.Log = limit.SlidingLog, r.logState()
 		into.Entries = s.appendEntries(into.Entries, r)
@@ -104,6 +100,8 @@ func (s *shard) state(r record, now int64, into *form.State) {
 		}
 	case limit.Standing:
 		into.Kind, into.Standing = limit.Standing, r.standing()
+	default:
+		into.Kind, into.Plain = r.kind(), r.plain()
 	}
 }
 
@@ -181,10 +179,7 @@ func (s *shard) restoreLarge(at *keySlot, state *form.State, large *largeState) 
 // setState writes a state to a new record that has the given number of bytes for inline state.
 func (s *shard) setState(r record, state *form.State, bytes int) {
 	switch state.Kind {
-	case limit.Fixed:
-		r.setFixed(state.Fixed)
-	case limit.Sliding:
-		r.setSliding(state.Sliding)
+	case limit.Throttle: // its expiry is its whole state
 	case limit.SlidingLog:
 		r.setField(0, int64(state.Log.Base))
 		r.setField(1, state.Log.Until)
@@ -202,6 +197,8 @@ func (s *shard) setState(r record, state *form.State, bytes int) {
 			r.setStateWord(inlineBit | uint32(bytes))
 			lease.AppendFew(r.inline()[:0], state.Leases)
 		}
+	default:
+		r.setNumbers(&state.Plain.Numbers)
 	}
 }
 

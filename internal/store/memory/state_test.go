@@ -25,10 +25,6 @@ func stateOf(kind limit.Kind, n int, now int64) *form.State {
 	switch kind {
 	case limit.Throttle:
 		s.TAT = end
-	case limit.Fixed:
-		s.Fixed = window.Fixed{Start: now, Used: int64(n), End: end}
-	case limit.Sliding:
-		s.Sliding = window.Sliding{Start: now, Previous: int64(n), Current: 1, Until: end, End: now + 2*(end-now)}
 	case limit.SlidingLog:
 		s.Log = window.Log{Until: end, End: end}
 		for i := range n {
@@ -43,12 +39,17 @@ func stateOf(kind limit.Kind, n int, now int64) *form.State {
 		for i := range n {
 			s.Leases = append(s.Leases, lease.Lease{Holder: fmt.Sprintf("h%05d", i), Quantity: 2, End: end + int64(i)})
 		}
+	default:
+		s.Plain = limit.State{Numbers: [limit.MaxNumbers]int64{now, int64(n)}, End: end}
+		for i := 2; i < kind.Plain().Stored(); i++ {
+			s.Plain.Numbers[i] = 1
+		}
+		s.Plain.End += s.Plain.End - now
 	}
 	return s
 }
 
-var formKinds = []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog, limit.Quota, limit.Lease,
-	limit.Standing}
+var formKinds = append(takers[:len(takers):len(takers)], limit.Lease, limit.Standing)
 
 // States and values replace each other in a few keys, of all sizes, with and without memory. What a
 // key holds is always what was written last without an error, and the store stays consistent.

@@ -17,29 +17,28 @@ type stepOnAll struct {
 	locked   lockSet
 	now      int64
 	mode     quota.Mode
-	holding  *holding // the hold that the call makes; nil for most
+	holding  *holding // the hold that the call makes; nil without HOLD
 	noGrowth bool     // the step must not allocate
-	inOrder  bool     // the first key is saved first, and not the last
-	// shared says that two keys are in one shard: saving one may then move the other in the index, and what was
-	// found of it must be found again.
+	inOrder  bool     // keys are saved in order; otherwise the last one is saved first
+	// shared is set if two keys are in one shard. Saving one may then move the other in the index, so it must be found
+	// again.
 	shared bool
 }
 
-// request is one of the requests of a step, its decision, and what it makes of its key.
+// request is one of the requests of a step, with its decision and the planned change of its key.
 type request struct {
 	*store.LimitRequest
 	decision *quota.Decision
 	shard    *shard
 	plan     plan
-	grows    bool // taking it needs memory, and there may be none
+	grows    bool // taking it allocates memory; set by fits
 }
 
-// The numbers of requests that a call decides on its stack. Their memory is set to zero first, so most calls
-// have no more of it than they need.
+// The numbers of requests that a call decides on its stack. This memory is zeroed first, so there are two sizes of it.
 const fewRequests, someRequests = 2, 8
 
-// TakeAll takes from several keys or from none. It locks all of their shards, so that deciding each request,
-// and then saving what they make of their keys, is one step to all others.
+// TakeAll takes from several keys or from none. It locks all of their shards, so that deciding the requests and saving
+// the changes of their keys is one step to all others.
 func (v *view) TakeAll(
 	_ context.Context, requests []store.LimitRequest, mode quota.Mode,
 ) ([]quota.Decision, bool, error) {
@@ -96,7 +95,8 @@ func (v *viewState) decisionSlice(n int) []quota.Decision {
 	return v.decisionBuffer[:n]
 }
 
-// takeBinding takes from all keys of binding requests or from none, and reports whether all requests allowed it.
+// takeBinding takes from the keys of all requests that are not in shadow mode, or from none, and reports whether all
+// requests allowed it.
 func (a *stepOnAll) takeBinding(all []request) (bool, error) {
 	if a.mode != quota.UpTo || len(all) == 0 || all[0].Quantity <= 0 {
 		return a.take(all, 0)
@@ -108,8 +108,8 @@ func (a *stepOnAll) takeBinding(all []request) (bool, error) {
 	return a.take(all, max(most, 1))
 }
 
-// most returns the largest quantity that all requests allow above what they leave. It is 0 or less if one of
-// them allows none.
+// most returns the largest quantity that all requests allow, after what each leaves to other calls. It is 0 or less if
+// one of them allows none.
 func (a *stepOnAll) most(all []request) (int64, error) {
 	most := all[0].Quantity
 	for i := range all {
@@ -129,8 +129,8 @@ func (a *stepOnAll) most(all []request) (int64, error) {
 	return most, nil
 }
 
-// takeShadows takes from each group of requests in shadow if the call has taken something, and all of the
-// group allow it. What goes wrong concerns the group alone.
+// takeShadows takes from each group of requests in shadow mode, if the call is allowed and all requests of the group
+// allow it. An error shows in the decisions of the group alone.
 func (a *stepOnAll) takeShadows(all []request, from int, allowed bool) {
 	quantity := int64(0)
 	if a.mode == quota.UpTo && allowed && from > 0 {
@@ -152,7 +152,7 @@ func (a *stepOnAll) takeShadows(all []request, from int, allowed bool) {
 	}
 }
 
-// take takes a quantity, or if that is 0 the quantity of each request, from all keys or from none.
+// take takes from all keys or from none: a quantity, or if it is 0, the quantity of each request.
 func (a *stepOnAll) take(all []request, quantity int64) (allowed bool, err error) {
 	allowed, a.inOrder = true, a.noGrowth
 	for i := range all {
@@ -181,7 +181,7 @@ func (a *stepOnAll) take(all []request, quantity int64) (allowed bool, err error
 	return true, a.save(all)
 }
 
-// decide decides a request alone, and plans what it makes of its key.
+// decide decides a request by itself, and plans the change of its key.
 func (r *request) decide(now, quantity int64) error {
 	blocks := r.Lease == nil && r.Rule.Blocks(quantity, r.Mode)
 	if r.Leave > 0 && quantity == 0 {
@@ -230,9 +230,9 @@ func (s *shard) peekLease(at *keySlot, r lease.Request, maxHolders int) (quota.D
 	return d, err
 }
 
-// save saves what all requests make of their keys. It needs no memory that there may not be: see fits. The order is
-// that in which clients get the events of the keys: the last key is the first, but not if there is a forced quantity
-// or a lease, or memory is short. It does not matter which it is, but a server should not change it.
+// save saves the plans of all requests. fits has made sure of the memory for them. Clients get the events of the keys
+// in the order of saving: the last key comes first, unless there is a forced quantity or a lease, or memory is short.
+// Any order would do, but it should not change between versions.
 func (a *stepOnAll) save(all []request) error {
 	next := 0
 	if !a.inOrder {
@@ -263,7 +263,7 @@ func (a *stepOnAll) save(all []request) error {
 	return nil
 }
 
-// noteHolds adds the hold of what a request has taken, and notes a refund for the other holds of the key.
+// noteHolds adds a hold for the quantity that a request has taken, or tells the open holds of its key of a refund.
 func (a *stepOnAll) noteHolds(r *request) {
 	switch {
 	case a.holding != nil && r.Held:
@@ -273,9 +273,8 @@ func (a *stepOnAll) noteHolds(r *request) {
 	}
 }
 
-// fits reports whether there is memory for what all requests make of their keys. If there is none, the
-// decisions of the keys that need some become limited, and no others are. If there may be none, because a
-// shard has few page numbers left, only what needs none fits.
+// fits reports whether there is memory for the plans of all requests. If there is none, exactly the decisions that need
+// memory become limited. If a shard is short of page numbers, a request that needs memory does not fit.
 func (a *stepOnAll) fits(all []request) bool {
 	if !a.noGrowth && a.locked.canAdd(a.db, len(all)) {
 		return true
@@ -293,8 +292,8 @@ func (a *stepOnAll) fits(all []request) bool {
 	return fits
 }
 
-// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A forced
-// quantity limits nothing, except if full is set, and there is no memory for it.
+// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A forced quantity
+// limits nothing, unless full is set and there is no memory for it.
 func (a *stepOnAll) reportUntaken(all []request, full bool) error {
 	var gaps []gapOf
 	for i := range all {
@@ -322,7 +321,7 @@ func (a *stepOnAll) reportUntaken(all []request, full bool) error {
 	return nil
 }
 
-// reportPresent changes all decisions to those about quantities of 0.
+// reportPresent replaces all decisions by decisions about a quantity of 0.
 func (a *stepOnAll) reportPresent(all []request) (err error) {
 	for i := range all {
 		r := &all[i]
@@ -342,8 +341,8 @@ type gapOf struct {
 	lease.Gap
 }
 
-// limitInGaps limits leases that will have ended when all limited decisions allow their quantities, and would
-// not be granted again then.
+// limitInGaps limits each lease that will have ended by the time at which all limited decisions allow their quantities,
+// and would not be granted again then.
 func limitInGaps(all []request, gaps []gapOf) {
 	if len(gaps) == 0 {
 		return
@@ -360,20 +359,20 @@ func limitInGaps(all []request, gaps []gapOf) {
 		}
 		g.d.Limited, g.d.RetryAfter = true, g.Again
 		never, retry = g.Again == quota.Never, g.Again
-		i = -1 // those before may have ended by then
+		i = -1 // leases before this one may have ended by then
 	}
 }
 
-// countEnded updates the bytes of leases that a step has looked at, as some may have ended. Without growth, a
-// lease that begins in the same step may use the memory of those: see endNoGrowth.
+// countEnded updates the bytes of leases that a step has looked at, as some may have ended. In a step that must not
+// allocate, endNoGrowth does so, because a lease that begins may use the memory of leases that have ended.
 func (s *shard) countEnded(table lease.Table) {
 	if held, many := table.(*keyLeases); many && !s.noGrowth {
 		held.updateBytes(&s.leases)
 	}
 }
 
-// canAdd reports whether each of the shards can take so many new keys, because a step that has
-// begun must not fail half way.
+// canAdd reports whether each of the shards can take a number of new keys. A step that has begun
+// must not fail half way.
 func (set *lockSet) canAdd(db *database, keys int) bool {
 	for word, bitmap := range set {
 		for ; bitmap != 0; bitmap &= bitmap - 1 {

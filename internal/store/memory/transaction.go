@@ -45,6 +45,10 @@ func (v *view) endTransaction() {
 	v.transaction = nil
 	v.endStep()
 	v.transactionSpace.unlock()
+	if v.held {
+		v.held = false
+		v.memory.endHolds(v.now, holdsPerCall)
+	}
 }
 
 // lockKeys takes the locks. It returns false if databases were swapped meanwhile; then the locks

@@ -108,6 +108,9 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 		s.expire(at.hash, at.key, at.position)
 	}
 	if err = s.addAt(&at.keySlot, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
+		if l.holds != nil {
+			s.store.holds.closed(l.holds, len(l.holds.Open), 0, nil)
+		}
 		return err
 	}
 	at.created = true

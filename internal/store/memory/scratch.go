@@ -1,0 +1,60 @@
+package memory
+
+import (
+	"context"
+
+	"cellserver/internal/hold"
+	"cellserver/internal/quota"
+	"cellserver/internal/store"
+)
+
+// Scratch is implemented by the views of a store with Options.Scratch. Such a store has the state of some keys for one
+// step, and the open holds of these keys come and go with the step: the store neither remembers what became of holds,
+// nor sweeps them, and calls that remove keys leave their holds alone.
+type Scratch interface {
+	store.HoldKeeper
+	// PutHolds gives a key open holds, which belong to the store now.
+	PutHolds(key []byte, b *hold.Book)
+	// TakeHolds removes the open holds of a key, and returns them, without those that have lapsed; nil if there are
+	// none.
+	TakeHolds(key []byte) *hold.Book
+	// Hold makes decide, which makes a decision with the view, a call that makes a hold: see store.Once. The caller has
+	// found out that there is no hold with this ID.
+	Hold(o *store.Once, decide func() (decisions []quota.Decision, taken bool, err error)) ([]quota.Decision, bool, error)
+}
+
+// PutHolds implements Scratch.
+func (v *view) PutHolds(key []byte, b *hold.Book) {
+	s := v.lockShard(v.hash(key).shard)
+	defer v.unlockShard(s)
+	s.newHolds(key, *b)
+}
+
+// TakeHolds implements Scratch.
+func (v *view) TakeHolds(key []byte) *hold.Book {
+	s := v.lockShard(v.hash(key).shard)
+	defer v.unlockShard(s)
+	k := s.held(key, s.advance(v.now))
+	if k == nil {
+		return nil
+	}
+	delete(s.holds, string(key))
+	return &k.Book
+}
+
+// Hold implements Scratch.
+func (v *view) Hold(
+	o *store.Once, decide func() ([]quota.Decision, bool, error),
+) (decisions []quota.Decision, taken bool, err error) {
+	v.holding = &holding{id: o.Token.ID, ends: v.now + int64(o.HoldTime), first: o.Keys[0]}
+	defer func() { v.holding = nil }()
+	if decisions, taken, err = decide(); err != nil || !taken {
+		return decisions, taken, err
+	}
+	first := []store.KeyRef{{Database: v.selected, Key: o.Keys[0]}}
+	err = v.Atomically(context.Background(), first, false, func() error {
+		v.addReply(o.Keys[0], v.holding, decisions)
+		return nil
+	})
+	return decisions, true, err
+}
