@@ -24,16 +24,16 @@ const (
 	errDeniedChannel Refusal = "NOPERM No permissions to access a channel"
 )
 
-// ErrDenied returns the refusal of a call that a user may not make, in the words of Redis 7.2;
-// Redis 7.0 has others.
-func ErrDenied(why acl.Verdict, row *Command, u *acl.User) error {
+// ErrDenied returns the refusal of a call that a user may not make, because of the object that Authorize returns, in
+// the words of Redis 7.2; Redis 7.0 has others.
+func ErrDenied(why acl.Verdict, object []byte, u *acl.User) error {
 	switch why {
 	case acl.DeniedKey:
 		return errDeniedKey
 	case acl.DeniedChannel:
 		return errDeniedChannel
 	}
-	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), row.Name))
+	return Refusal(fmt.Sprintf("NOPERM User %s has no permissions to run the '%s' command", u.Name(), object))
 }
 
 // TakeSnapshot returns the present snapshot of KeyRules; nil if the row has none.
@@ -50,6 +50,15 @@ func (row *Command) TakeSnapshot() any {
 func (row *Command) Authorize(server *Server, u *acl.User, words [][]byte, snapshot any) (
 	why acl.Verdict, object []byte, steps int,
 ) {
+	if row.Keys.Call != nil {
+		if inner := row.Keys.Call(words); inner != nil {
+			r := acl.Request{Command: row.Number, Words: words}
+			if why, _ = u.Check(&r); why != acl.Allowed {
+				return why, []byte(row.Name), 0
+			}
+			return inner.Authorize(server, u, words[1:], snapshot)
+		}
+	}
 	var few [8][]byte
 	r := acl.Request{Command: row.Number, AlwaysAllowed: row.Flags&NoAuth != 0, Words: words,
 		Access: row.accessIn(server, words), Literal: row.Channels == ChannelPatterns}

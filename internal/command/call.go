@@ -79,9 +79,9 @@ type Call struct {
 	Client *client.Client // the caller
 
 	Background Background // nil in a session's turn
-	// Outcome is for a caller in this process that needs what the call decides as a value. A family that has such
-	// values knows the type. In a first attempt it fills the value that is here, in place of the reply, which is OK.
-	// A call that has waited has a reply and sets a new value: another client may get it (see TakeOver).
+	// Outcome is for a caller in this process that needs the decision as a value. Its type is known to the family of
+	// the row. In a first attempt, the family fills the value that is here, and the reply is OK. A call that has waited
+	// sets a new value and has its usual reply, because another client may get it (see TakeOver).
 	Outcome      any
 	OneStep      bool                // the call must use the store at most once: see Command.MakesOneStep
 	Middleware   func(c *Call) error // runs the row, and its own code before and after; may be nil
@@ -90,7 +90,7 @@ type Call struct {
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
 	Repeatable   Repeatable // whether a call that repeats this one is simpler
-	Extra        bool       // the call has an option that is Arg.Extra; else Bound says nothing of these
+	Extra        bool       // the call has an option with Arg.Extra; otherwise Bound has no value for any of these
 	Value        []byte     // the value that was read last; its memory is reused
 	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
 	Next         int        // index of the argument that is read next
@@ -144,19 +144,25 @@ type bound struct {
 }
 
 // Repeatable says what a call takes over from the one before it, if it repeats that one: it differs only in the
-// word at index 1, which is the key, or in the keys that KeyRules.Find finds.
+// word at index 1, which is the key, and in the last word if that is the token of ID, or in the keys that KeyRules.Find
+// finds.
 type Repeatable uint8
 
 const (
 	Nothing  Repeatable = iota
 	Binding             // the arguments in Call.Bound
-	Repeated            // these, of a call that itself repeats one
-	Checks              // these, and that the session has found nothing against it
+	Repeated            // the same, and the call before repeats one too
+	Checks              // the same, and the checks of the session, which the call has passed
 )
 
 // Repeats reports, to a row with KeyRules.First, whether the call repeats the one before it (see Repeatable). The row
-// checks the keys itself, and may keep what it has made of the other words.
+// must check the keys itself, and may reuse what it parsed from the other words.
 func (c *Call) Repeats() bool { return c.Repeatable >= Repeated }
+
+// EndsWithToken reports whether the last word of the call is its ID token, and token may be one of another call.
+func (c *Call) EndsWithToken(token []byte) bool {
+	return c.Extra && c.Bound[c.Row.Grammar.token].At == len(c.Words)-1 && len(token) <= store.MaxToken
+}
 
 // MaxArgs bounds the arguments of a row, so that binding them allocates nothing.
 const MaxArgs = 12
@@ -252,7 +258,8 @@ func (c *Call) WriteBool(value bool) {
 
 // HasOption reports whether the call has one of the options with these tokens.
 func (c *Call) HasOption(tokens ...string) bool {
-	for i, a := range c.Row.Args {
+	for i := range c.Row.Args {
+		a := &c.Row.Args[i]
 		for _, token := range tokens {
 			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 && (c.Extra || !a.extra) {
 				return true
@@ -262,10 +269,11 @@ func (c *Call) HasOption(tokens ...string) bool {
 	return false
 }
 
-// Option returns the integer of the option with a token, or that after its word (see Arg.Then), 0 if it was not given
-// and has no default. Rows on the hot path read their arguments in order instead.
+// Option returns the integer of the option with a token, or the integer after its word (see Arg.Then); 0 if it was not
+// given and has no default. Rows on the hot path read their arguments in order instead.
 func (c *Call) Option(token string) int64 {
-	for i, a := range c.Row.Args {
+	for i := range c.Row.Args {
+		a := &c.Row.Args[i]
 		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
 			return c.Bound[i].N
 		}
@@ -276,12 +284,25 @@ func (c *Call) Option(token string) int64 {
 // OptionAt returns the index, in the words, of the word after the token of an option; 0 if the option was
 // not given.
 func (c *Call) OptionAt(token string) int {
-	for i, a := range c.Row.Args {
+	for i := range c.Row.Args {
+		a := &c.Row.Args[i]
 		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
 			return c.Bound[i].At
 		}
 	}
 	return 0
+}
+
+// OnlyTokenAt returns the index, in the words, of the ID token of a call of a limiter if that is its only option with
+// Arg.Extra; otherwise it returns 0. The call has one (Call.Extra).
+func (c *Call) OnlyTokenAt() int {
+	g := &c.Row.Grammar
+	for i := g.usual; i < len(g.args); i++ {
+		if i != g.token && c.Bound[i].At != 0 {
+			return 0
+		}
+	}
+	return c.Bound[g.token].At
 }
 
 // EventNames returns the names of the keyspace events, in order, for a change of a key by the call.

@@ -55,8 +55,8 @@ func (row *Command) checkArguments() (flaw string) {
 			return "Args: " + a.Name + " follows an argument that must come after it"
 		}
 		stage = at
-		if a.repeats && i != len(row.Args)-1 {
-			return "Args: " + a.Name + " repeats and is not the last"
+		if a.repeats && i != len(row.Args)-1 && row.Args[i+1].Tokens == nil {
+			return "Args: " + a.Name + " repeats and is not the last before the options"
 		}
 		if a.kind == keyArg && row.KeyAccess == "" {
 			return "KeyAccess: what it does with its keys, such as RO ACCESS"

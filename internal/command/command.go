@@ -36,7 +36,7 @@ type Command struct {
 
 	Flags  Flags     // Redis's: COMMAND INFO shows them, and ACL categories follow from them
 	Cost   Cost      // what a call costs the event loop
-	Effort *Effort   // further costs of a call in a transaction; nil if there are none
+	Effort *Effort   // further work of a call in a transaction; nil if there is none
 	Traits Traits    // how a call is scheduled
 	Admit  Admission // whether a call is refused, if its flags do not say it
 
@@ -101,6 +101,10 @@ type KeyRules struct {
 	Snapshot func() any
 	// OneStep reports, of a row with several keys, whether a call uses the store once: see MakesOneStep.
 	OneStep func(words [][]byte) bool
+
+	// Call returns the row of another call, which the words after the name are; nil if they are none. The rights that
+	// it needs are needed in addition to the right to the command.
+	Call func(words [][]byte) *Command
 
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
@@ -187,8 +191,8 @@ const needsAt = 24
 // them, calls of the row are refused.
 func Needs(abilities store.Abilities) Traits { return Traits(abilities) << needsAt }
 
-// Effort is the cost of a call in a transaction, where it does not follow from the number of its words
-// and the values of its keys. Its unit is the time in which a byte is copied.
+// Effort is the work (see Call.Work) of a call in a transaction, where it does not follow from the number of its words
+// and the values of its keys.
 type Effort struct {
 	Fixed   func(words [][]byte) int              // in addition to the bytes that the call copies
 	PerByte int                                   // of each byte that the call copies, 0 for 1

@@ -1,31 +1,38 @@
 package command
 
-// The cost of a transaction is known before it begins. It is counted in units: a unit is the time of a
-// Fast command of a few words, about half a microsecond. The keys of a transaction stay locked while
-// it runs, so its cost is bounded; and one that costs more than a turn runs outside the event loop.
+// All costs are work: the time that it takes to copy a byte, or as long (see Call.Work). A Fast command of a few words
+// is as much work as copying a KiB, about half a microsecond. A session counts the work of its turn, and a call that is
+// too much work for an event loop runs outside it.
+//
+// The work of a transaction is known before it begins: the keys of a transaction stay locked while it runs, so the work
+// is bounded, and a transaction that is more work than a turn runs outside the event loop. What is less than the work
+// of a call is not counted then.
 
-// UnitsOf returns the cost of a call in a transaction, without the cost of the values of its keys.
-// size is the number of bytes of values that it copies, longest the length of the longest value
-// that can exist.
-func UnitsOf(row *Command, words [][]byte, size, longest int) int {
-	cost := 1 + len(words)/WordsPerUnit + UnitsToMove(row, size+CreatedBytes(row, words, longest))
+// WorkOf returns the work of a call in a transaction, without the work that depends on the values of its keys. size is
+// the number of bytes of values that it copies, longest the length of the longest value that can exist.
+func WorkOf(row *Command, words [][]byte, size, longest int) int {
+	work := CallWork + WorkOfWords(len(words)) + WorkToMove(row, size+CreatedBytes(row, words, longest))
 	if row.Effort != nil && row.Effort.Fixed != nil {
-		cost += row.Effort.Fixed(words) / BytesPerUnit
+		work += wholeCalls(row.Effort.Fixed(words))
 	}
 	if row.Cost != Constant && row.Traits&ValueSized == 0 {
-		cost += BoundedUnits
+		work += BoundedWork
 	}
-	return cost
+	return work
 }
 
-// UnitsToMove returns the cost, in units, of copying bytes of a value. For some commands it
-// includes parsing them as a number.
-func UnitsToMove(row *Command, bytes int) int {
+// WorkOfWords returns the work of reading the words of a call.
+func WorkOfWords(n int) int { return n / WordsPerCall * CallWork }
+
+// WorkToMove returns the work of copying bytes of a value. For some commands it includes parsing them as a number.
+func WorkToMove(row *Command, bytes int) int {
 	if row.Effort != nil {
 		bytes *= max(row.Effort.PerByte, 1)
 	}
-	return bytes / BytesPerUnit
+	return wholeCalls(bytes)
 }
+
+func wholeCalls(work int) int { return work / CallWork * CallWork }
 
 // CreatedBytes returns how many bytes a call may add to a value in addition to the bytes of its
 // words; longest is the length of the longest possible value.
@@ -59,16 +66,12 @@ func (row *Command) NeedsSession() bool {
 // millisecond. A Fast command takes about a microsecond at worst, others such as INFO a hundred
 // times as long.
 const (
-	TurnUnits    = 512           // units of a turn
-	WordsPerUnit = 8             // a unit for each so many words of a call
-	BytesPerUnit = 1 << 10       // a unit for each so many bytes of values that are copied
-	BoundedUnits = TurnUnits / 2 // units of a command whose cost is Bounded
-	TurnOutput   = 256 << 10     // bytes of replies that end a turn
-
-	// The same as work, in which a session counts its turns: see Call.Work.
-	CallWork    = BytesPerUnit
-	TurnWork    = TurnUnits * CallWork
-	BoundedWork = BoundedUnits * CallWork
+	CallWork     = 1 << 10 // work of a call of a few words
+	WordsPerCall = 8       // words that are as much work to read as a call
+	TurnCalls    = 512     // calls of a turn, if they are of a few words
+	TurnWork     = TurnCalls * CallWork
+	BoundedWork  = TurnWork / 2 // of a command whose cost is Bounded
+	TurnOutput   = 256 << 10    // bytes of replies that end a turn
 
 	// UnauthenticatedTurnWork is the work of a turn of a client that has not authenticated. Many of
 	// them may try passwords at once, and other clients wait while each has a turn.
@@ -113,4 +116,4 @@ const MaxReply = 64 << 20
 const ErrReplyTooLong Refusal = "ERR the reply is longer than 64 MiB"
 
 // SubscribeWork is the work (see Call) of adding a subscription or a watched key.
-const SubscribeWork = 2 * BytesPerUnit
+const SubscribeWork = 2 * CallWork

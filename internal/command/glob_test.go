@@ -45,5 +45,5 @@ func TestLongKeysCountTowardsTurn(t *testing.T) {
 		c.Read()
 		c.Session.Resume()
 	}
-	require.GreaterOrEqual(t, turns, 40*60/command.TurnUnits)
+	require.GreaterOrEqual(t, turns, 40*60/command.TurnCalls)
 }

@@ -103,7 +103,8 @@ func (a Arg) Longest(bytes int) Arg { a.maxBytes = bytes; return a }
 // Optional makes a word optional.
 func (a Arg) Optional() Arg { a.optional = true; return a }
 
-// Many lets the last argument repeat. If it is not optional, it is given at least once.
+// Many lets the last positional argument repeat. If it is not optional, it is given at least once. It takes all
+// remaining words, so a row that has options too finds where they begin, and calls Call.BindOptions.
 func (a Arg) Many() Arg { a.repeats = true; return a }
 
 // UpTo bounds how often an argument that repeats, and is no key, may be given. By default, maxWords
@@ -131,6 +132,7 @@ type grammar struct {
 	args       []Arg
 	slots      []slot
 	positional int  // the number of positional arguments
+	token      int  // the index of IDArg; 0 if the row has none
 	usual      int  // the number of arguments before the Arg.Extra ones, which come last
 	min, max   int  // number of words of a call, including the name; max is 0 if there is no bound
 	ours       bool // the row has the trait NamesArguments
@@ -196,6 +198,7 @@ func newGrammar(row *Command) grammar {
 	for g.usual > 0 && row.Args[g.usual-1].extra {
 		g.usual--
 	}
+	g.token = max(slices.IndexFunc(g.args, func(a Arg) bool { return slices.Contains(a.Tokens, IDOption) }), 0)
 	g.min = max(g.min, row.Min)
 	for i := range g.args {
 		g.slots = append(g.slots, newSlot(&g.args[i], g.options))
@@ -371,6 +374,16 @@ func (c *Call) CheckKey(key []byte) error {
 		return c.errKeyTooLong()
 	}
 	return nil
+}
+
+// BindOptions binds the options of a row whose last positional argument repeats. They begin at an index of the words.
+func (c *Call) BindOptions(at int) error {
+	g := &c.Row.Grammar
+	c.Extra = false
+	for i := g.positional; i < g.usual; i++ {
+		c.Bound[i] = bound{N: g.slots[i].or}
+	}
+	return c.bindOptions(at)
 }
 
 // bindOptions binds the options, which follow the positional arguments from index at on.

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"cellserver/internal/store"
@@ -165,5 +166,5 @@ func (row *Command) sub(name []byte) *Command {
 // TakesMany reports whether the last argument of the row repeats, so that each further word of a call
 // adds to its cost.
 func (row *Command) TakesMany() bool {
-	return len(row.Args) > 0 && row.Args[len(row.Args)-1].repeats
+	return slices.ContainsFunc(row.Args, func(a Arg) bool { return a.repeats })
 }

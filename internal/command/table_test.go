@@ -39,7 +39,7 @@ func TestFlawsAreFound(t *testing.T) {
 			r.Args = []command.Arg{command.Word("a").Optional(),
 				command.Word("b")}
 		},
-		"Args: a repeats and is not the last": func(r *command.Command) {
+		"Args: a repeats and is not the last before the options": func(r *command.Command) {
 			r.Args = []command.Arg{command.Word("a").Many(),
 				command.Word("b")}
 		},

@@ -41,6 +41,13 @@ const maxWait = 3_600_000
 // WaitArg is the option WAIT.
 var WaitArg = Int("ms").In(time.Millisecond).Min(0).Max(maxWait).After("WAIT").Extra()
 
+// WaitingCall describes a call that waits for a limiter.
+type WaitingCall struct {
+	Client  int64  // the number of the client
+	Command string // its name
+	Left    int64  // ns until its time is over
+}
+
 // WaitingSession has the methods of a session whose calls may wait for a limiter.
 type WaitingSession interface {
 	// Wait blocks the client until the call is admitted, or its time is over: see Call.Wait. It returns
@@ -50,6 +57,8 @@ type WaitingSession interface {
 	// error; the client is blocked then, as by Wait. If left, in nanoseconds, is 0, the call does not
 	// wait, so the other only ends. The error is store.ErrReused if the other call is not the same.
 	TakeOver(id CallID, left int64) (taken bool, err error)
+	// EndWait ends the wait of the call with an ID, whatever its words are. Its client gets an error.
+	EndWait(id CallID)
 	// IDsWait reports whether calls with an ID wait.
 	IDsWait() bool
 	// IsAwaited reports whether calls wait for a key of the selected database.
@@ -113,6 +122,12 @@ const IDOption = "ID"
 
 // IDArg is this option.
 var IDArg = Word("token").Longest(store.MaxToken).After(IDOption).Extra()
+
+// EndsWithToken reports whether the last word of a call of a limiter may be its ID token: see Call.EndsWithToken.
+func (row *Command) EndsWithToken(words [][]byte) bool {
+	n := len(words)
+	return row.Traits&Decides != 0 && n > 3 && FoldEqual(words[n-2], IDOption)
+}
 
 // EachToken calls visit for each word of a call of a limiter that may be its ID token. It does not bind
 // the words, so it may also find others, such as the word after a key of the name of the option.

@@ -8,6 +8,7 @@ import (
 	"cellserver/internal/commands/access"
 	"cellserver/internal/commands/admin"
 	"cellserver/internal/commands/connection"
+	"cellserver/internal/commands/explain"
 	"cellserver/internal/commands/keyspace"
 	"cellserver/internal/commands/limiter"
 	"cellserver/internal/commands/persistence"
@@ -24,6 +25,7 @@ type families struct {
 	decider      decide.Decider // of the limiters and the policies
 	limiters     limiter.Family
 	policies     policy.Family
+	explain      explain.Family
 	keyspace     keyspace.Family
 	accounts     access.Accounts
 	channels     pubsub.Channels
@@ -37,6 +39,7 @@ type families struct {
 func newFamilies() *families {
 	f := new(families)
 	f.limiters.Decider, f.policies.Decider, f.limiters.Policies = &f.decider, &f.decider, &f.policies
+	f.decider.CountHold = f.policies.CountHold
 	return f
 }
 
@@ -44,7 +47,7 @@ func newFamilies() *families {
 func (f *families) commands() []*command.Command {
 	f.connection.Subcommands = f.tracking.Commands()
 	return slices.Concat(
-		f.limiters.Commands(), f.policies.Commands(), value.Commands(), f.keyspace.Commands(),
+		f.limiters.Commands(), f.policies.Commands(), f.explain.Commands(), value.Commands(), f.keyspace.Commands(),
 		f.channels.Commands(),
 		f.transactions.Commands(), f.connection.Commands(), f.accounts.Commands(), f.admin.Commands(),
 		f.persistence.Commands(),

@@ -1,6 +1,9 @@
 package commands_test
 
 import (
+	"bytes"
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,4 +19,120 @@ func TestRepeatedSettlementsGiveBackOnce(t *testing.T) {
 		require.Equal(t, integers(0, 10000, 8800, -1, 60, -1800), c.Do(t, "CL.FIXED k 10000 60 1200 SETTLE a"))
 	}
 	require.Contains(t, c.Do(t, "INFO cell"), "cell_holds_given_back:1800\r\n")
+}
+
+// Five calls of LiteLLM's users at once, with 100 tokens a minute and estimates of 30: never more than 100 are admitted
+// as estimated, and after the corrections never more than 100 by actual use.
+func TestConcurrentCallsOfAModel(t *testing.T) {
+	c := commandstest.New(t).Connect()
+	admitted, used := 0, 0
+	for round := range 4 {
+		var open []string
+		for i := range 5 {
+			id := fmt.Sprint(round, ".", i)
+			reply := c.Do(t, "CL.FIXED tenant 100 60 30 HOLD "+id+" 10m")
+			if strings.Contains(reply, ":0\r\n:100\r\n") {
+				open = append(open, id)
+			}
+		}
+		admitted = used + 30*len(open)
+		require.LessOrEqual(t, admitted, 100)
+		for i, id := range open {
+			actual := 3 + 4*i
+			used += actual
+			require.NotContains(t, c.Do(t, fmt.Sprintf("CL.FIXED tenant 100 60 %d SETTLE %s", actual, id)), "ERR")
+		}
+		require.LessOrEqual(t, used, 100)
+	}
+	require.Equal(t, integers(0, 100, 100-used, -1, 60), c.Do(t, "CL.FIXED tenant 100 60 0"))
+}
+
+// What a SETTLE gives back admits a call that waits for it, of whatever limiter.
+func TestSettlementsAdmit(t *testing.T) {
+	server := commandstest.New(t)
+	setPolicies(t, server, "{p: {limits: [{fixed: {limit: 10, period: 600s}}]}}")
+	s := server.Server
+	other := s.Connect()
+	defer other.Session.Close()
+	for _, call := range []string{
+		"CL.THROTTLE throttle 9 10 600 %d", "CL.FIXED fixed 10 600 %d", "CL.SLIDING sliding 10 600 %d",
+		"CL.SLIDINGLOG log 10 600 %d", "CL.QUOTA quota 10 HOUR@UTC %d", "CL.TAKE user p %d",
+		"CL.ALL 2 FIXED a 10 600 %d FIXED b 99 3600 1",
+	} {
+		made := func(quantity int, options string) string { return fmt.Sprintf(call, quantity) + options }
+		require.NotContains(t, other.Ask(t, "%s", made(10, " HOLD id 1h")), "ERR")
+		waiting := s.Connect()
+		require.Empty(t, waiting.Ask(t, "%s", made(1, " WAIT 3600000")), call)
+		require.NotContains(t, other.Ask(t, "%s", made(4, " SETTLE id")), "HOLD", call)
+		require.True(t, strings.HasPrefix(waiting.Reply(), "[0, "), "%s: it still waits", call)
+		waiting.Session.Close()
+	}
+}
+
+// Who may take from a key may settle its holds, whoever made them, and nobody else may. CL.HOLDS reads the key.
+func TestRightsToHolds(t *testing.T) {
+	s := commandstest.New(t)
+	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 10, period: 600s}}]}}")
+	admin := s.Connect()
+	for _, user := range []string{
+		"taker on >x ~k* ~p:* +cl.fixed +cl.take +cl.all", "reader on >x %R~k* +cl.fixed +cl.holds +cl.all",
+		"other on >x ~other* +cl.fixed +cl.holds +cl.take +cl.all", "lists on >x ~k* +cl.holds",
+	} {
+		require.Equal(t, "+OK\r\n", admin.Do(t, "ACL SETUSER "+user))
+	}
+	as := func(user, call string) string {
+		c := s.Connect()
+		require.Equal(t, "+OK\r\n", c.Do(t, "AUTH "+user+" x"))
+		return c.Do(t, call)
+	}
+	for _, hold := range []string{
+		"CL.FIXED k 10 60 5 HOLD a 1m", "CL.TAKE u p 5 HOLD a 1m", "CL.ALL 1 FIXED k2 10 60 5 HOLD a 1m",
+	} {
+		require.NotContains(t, admin.Do(t, hold), "ERR")
+	}
+	for call, users := range map[string][]string{
+		"CL.FIXED k 10 60 2 SETTLE a":         {"reader", "other", "lists"},
+		"CL.TAKE u p 2 SETTLE a":              {"reader", "other", "lists"},
+		"CL.ALL 1 FIXED k2 10 60 2 SETTLE a":  {"reader", "other", "lists"},
+		"CL.HOLDS k":                          {"taker", "other"},
+		"CL.FIXED k 10 60 2 SETTLE a FORCE":   {"reader", "other"},
+		"CL.FIXED k 10 60 2 HOLD b 1m":        {"reader", "other"},
+		"CL.ALL 1 FIXED k2 10 60 2 HOLD b 1m": {"reader", "other"},
+	} {
+		for _, user := range users {
+			require.Contains(t, as(user, call), "-NOPERM", "%s: %s", user, call)
+		}
+	}
+	require.Contains(t, as("reader", "CL.HOLDS k"), "$1\r\na\r\n")
+	require.Contains(t, as("lists", "CL.HOLDS k"), "$1\r\na\r\n")
+	for _, settle := range []string{
+		"CL.FIXED k 10 60 2 SETTLE a", "CL.TAKE u p 2 SETTLE a", "CL.ALL 1 FIXED k2 10 60 2 SETTLE a",
+	} {
+		require.Contains(t, as("taker", settle), ":-3\r\n", settle)
+	}
+}
+
+// BenchmarkHolds compares two calls of CL.FIXED with ID with HOLD and SETTLE.
+func BenchmarkHolds(b *testing.B) {
+	for name, calls := range map[string][2]string{
+		"ID":    {"CL.FIXED k 1000000000 3600 3 ID a%d", "CL.FIXED k 1000000000 3600 3 ID b%d"},
+		"holds": {"CL.FIXED k 1000000000 3600 3 HOLD a%d 60", "CL.FIXED k 1000000000 3600 1 SETTLE a%d"},
+	} {
+		for _, depth := range []int{1, 64} {
+			b.Run(fmt.Sprintf("%s/P=%d", name, depth), func(b *testing.B) {
+				c := commandstest.New(b).Connect()
+				for done := 0; done < b.N; {
+					var input bytes.Buffer
+					for range max(depth/2, 1) {
+						for _, call := range calls {
+							input.Write(commandstest.Encode(strings.Fields(fmt.Sprintf(call, done))))
+						}
+						done++
+					}
+					c.Session.Feed(input.Bytes())
+					c.Session.Sent()
+				}
+			})
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"cellserver/internal/client"
 	"cellserver/internal/command"
 	"cellserver/internal/commands/access"
+	"cellserver/internal/commands/explain"
 	"cellserver/internal/commands/persistence"
 	"cellserver/internal/commands/policy"
 	"cellserver/internal/commands/pubsub"
@@ -49,6 +50,7 @@ type Config struct {
 	Policies  *PolicyFiles   // by default, there are none
 	// CountPolicies counts decisions by policy, for metrics. Calls of CL.TAKE cost a little more.
 	CountPolicies bool
+	Info          []command.InfoPart // of INFO, after those of the commands
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -105,8 +107,9 @@ func newInstance(c Config) (*Instance, *families, error) {
 	if in.Table, err = command.NewTable(f.commands(), in.Abilities); err != nil {
 		return nil, nil, err
 	}
+	f.explain.Find = in.Table.Find
 	in.Stats.Begin(len(in.Table.ByName))
-	in.Cleanups, f.admin.Info = f.cleanups(), f.info()
+	in.Cleanups, f.admin.Info = f.cleanups(), append(f.info(), c.Info...)
 	f.accounts.Init(in.Table)
 	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()
@@ -131,6 +134,8 @@ func (f *families) connect(c *Config, in *Instance) {
 	if c.Store.MayBlock() {
 		f.decider.Fallback.NewLocal, f.decider.Fallback.Log = c.NewLocal, c.Log
 	}
+	f.explain = explain.Family{Snapshot: f.policies.Snapshot, Waiting: in.WaitingCalls,
+		IsFull: func() bool { return in.Hooks.Has(command.Full) }}
 	f.transactions.Begin(changes)
 	f.tracking.Store, f.tracking.Clients = changes, clients
 	in.Notifier.Changes, in.Notifier.Hooks = changes, &in.Hooks

@@ -55,7 +55,7 @@ func (s *Settings) Options() []*option.Option {
 	return slices.Concat(
 		s.limitOptions(), s.memoryOptions(), s.Limiter.Options(), s.Policies.Options(), s.Tracking.Options(),
 		s.Notifications.Options(),
-		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(),
+		s.Persistence.Options(), s.Admin.Options(), s.Access.Options(), fixedOptions(), inertOptions(),
 		[]*option.Option{
 			{Name: "rename-command", Group: option.Access, Kind: renames{&s.Renamed}, FlagOnly: true, Words: true,
 				Help: `a command and its new name, or "" to disable it: 'FLUSHALL ""'; may be repeated`},
@@ -78,7 +78,8 @@ func (s *Settings) limitOptions() []*option.Option {
 func (s *Settings) memoryOptions() []*option.Option {
 	return []*option.Option{
 		{Name: "maxmemory", Group: option.Memory, Kind: option.Size(&s.MaxMemory, 0, 1<<50), Change: option.Live,
-			Help: "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound"},
+			Help: "bytes of memory beyond which calls that may need more are refused (OOM); 0 for no bound; " +
+				"in a container with a memory limit, two thirds of that if it is not set"},
 		{Name: "maxmemory-clients", Group: option.Memory, Kind: client.MemoryLimitKind{To: &s.MaxClientMemory},
 			Change: option.Live,
 			Help: "memory that all clients may hold together (input, replies, messages, queued calls); the largest are disconnected; " +

@@ -16,7 +16,7 @@ import (
 )
 
 // setPolicies gives a server other policies.
-func setPolicies(t *testing.T, s *commandstest.Server, text string) {
+func setPolicies(t testing.TB, s *commandstest.Server, text string) {
 	t.Helper()
 	s.Policies.Read = func() ([]policies.File, error) {
 		return []policies.File{{Name: "p.yaml", Text: []byte("policies: " + text)}}, nil

@@ -36,6 +36,11 @@ var stages = map[string]stage{
 	"holds": {"1,000 open holds of one key", func(s *commandstest.Server) {
 		repeatCalls(s, 1000, "CL.SLIDINGLOG holds 4000 1000000 1 HOLD id%d 1h")
 	}},
+	"manyholds": {"1,000 open holds of each of 64 keys", func(s *commandstest.Server) {
+		for i := range 64 {
+			repeatCalls(s, 1000, fmt.Sprintf("CL.SLIDINGLOG holds%d 4000 1000000 1 HOLD id%%d 1h", i+1))
+		}
+	}},
 	"keys": {"10,000 keys", func(s *commandstest.Server) { repeatCalls(s, 10_000, "SET key%d x") }},
 	"databases": {"keys in all 16 databases", func(s *commandstest.Server) {
 		repeatCalls(s, 16, "SELECT %[1]d\r\nSET key x")
@@ -144,6 +149,8 @@ var worstCalls = append([]worst{
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 holder1 1)*32", where: onLoop},
 	{row: "cl.all", stage: "manyleases", call: "CL.ALL 32 (ACQUIRE leases# 10000 99999 other 10000)*32", where: onLoop},
 	{row: "cl.all", call: "CL.ALL 64 (TAKE {64K#} login 1)*64", where: offLoop},
+	{row: "cl.all", stage: "manyholds", call: "CL.ALL 64 (SLIDINGLOG holds# 4000 1000000 0)*64 SETTLE id1", where: offLoop},
+	{row: "cl.all", stage: "manyholds", call: "CL.ALL 2 (SLIDINGLOG holds# 4000 1000000 0)*2 SETTLE id2", where: onLoop},
 	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 ID x", where: onLoop},
 	{row: "cl.all", call: "CL.ALL 32 (TAKE subject# pair 1)*32 VERBOSE", where: onLoop},
 	{row: "cl.take", call: "CL.TAKE {64K} api 9 UPTO MS VERBOSE LEAVE 1 ID x", where: onLoop},
@@ -158,7 +165,13 @@ var worstCalls = append([]worst{
 	{row: "cl.exempt", call: "CL.EXEMPT {64K} api 9 reason", where: onLoop},
 	{row: "cl.ban", call: "CL.BAN {64K} api 9 reason", where: onLoop},
 	{row: "cl.pardon", call: "CL.PARDON {64K} api", where: onLoop},
+	{row: "cl.plan", call: "CL.PLAN {64K} plans pro 9 reason", where: onLoop},
 	{row: "cl.bans", stage: "keys", call: "CL.BANS api 1000", where: offLoop},
+	{row: "cl.explain", stage: "manyholds", call: "CL.EXPLAIN CL.ALL 64 (SLIDINGLOG holds# 4000 1000000 1)*64",
+		where: offLoop},
+	{row: "cl.explain", stage: "manyleases", call: "CL.EXPLAIN CL.ALL 64 (ACQUIRE leases# 10000 99999 other 10000)*64",
+		where: offLoop},
+	{row: "cl.explain", stage: "overrides", call: "CL.EXPLAIN CL.ALL 4 (TAKE subject# many 1)*4", where: offLoop},
 	{row: "cl.policy|list", call: "CL.POLICY LIST", where: offLoop},
 	{row: "cl.policy|get", call: "CL.POLICY GET api", where: offLoop},
 	{row: "cl.policy|test", stage: "overrides", call: "CL.POLICY TEST {64K} long", where: offLoop},

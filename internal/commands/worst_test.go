@@ -299,9 +299,9 @@ func (w *measurement) maxTransactionCalls(words []string) int {
 		Client: w.c.Session.Client}
 	most := in.MaxTurnTransaction
 	if q.NeedsSession {
-		most = session.MaxSessionCost
+		most = session.MaxSessionWork
 	}
-	return max(1, most/(q.Cost+q.CostOfValues(&call, 0, most)))
+	return max(1, most/(q.Work+q.WorkOfValues(&call, 0, most)))
 }
 
 // pipelined returns how many calls are sent at once: as much input as may be unread, but not so

@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// attempt is one run of a call; a call without WAIT has one. Only attempts in which the call may be admitted take.
-// The last attempt only asks what the decision would be, and so does the first if other calls wait for a key already.
+// attempt is one run of a call; a call without WAIT has one. The last attempt takes nothing, and only asks what the
+// decision would be. The same holds for the first attempt if other calls already wait for one of its keys.
 type attempt struct {
 	*Decider
 	call *command.Call
@@ -19,10 +19,26 @@ type attempt struct {
 	wait
 	once     *store.Once // of a call with an ID
 	judges   bool        // the parts are judged in the step of the decision
-	failed   error       // of the store, when the standings were to be read before it
+	failed   error       // the error of the store when the standings were read
 	silent   bool        // refusals are not counted for bans
-	counted  bool        // they have been counted, in the step
+	counted  bool        // the refusals have been counted, in the step
+	made     *store.Once // once, if it has made a hold
 	repeated bool        // the call repeats an earlier one with the same ID, and gets its decisions
+}
+
+// spend decides a call of a policy by tokens that the store has taken ahead. The step that took them has found that the
+// subject has no standing. A refusal is not counted for bans.
+func (a *attempt) spend() (decisions []quota.Decision, ok bool) {
+	k := a.of
+	if len(k.Parts) != 1 || len(k.Requests) != 1 || k.Mode != quota.Take || k.Options != (Options{}) {
+		return nil, false
+	}
+	s, spends := a.call.View.(store.Spender)
+	if !spends {
+		return nil, false
+	}
+	d, ok := s.Spend(&k.Requests[0])
+	return []quota.Decision{d}, ok
 }
 
 // make makes the decision with a view: as one step, if it is more than one operation and the view can do that.
@@ -56,6 +72,9 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 		if decisions, a.repeated, err = v.Once(ctx, a.once); !a.repeated && len(a.of.asked) == 0 {
 			decisions = nil
 		}
+		if err == nil && !a.repeated && allowed && a.holds() {
+			a.made = a.once
+		}
 		return decisions, err == nil && (a.repeated || allowed), err
 	case a.judges:
 		err = v.(store.Stepper).Step(ctx, a.of.keys(), func(v store.View) (err error) {
@@ -85,8 +104,8 @@ func (a *attempt) step(ctx context.Context, v store.View) (decisions []quota.Dec
 	return decisions, allowed, err
 }
 
-// take asks the limits. It takes nothing while other calls wait before this one, when the time of the call is over, and
-// if a policy refuses the call.
+// take asks the limits. It takes nothing while earlier calls wait, after the time of the call is over, or if a policy
+// refuses the call.
 func (a *attempt) take(ctx context.Context, v store.View) (decisions []quota.Decision, allowed bool, err error) {
 	k := a.of
 	switch {
@@ -136,8 +155,8 @@ func (a *attempt) takes() bool {
 	return false
 }
 
-// enter gives a call its place in the queue, and finds its ID. taken reports that a waiting call had the same ID: this
-// call has taken its place, and waits.
+// enter gives a call its place in the queue, and finds its ID. taken reports whether a waiting call had the same ID, so
+// that this call has taken its place and waits.
 func (a *attempt) enter() (taken bool, err error) {
 	if err := a.arrive(); err != nil {
 		return false, err

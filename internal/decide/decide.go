@@ -7,6 +7,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/quota"
+	"cellserver/internal/stats"
 	"cellserver/internal/store"
 	"cellserver/internal/topk"
 )
@@ -18,16 +19,20 @@ type Decider struct {
 	Tokens    store.TokenCounter     // for INFO; nil if the store does not count IDs
 	Standings store.StandingReporter // nil if the store does not know whether it holds standings
 
-	// LimitWhenFull limits a call, in place of refusing it, if there is no memory for its keys (--oom-decision).
+	// LimitWhenFull limits a call if there is no memory for its keys, in place of refusing it (--oom-decision).
 	LimitWhenFull atomic.Bool
-	IDTime        time.Duration     // for which the ID of a call is remembered
-	MaxHold       time.Duration     // after which a hold lapses at the latest
+	IDTime        time.Duration     // how long the ID of a call is remembered
+	MaxHold       time.Duration     // the longest time until a hold lapses
 	Holds         store.HoldCounter // nil if the store keeps none
-	givenBack     atomic.Int64      // what settled holds have given back
-	repeats       atomic.Int64      // calls that got the decision of an earlier one with the same ID
+	// CountHold counts what the call of a part has held, and the quantity that it has settled a hold with; nil counts
+	// nothing.
+	CountHold func(c *command.Call, p *Part, held, settled int64)
+
+	givenBack stats.Total  // quantity that settled holds have given back
+	repeats   atomic.Int64 // calls that got the decision of an earlier one with the same ID
 }
 
-// Watch makes rows that decide notice that the store makes decisions again.
+// Watch wraps the rows that decide, so that they notice when the store makes decisions again. It returns rows.
 func (d *Decider) Watch(rows []*command.Command) []*command.Command {
 	for _, row := range rows {
 		if row.Traits&command.Decides != 0 && d.Fallback.Log != nil {
@@ -39,8 +44,8 @@ func (d *Decider) Watch(rows []*command.Command) []*command.Command {
 
 // Call asks for one decision about all of its requests: to take from all of them, or from none.
 type Call struct {
-	Requests []store.LimitRequest // borrowed; with the requests of parts
-	Key      []byte               // to which an ID belongs: the standing or the key of the first member
+	Requests []store.LimitRequest // borrowed; includes the requests of the parts
+	Key      []byte               // the key that an ID belongs to: the standing or the key of the first member
 	Parts    []Part               // what policies add to the call; nil if it names no policy
 	Mode     quota.Mode           // Take, Peek or UpTo; single requests may be forced
 	Options
@@ -48,15 +53,21 @@ type Call struct {
 	// There is a decision for each request, except the requests of parts that have not asked (see Part.Asked).
 	Reply func(decisions []quota.Decision, allowed bool) error
 
-	asked   []store.LimitRequest // Requests, without the parts that their standing decides
+	asked   []store.LimitRequest // Requests, without those of parts that are decided already
 	refused bool                 // a part refuses the call, whatever the limits say
 }
 
-// Decide makes a call, and writes its reply, unless the call waits.
+// Decide makes a call. It writes the reply, unless the call waits.
 func (d *Decider) Decide(c *command.Call, k *Call) error {
+	if e, ok := c.Outcome.(*Explanation); ok {
+		return d.explain(c, k, e)
+	}
 	a := &attempt{Decider: d, call: c, of: k}
 	k.hold()
 	k.asked = k.Requests
+	if decisions, ok := a.spend(); ok {
+		return a.reply(decisions, !decisions[0].Limited)
+	}
 	if err := a.judgeFirst(); err != nil {
 		return err
 	}
@@ -81,9 +92,9 @@ func (d *Decider) Decide(c *command.Call, k *Call) error {
 	return a.reply(decisions, allowed)
 }
 
-// OnError answers a call that a row has made itself, in one step, and that the store has failed to decide: as
-// --store-fails says if the store fails, and as --oom-decision says if memory is full. Any other error is returned. The
-// store has returned the decisions with the error.
+// OnError answers a call that a row has made itself, in one step, and that got an error from the store, with the
+// decisions that the store returned beside it. If the store fails, it answers as --store-fails says, and if memory is
+// full, as --oom-decision says. It returns any other error.
 func (d *Decider) OnError(c *command.Call, k *Call, err error, decisions []quota.Decision) error {
 	k.asked = k.Requests
 	return (&attempt{Decider: d, call: c, of: k}).answer(err, decisions)
@@ -118,9 +129,9 @@ func (a *attempt) answer(err error, decisions []quota.Decision) error {
 	return a.reply(decisions, allowed)
 }
 
-// limitIfFull limits the requests for which there is no memory, so that clients that admit calls on errors do not
-// admit this one. The decisions about several requests say which of them need memory. If there are no decisions,
-// because a call with an ID cannot be remembered, the first request is limited.
+// limitIfFull limits the requests for which there is no memory: many clients admit a call that gets an error. The
+// decisions about several requests say which of them need memory. If there are no decisions, because a call with an ID
+// cannot be remembered, the first request is limited.
 func (a *attempt) limitIfFull(decisions []quota.Decision) (_ []quota.Decision, err error) {
 	asked := a.of.asked
 	switch {
@@ -152,5 +163,10 @@ func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
 		}
 	}
 	a.of.settle(decisions)
+	for i := range a.of.Parts {
+		if p := &a.of.Parts[i]; a.made != nil && a.CountHold != nil && len(p.Decisions) > 0 {
+			a.CountHold(a.call, p, p.Decisions[0].Taken, 0)
+		}
+	}
 	return a.of.Reply(decisions, allowed)
 }

@@ -1,5 +1,5 @@
-// Package decide makes the decisions of limiters: requests and options in, decisions out. The families of limiters and
-// policies write requests and replies, and everything between is here, once.
+// Package decide makes the decisions of limiters: requests and options go in, decisions come out. The families of
+// limiters and policies parse requests and write replies; everything in between is here, once.
 //
 //	decide.go    a Call, and how it is decided and answered
 //	attempt.go   one run of a call: one step of the store
@@ -8,18 +8,18 @@
 //	hold.go      HOLD and SETTLE: charges that may be corrected
 //	parts.go     the policies of a call, and the standings of their subjects
 //	policies.go  what CL.ALL needs of the family of policies
+//	explain.go   what a call would be answered, and why (CL.EXPLAIN)
 //	fallback.go  decisions that the store does not make (--store-fails)
 //	options.go   options, modes and the five integers of a reply
 //	metrics.go   metrics, and the lines of INFO
 //
-// A limiter on one key is a Call with one request, CL.ALL is a Call with several, and a policy adds a Part: its
-// limits are requests like others, and the standing of its subject (an exemption or a ban) may decide them first.
-// What is about one request is a field of store.LimitRequest, such as what it leaves to other calls. What is about the
-// call as a whole is a field of Call. So each attempt is one step of the store, and a new option or a new front, such
-// as another protocol, needs no variant of it.
+// A limiter on one key is a Call with one request, CL.ALL is a Call with several, and a policy adds a Part: its limits
+// are requests like others, and the standing of its subject (an exemption or a ban) may decide them first. An option of
+// one request, such as LEAVE, is a field of store.LimitRequest. An option of the whole call is a field of Call. So each
+// attempt is one step of the store, and a new option or a new front, such as another protocol, needs no variant of it.
 //
-// Most calls have no options. Their rows ask the store directly, because the way through a Call allocates memory and
-// takes half as long again, and come here only with an error of the store (Decider.OnError).
+// Most calls have no options. Their rows ask the store directly, because a Call allocates memory and takes half as long
+// again. They come here only with an error of the store (Decider.OnError).
 //
 // # The order of an attempt
 //

@@ -54,10 +54,10 @@ const (
 	forgetAfter    = time.Minute
 )
 
-// SetPolicy sets the policy to one of policies.
+// SetPolicy sets the policy to one of Answers.
 func (f *Fallback) SetPolicy(name string) { f.policy.Store(uint32(slices.Index(Answers[:], name))) }
 
-// watch returns the Run of a row that also notices that the store makes decisions again. Rows over a
+// watch wraps the Run of a row, so that it notices when the store makes decisions again. Rows over a
 // store that cannot fail do without it.
 func (f *Fallback) watch(run func(c *command.Call) error) func(c *command.Call) error {
 	return func(c *command.Call) error {
@@ -81,7 +81,7 @@ func (f *Fallback) decided(c *command.Call) {
 	}
 }
 
-// forget removes the keys of a call from the local store, or all keys with that store.
+// forget removes the keys of a call from the local store, or, if all is set, closes the store with all its keys.
 func (f *Fallback) forget(c *command.Call, local *localStore, all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -128,8 +128,8 @@ func isFailure(err error) bool {
 }
 
 // policyForContended returns the policy for a decision on a key that too many others use. The store
-// does not fail then. The calls that get no turn are calls that it would admit, so
-// allow and local would take the limit from just the keys that need it.
+// does not fail then. It would admit the calls that get no turn, so allow and local would lift the
+// limit from the very keys that need it.
 func (f *Fallback) policyForContended(c *command.Call, policy int) int {
 	if policy != replyLimited {
 		policy = replyError

@@ -1,8 +1,12 @@
 package decide
 
 import (
+	"encoding/binary"
 	"math"
+	"slices"
 	"time"
+
+	"github.com/zeebo/xxh3"
 
 	"cellserver/internal/command"
 	"cellserver/internal/limit"
@@ -10,8 +14,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// A call with HOLD charges an estimate, and may be corrected once, by a call with SETTLE: see store.HoldKeeper. HOLD
-// is an ID that is remembered for as long as the hold is open, so it goes through Once as well.
+// A call with HOLD charges an estimate, and a call with SETTLE may correct it once: see store.HoldKeeper. The word
+// after HOLD is an ID that is remembered as long as the hold is open, so the call goes through Once, as one with ID
+// does.
 
 // HoldArgs are the options HOLD and SETTLE.
 var HoldArgs = []command.Arg{
@@ -21,18 +26,18 @@ var HoldArgs = []command.Arg{
 
 const (
 	// ErrNoHolds refuses calls about holds if the store keeps none.
-	ErrNoHolds      command.Refusal = "ERR holds need the keys in the memory of this server: they are not possible with --store"
+	ErrNoHolds      command.Refusal = "ERR the store keeps no holds"
 	errEmptyHold    command.Refusal = "ERR id is empty"
 	errNoQuantity   command.Refusal = "ERR SETTLE needs a quantity: what was used in fact"
 	errLongHeldLogs command.Refusal = "ERR HOLD is for limits of CL.SLIDINGLOG of at most 4000; larger ones are for CL.SLIDING"
 )
 
-// maxHeldLog is the largest limit of a CL.SLIDINGLOG that can be held: a correction writes its later entries again.
+// maxHeldLog is the largest limit of a CL.SLIDINGLOG that can be held. A correction rewrites all entries after its own.
 const maxHeldLog = 4000
 
-// SettleWork is the work (see command.Call) of a settlement. It looks through a thousand holds of a key, and may write
-// four thousand entries of a log again.
-const SettleWork = 32 * command.BytesPerUnit
+// SettleWork is the work (see command.Call) of a settlement, which may look through a thousand holds of a key and
+// rewrite four thousand entries of a log.
+const SettleWork = 32 * command.CallWork
 
 // SettleEffort is the effort of rows that have the option SETTLE, which a transaction takes into account.
 var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
@@ -42,8 +47,11 @@ var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
 	return 0
 }}
 
-// addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is that of the call, and given
-// says that it is one of the words.
+// Settles reports whether a bound call has the option SETTLE, and so may give back.
+func Settles(c *command.Call) bool { return c.Extra && c.OptionAt("SETTLE") > 0 }
+
+// addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is the quantity of the call, and
+// given reports whether the client gave one.
 func (o *Options) addHolds(c *command.Call, mode quota.Mode, quantity int64, given bool) error {
 	o.HoldAt, o.SettleAt = c.OptionAt("HOLD"), c.OptionAt("SETTLE")
 	if o.HoldAt == 0 && o.SettleAt == 0 {
@@ -87,7 +95,7 @@ func (o *Options) checkHold(c *command.Call, mode quota.Mode, quantity int64) er
 	return nil
 }
 
-// newHold returns an attempt of a call with the option HOLD as one that is made once.
+// newHold returns the store.Once of a call with the option HOLD.
 func (a *attempt) newHold() (*store.Once, error) {
 	for i := range a.of.Requests {
 		if r := &a.of.Requests[i]; r.Held && r.Rule.Kind == limit.SlidingLog && r.Rule.Size() > maxHeldLog {
@@ -108,12 +116,24 @@ func (a *attempt) newHold() (*store.Once, error) {
 
 func holdTime(ns int64) time.Duration { return time.Duration(max(ns, 1)) }
 
-// nameOfID returns the name by which calls that wait are known. The IDs of holds are longer than any other.
+// nameOfID returns the name by which calls that wait are known.
 func (a *attempt) nameOfID() []byte {
 	if id := a.once.Token.ID; a.of.HoldAt == 0 {
 		return id
 	}
-	return append(make([]byte, store.MaxToken+1), a.once.Token.ID...)
+	return nameOfHold(a.once.Token.ID)
+}
+
+// nameOfHold is nameOfID for a hold. Its prefix makes the name of a hold longer than any ID, so the two never collide.
+func nameOfHold(id []byte) []byte { return append(make([]byte, store.MaxToken+1), id...) }
+
+// endWait ends the wait, if any, of the call that was to make the hold: a call that settles it needs it no more.
+func endWait(c *command.Call, k *Call) {
+	if c.Session == nil || !c.Session.IDsWait() {
+		return
+	}
+	id := command.CallID{Key: slices.Clone(k.Key), Name: nameOfHold(c.Words[k.SettleAt])}
+	c.AfterCommit(func() { c.Session.EndWait(id) })
 }
 
 // hold marks the requests of a call with HOLD.
@@ -130,24 +150,85 @@ func (k *Call) hold() {
 // nothing.
 func (a *attempt) holds() bool { return a.of.HoldAt > 0 && !a.of.refused && !a.asks() }
 
-// emptyHold is what is remembered of a hold that has charged nothing.
+// emptyHold is the decision remembered for a hold that has charged nothing.
 var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
 
-// Settle corrects what a call with HOLD has taken. The requests of the call are those of the present limits, and its
-// Reply gets the decisions after the correction.
+// Settle corrects what a call with HOLD has taken. The call has a request for each present limit, with the actual
+// quantity, and its Reply gets the decisions after the correction.
 func (d *Decider) Settle(c *command.Call, k *Call, quantity int64, force bool) error {
-	s := &store.Settlement{
-		Key: k.Key, ID: c.Words[k.SettleAt], Quantity: quantity, Requests: k.Requests, Force: force, Remember: d.IDTime,
+	return d.settle(c, k, &store.Settlement{Quantity: quantity, Force: force})
+}
+
+// SettleAll is Settle for a call with several members. It passes over members that the hold has not charged.
+func (d *Decider) SettleAll(c *command.Call, k *Call) error {
+	text := []byte{}
+	for i := range k.Requests {
+		text = binary.AppendVarint(text, k.Requests[i].Quantity)
 	}
+	s := &store.Settlement{Quantity: -1 - int64(xxh3.Hash(text)>>1), Skip: true}
+	if len(k.Requests) == 1 {
+		s.Quantity = k.Requests[0].Quantity
+	}
+	for i := range k.Requests {
+		s.Force = s.Force || k.Requests[i].Mode == quota.Force
+	}
+	return d.settle(c, k, s)
+}
+
+func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
+	if _, explained := c.Outcome.(*Explanation); explained {
+		return errExplainsSettle
+	}
+	if err := d.findPlans(c, k); err != nil {
+		return err
+	}
+	s.Key, s.ID, s.Requests, s.Remember = k.Key, c.Words[k.SettleAt], k.Requests, d.IDTime
+	endWait(c, k)
 	decisions, err := c.View.(store.HoldKeeper).Settle(c.Context, s)
 	if err != nil {
 		return err
 	}
 	k.asked = k.Requests
+	k.judgeSettled(c.View.Now(), decisions)
 	for i := range decisions {
 		if taken := decisions[i].Taken; taken < 0 && !s.Repeated {
 			c.AfterCommit(func() { d.givenBack.Add(-taken) })
 		}
 	}
+	for i := range k.Parts {
+		if p := &k.Parts[i]; !s.Repeated && d.CountHold != nil {
+			d.CountHold(c, p, 0, p.Request.Quantity)
+		}
+	}
 	return k.Reply(decisions, true)
+}
+
+// findPlans reads the standings of the subjects of policies with plans: a hold is corrected by the rules of their plan.
+func (d *Decider) findPlans(c *command.Call, k *Call) error {
+	for i := range k.Parts {
+		p := &k.Parts[i]
+		if len(p.Policy.Plans) == 0 || !d.MayHaveStandings() {
+			continue
+		}
+		state, err := c.View.Standing(c.Context, p.Standing)
+		if err != nil {
+			return err
+		}
+		k.usePlan(p, c.View.Now(), &state)
+	}
+	return nil
+}
+
+// judgeSettled sets the verdicts of the parts after a correction. Neither standings nor shadow mode matter.
+func (k *Call) judgeSettled(now int64, decisions []quota.Decision) {
+	for i := range k.Parts {
+		p := &k.Parts[i]
+		if p.requests() == 0 {
+			p.Verdict, _ = p.Policy.JudgeStanding(now, nil, p.Treatment, p.Request)
+			p.Verdict.Limited, p.Verdict.Taken = false, 0
+			continue
+		}
+		p.Decisions = decisions[p.From : p.From+p.requests()]
+		p.Verdict = p.Policy.JudgeLimits(p.Decisions)
+	}
 }

@@ -6,17 +6,18 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"cellserver/internal/command"
+	"cellserver/internal/quota"
 	"cellserver/internal/store"
 )
 
-// A client that repeats a call because it got no reply gives both the same ID token. The store
-// remembers the decision of a call that took or gave back, and the repeated call gets it: see
-// store.Idempotent. The replies of limiters are integers, so a decision makes the same bytes in each
-// protocol.
+// A client that may repeat a call, because it got no reply, gives both calls the same ID token. The
+// store remembers the decision of a call that took something or gave it back, and answers the
+// repeated call with it: see store.Idempotent. The decision is remembered, not the reply, so the two
+// calls may use different protocols.
 
 const errEmptyToken command.Refusal = "ERR token is empty"
 
-// newOnce returns an attempt of a call with the option ID as one that is made once.
+// newOnce returns the store.Once of a call with the option ID or HOLD.
 func (a *attempt) newOnce() (*store.Once, error) {
 	if a.of.HoldAt > 0 {
 		return a.newHold()
@@ -25,18 +26,40 @@ func (a *attempt) newOnce() (*store.Once, error) {
 	if len(id) == 0 {
 		return nil, errEmptyToken
 	}
-	if err := command.IDArg.CheckLength(id); err != nil { // CL.ALL does not bind its options
-		return nil, err
-	}
 	return &store.Once{
 		Keys:  a.of.keys(),
 		Token: store.Token{ID: id, Words: fingerprint(a.call, a.of.WaitAt), TTL: a.IDTime},
 	}, nil
 }
 
-// fingerprint returns a hash of the command and of its words, without WAIT and the word after it, which
-// is at waitAt unless that is 0. It is the same in each process, because several processes may share a
-// store. No two calls are written into the same bytes: each word has its length before it.
+// TakeOnce decides a call on one key that ends with its ID, and has no other options but the usual ones of its row, in
+// place of Decide, which allocates. The rule of the call is in c.Rule. made is false if Decide must make the call, as
+// it must if there is an error; nothing was changed then.
+func (d *Decider) TakeOnce(
+	c *command.Call, key []byte, quantity int64, mode quota.Mode, idAt int,
+) (decision quota.Decision, made bool) {
+	v, ok := c.View.(store.TakesOnce)
+	if !ok || idAt != len(c.Words)-1 || c.Outcome != nil {
+		return decision, false
+	}
+	token := store.Token{ID: c.Words[idAt], Words: fingerprintOnce(c), TTL: d.IDTime}
+	if len(token.ID) == 0 || c.Session != nil && c.Session.IDsWait() {
+		return decision, false
+	}
+	decision, repeated, made := v.TakeOnce(c.Context, key, &c.Rule, quantity, mode, token)
+	switch {
+	case !made:
+	case repeated:
+		c.AfterCommit(func() { d.repeats.Add(1) })
+	default:
+		d.CountKey(c, key, decision.Limited)
+	}
+	return decision, made
+}
+
+// fingerprint returns a hash of the command and of its words, without WAIT and the word after it, which is at waitAt
+// unless that is 0. It is the same in each process, because several processes may share a store. Each word is hashed
+// with its length, so different calls hash different bytes.
 func fingerprint(c *command.Call, waitAt int) [16]byte {
 	var few [256]byte
 	text := append(append(few[:0], c.Row.Name...), 0)
@@ -44,8 +67,27 @@ func fingerprint(c *command.Call, waitAt int) [16]byte {
 		if at := i + 1; waitAt != 0 && (at == waitAt-1 || at == waitAt) {
 			continue
 		}
-		text = binary.AppendUvarint(text, uint64(len(word)))
-		text = append(text, word...)
+		text = appendWord(text, word)
 	}
 	return xxh3.Hash128(text).Bytes()
+}
+
+// fingerprintOnce is fingerprint for TakeOnce. If the call repeats the one before it, nothing differs from that but the
+// key and the token, the second and the last word. So it keeps the text of the words between them in c.Value.
+func fingerprintOnce(c *command.Call) [16]byte {
+	last := len(c.Words) - 1
+	if !c.Repeats() {
+		c.Value = c.Value[:0]
+		for _, word := range c.Words[2:last] {
+			c.Value = appendWord(c.Value, word)
+		}
+	}
+	var few [256]byte
+	text := append(append(few[:0], c.Row.Name...), 0)
+	text = append(appendWord(text, c.Words[1]), c.Value...)
+	return xxh3.Hash128(appendWord(text, c.Words[last])).Bytes()
+}
+
+func appendWord(text, word []byte) []byte {
+	return append(binary.AppendUvarint(text, uint64(len(word))), word...)
 }

@@ -13,9 +13,22 @@ type Options struct {
 	HoldTime                       quota.Period // after which the hold lapses
 }
 
+// CallArgs are the options of a call as a whole. Every command that decides has them, and HTTP has a parameter for
+// each.
+var CallArgs = append([]command.Arg{command.WaitArg, command.IDArg}, HoldArgs...)
+
+// Args returns the less frequent options of limiters and policies. leave is the option LEAVE, which for a policy may
+// also be a percentage of each limit.
+func Args(leave command.Arg) []command.Arg {
+	return append([]command.Arg{leave}, CallArgs...)
+}
+
+// ModeArg is the argument for the mode of a call: see Modes.
+var ModeArg = command.OneOf("mode", "PEEK", "UPTO", "FORCE")
+
 // OptionsOf returns the options of a call whose row binds them. It refuses options that contradict the mode: a forced
-// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits. given says that the quantity is one of the
-// words.
+// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits. given reports whether the client gave the
+// quantity.
 func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o Options, err error) {
 	switch {
 	case mode == quota.Force && c.HasOption("LEAVE"):
@@ -30,9 +43,9 @@ func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o 
 // Modes maps the choice of the argument mode (PEEK, UPTO or FORCE) to a mode; the first is for a call without it.
 var Modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
-// WriteDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of
-// a limited call is never 0, and a client that waits that long is admitted. The decision is passed by
-// its address, because copying six words that were just written takes longer than the divisions.
+// WriteDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of a limited
+// call is never 0, and a client that waits that long is admitted. It takes the address of the decision, because copying
+// six words that were just written takes longer than the divisions.
 func WriteDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {

@@ -21,15 +21,25 @@ type Part struct {
 	Treatment policy.Treatment
 	Request   policy.Request
 	Standing  []byte // key
+	Leave     int64  // the integer of LEAVE: see policy.LeaveOf
 	From      int    // index of its first request; there is one for each limit of the treatment
 
-	// Verdict is the answer of the policy. Decisions are its limits' decisions; nil if the limits have not decided.
+	// Verdict is the answer of the policy. Decisions are the decisions of its limits; nil if the limits were not asked.
 	Verdict   policy.Verdict
 	Decisions []quota.Decision
 
-	decided bool // by the standing, or by an override that needs no limits
-	banned  bool // by this call
-	asked   int  // index of its first request among Call.asked
+	without *policy.Treatment // the treatment without a plan, once a plan was looked for
+	decided bool              // by the standing, or by an override that needs no limits
+	banned  bool              // by this call
+	asked   int               // index of its first request among Call.asked
+}
+
+// DefaultPlan returns the plan that the subject has without one of its own; empty if there is none.
+func (p *Part) DefaultPlan() string {
+	if p.Treatment.Override >= 0 || p.Treatment.Effect != policy.Limited {
+		return ""
+	}
+	return p.Policy.DefaultPlan
 }
 
 // requests returns the number of requests of a part.
@@ -49,9 +59,9 @@ func (d *Decider) MayHaveStandings() bool {
 }
 
 // judgeFirst judges the parts of a call before its decision. If each operation of the store costs a round trip, the
-// parts are judged in the step of the decision instead. Then other calls on the same subject, also from other
-// processes, come either before all of the call or after all of it. A call with an ID is judged first in any case,
-// because its ID is looked up after the standings.
+// parts are judged in the step of the decision instead. Then another call on the same subject, even from another
+// process, comes either before the whole call or after it. A call with an ID is judged first in any case, because its
+// ID is looked up after the standings.
 func (a *attempt) judgeFirst() (err error) {
 	c, k := a.call, a.of
 	switch s, steps := c.View.(store.Stepper); {
@@ -77,7 +87,7 @@ func (a *attempt) judgeFirst() (err error) {
 	return nil
 }
 
-// judge reads the standings, and decides the parts for which they suffice.
+// judge reads the standings, and decides the parts that need no limits.
 func (a *attempt) judge(ctx context.Context, v store.View) error {
 	for i := range a.of.Parts {
 		p := &a.of.Parts[i]
@@ -85,18 +95,39 @@ func (a *attempt) judge(ctx context.Context, v store.View) error {
 		if err != nil {
 			return err
 		}
+		a.of.usePlan(p, v.Now(), &state)
 		p.judge(v.Now(), &state)
 	}
 	a.of.ask()
 	return nil
 }
 
-// judgeWithoutStore decides the parts for which their override suffices.
+// judgeWithoutStore decides the parts whose override needs neither a standing nor limits.
 func (a *attempt) judgeWithoutStore() {
 	for i := range a.of.Parts {
 		a.of.Parts[i].judge(a.call.View.Now(), nil)
 	}
 	a.of.ask()
+}
+
+// usePlan sets the rules of the requests of a part to the limits of the plan that its subject has. Their keys stay. It
+// may be called again, with another standing.
+func (k *Call) usePlan(p *Part, now int64, s *standing.State) {
+	if len(p.Policy.Plans) == 0 {
+		return
+	}
+	if p.without == nil {
+		t := p.Treatment
+		p.without = &t
+	}
+	p.Treatment = p.Policy.PlanFor(now, s, *p.without)
+	for i := range p.Treatment.Limits {
+		r := &k.Requests[p.From+i]
+		r.Rule = p.Treatment.Limits[i].Rule
+		if p.Leave < 0 {
+			r.Leave = policy.LeaveOf(p.Leave, r.Size())
+		}
+	}
 }
 
 func (p *Part) judge(now int64, s *standing.State) {
@@ -129,9 +160,8 @@ func (k *Call) ask() {
 	}
 }
 
-// keys returns the keys of a step of the call, each once, beginning with the key to which its ID belongs. The keys of
-// its requests differ already, and may be long, so they are compared only with the first key and with the standings,
-// which are short.
+// keys returns the keys of a step of the call, each once, beginning with the key that its ID belongs to. The keys of
+// the requests differ from one another and may be long, so they are compared only with the first key and the standings.
 func (k *Call) keys() [][]byte {
 	var first [][]byte
 	if k.IDAt > 0 || k.HoldAt > 0 {
@@ -161,9 +191,9 @@ func contains(keys [][]byte, key []byte) bool {
 	return slices.ContainsFunc(keys, func(other []byte) bool { return bytes.Equal(key, other) })
 }
 
-// countRefusals counts a refusal by limits for the policies that ban subjects, and reports whether it has. A refusal
-// after a wait does not count. If a refusal leads to a ban, the ban is the verdict of the part. A refusal that cannot
-// be counted, because memory is full or the store fails, stays a refusal.
+// countRefusals counts a refusal by limits for the policies that ban subjects, and reports whether it has counted any.
+// A refusal after a wait does not count. If a refusal leads to a ban, the ban is the verdict of the part. A refusal
+// that cannot be counted, because memory is full or the store fails, stays a refusal.
 func (a *attempt) countRefusals(ctx context.Context, v store.View, decisions []quota.Decision, allowed bool) bool {
 	counted := false
 	if allowed || a.silent || a.last || a.call.Attempt != command.FirstAttempt {

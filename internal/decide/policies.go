@@ -9,25 +9,25 @@ import (
 // MaxRequests bounds the limits of one call, including the limits of policies.
 const MaxRequests = 64
 
-// Policies is what CL.ALL needs of the family of policies: its members may be policies.
+// Policies has the methods of the family of policies that CL.ALL needs, because its members may be policies.
 type Policies interface {
 	// Part returns what a policy adds to a call: a part, and the requests of its limits.
 	Part(c *command.Call, mode quota.Mode, subject, policy []byte, quantity int64) (Part, []store.LimitRequest, error)
-	// Count counts the decisions of the parts of a call that is limited or not. CountFailure counts a call that gets an
-	// error.
+	// Count counts the decisions of the parts of a call; limited reports whether the call is limited. CountFailure
+	// counts a call that gets an error.
 	Count(c *command.Call, k *Call, limited bool)
 	CountFailure(c *command.Call, k *Call)
 	// WriteVerbose writes a part as CL.TAKE with VERBOSE does.
 	WriteVerbose(c *command.Call, p *Part, ms bool)
 
-	// MemberWork returns the most work (see command.Call) of finding the limits of a subject of a policy, asking them
-	// and, if verbose, showing them.
+	// MemberWork returns an upper bound of the work (see command.Call) of finding the limits of a subject of a policy,
+	// asking them and, if verbose is set, showing them.
 	MemberWork(snapshot any, subject, policy []byte, verbose bool) int
 	// Snapshot is for command.KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
-	// MemberRight what the key patterns of users are checked against.
+	// MemberRight the name to check against the key patterns of users.
 	Snapshot() any
 	MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
 	MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
-	// MemberHead returns what the names of all keys of a subject of a policy begin with.
+	// MemberHead returns the common prefix of all keys of a subject of a policy.
 	MemberHead(snapshot any, subject, policy []byte) []byte
 }

@@ -37,8 +37,8 @@ func waitOf(c *command.Call, k *Call) (w wait) {
 // asks reports whether this attempt only asks what the decision would be.
 func (w *wait) asks() bool { return w.behind || w.last }
 
-// arrive finds out whether a call that arrives has to wait behind others. It need not for a lease that its holder has
-// already.
+// arrive finds out whether a call that arrives has to wait behind others. A call for a lease that its holder has
+// already need not wait.
 func (a *attempt) arrive() error {
 	c := a.call
 	if a.left == 0 || c.Attempt != command.FirstAttempt || c.Session == nil {
@@ -63,14 +63,14 @@ func (a *attempt) isHeld(r *store.LimitRequest) (bool, error) {
 	if r.Lease == nil {
 		return false, nil
 	}
-	held := *r // with a limit of 0, it is granted only then
+	held := *r // with a limit of 0, a lease is granted only to its holder
 	held.Lease = &store.LeaseRequest{Request: r.Lease.WithLimit(0), MaxHolders: r.Lease.MaxHolders}
 	_, granted, err := a.call.View.TakeAll(a.call.Context, []store.LimitRequest{held}, quota.Peek)
 	return granted, err
 }
 
-// canLimit reports whether a request can limit the call. A forced quantity cannot, though its decision may say that it
-// is beyond the limit, and neither can a policy in shadow mode.
+// canLimit reports whether a request can limit the call. A forced quantity cannot, though its decision may be beyond
+// the limit, and neither can a policy in shadow mode.
 func canLimit(r *store.LimitRequest) bool {
 	if r.Lease != nil {
 		return r.Lease.Quantity() > 0
@@ -78,8 +78,9 @@ func canLimit(r *store.LimitRequest) bool {
 	return r.Quantity > 0 && r.Mode != quota.Force && r.Shadow == 0
 }
 
-// limitedBy returns the index of the request for whose key a call has waited until its time was over, behind others.
-// If no request has the key, as for a call that was to be made outside the event loop, the first limits it.
+// limitedBy returns the index of the request on the key for which a call has waited behind others until its time was
+// over. If no request has that key, as in a call that was to be made outside the event loop, it returns the first that
+// can limit the call.
 func (a *attempt) limitedBy() int {
 	first := 0
 	for i := len(a.of.asked) - 1; i >= 0; i-- {
@@ -94,7 +95,7 @@ func (a *attempt) limitedBy() int {
 	return first
 }
 
-// continues reports whether the call waits on, given the decision that limits it longest.
+// continues reports whether the call goes on waiting, given the decision that limits it longest.
 func (w *wait) continues(d *quota.Decision) bool {
 	switch {
 	case w.last:
@@ -105,7 +106,8 @@ func (w *wait) continues(d *quota.Decision) bool {
 	return d.RetryAfter != quota.Never && d.RetryAfter <= w.left
 }
 
-// longest returns what limits a call longest, or if nothing does, the first key for which calls wait.
+// longest returns the key that limits a call longest, and the decision about it. If nothing limits the call, it returns
+// the first key for which calls wait.
 func (a *attempt) longest(decisions []quota.Decision) (key []byte, d quota.Decision) {
 	asked := a.of.asked
 	for i, one := range decisions {
@@ -135,7 +137,7 @@ const (
 	offloadedKeyBytes = 512
 )
 
-// delay returns how long a call waits for a key. If several keys may limit the call, it says what each of them needs.
+// delay returns how long a call waits for a key. If several keys may limit the call, the delay has the need of each.
 func (a *attempt) delay(key []byte, d *quota.Decision, decisions []quota.Decision) command.Delay {
 	delay := command.Delay{Key: key, RetryAfter: max(d.RetryAfter, 0), Left: a.left, ID: a.id}
 	if len(decisions) == 1 {
@@ -156,8 +158,8 @@ func (a *attempt) delay(key []byte, d *quota.Decision, decisions []quota.Decisio
 	return delay
 }
 
-// Offload has a call made outside the event loop. If it may wait, for some milliseconds, it begins to wait for the key,
-// and is decided when it is its turn.
+// Offload has a call made outside the event loop. If the call may wait, for wait milliseconds, it joins the queue for
+// the key, and is decided when its turn comes.
 func (d *Decider) Offload(c *command.Call, key []byte, wait int64) error {
 	if w := waitOf(c, &Call{Options: Options{Wait: wait}}); w.left > 0 {
 		return c.Wait(command.Delay{Key: key, Left: w.left, Memory: MaxRequests * (keepBytes + offloadedKeyBytes)})

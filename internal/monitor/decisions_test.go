@@ -111,6 +111,35 @@ func TestDecisionsAddUp(t *testing.T) {
 	}
 }
 
+// TestHeldByPolicy: what was held and what holds were settled with is counted for each policy, once each.
+func TestHeldByPolicy(t *testing.T) {
+	in, _ := withPolicies(t, fewPolicies+"  most: {limits: [{fixed: {limit: 9223372036854775807, period: 60s}}]}\n")
+	const most = "9223372036854775807"
+	calls := []string{
+		"CL.TAKE u two 9 HOLD a 1m", "CL.TAKE u two 9 HOLD a 1m", "CL.TAKE v two 9 HOLD a 1m", "CL.TAKE u two 9 HOLD b 1m",
+		"CL.TAKE u two 3 SETTLE a", "CL.TAKE u two 3 SETTLE a", "CL.TAKE u two 4 SETTLE a", "CL.TAKE u two 4 SETTLE none",
+		"CL.TAKE w two 12 UPTO HOLD a 1m", "CL.TAKE u two 2 SETTLE c FORCE", "CL.TAKE u idle 1",
+		"CL.TAKE u most " + most + " HOLD a 1m", "CL.TAKE u most 0 SETTLE a", "CL.TAKE u most " + most + " HOLD b 1m",
+		"MULTI", "CL.ALL 2 TAKE w p 1 TAKE x two 5 HOLD a 1m", "CL.ALL 2 TAKE w p 1 TAKE x two 7 SETTLE a", "EXEC",
+	}
+	call(t, in, calls...)
+	held := map[string]string{}
+	for series, value := range scrape(t, handler(in)) {
+		if strings.HasPrefix(series, "policy_held_") || strings.HasPrefix(series, "policy_settled_") {
+			held[series] = value
+		}
+	}
+	assert.Equal(t, map[string]string{
+		`policy_held_total{policy="two"}`: "32", `policy_settled_total{policy="two"}`: "12",
+		`policy_held_total{policy="p"}`: "1", `policy_settled_total{policy="p"}`: "1",
+		`policy_held_total{policy="most"}`: "9.223372036854776e+18", `policy_settled_total{policy="most"}`: "0",
+	}, held)
+	call(t, in, "CONFIG RESETSTAT")
+	for series := range scrape(t, handler(in)) {
+		assert.NotContains(t, series, "policy_held_")
+	}
+}
+
 // TestManyPolicies: the series of a scrape are bounded, no decision is lost, and none is counted twice when
 // policies are replaced.
 func TestManyPolicies(t *testing.T) {

@@ -42,7 +42,10 @@ func newCollector(groups []metric.Group) *collector {
 	c := &collector{groups: groups, descriptions: make(map[*metric.Metric]*prometheus.Desc)}
 	for _, g := range groups {
 		for _, m := range g.Metrics {
-			name := prometheus.BuildFQName(namespace, "", m.Name)
+			name := m.Name
+			if !m.IsForeign {
+				name = prometheus.BuildFQName(namespace, "", name)
+			}
 			c.descriptions[m] = prometheus.NewDesc(name, m.Help, m.Labels, nil)
 		}
 	}

@@ -25,8 +25,15 @@ func (s *Set) Advice() (lines []string) {
 					p.HTTP.from, adviceOnHash(&p.HTTP)))
 			}
 		}
-		for _, l := range p.Limits {
-			lines = append(lines, l.advice(name)...)
+		if p.DefaultPlan == "" {
+			for _, l := range p.Limits {
+				lines = append(lines, l.advice(name)...)
+			}
+		}
+		for _, plan := range p.Plans {
+			for _, l := range plan.Limits {
+				lines = append(lines, l.advice(name+", plan "+plan.Name)...)
+			}
 		}
 	}
 	return lines

@@ -28,8 +28,13 @@ func (p *Policy) Describe() []Description {
 			fields = append(fields, Description{name, []string{value}})
 		}
 	}
+	if len(p.Plans) > 0 {
+		fields = append(fields, Description{"plans", p.describePlans()})
+	}
+	add("plan", p.DefaultPlan, "")
 	add("ban", p.Ban.String(), "")
 	add("shadow", strconv.FormatBool(p.Shadow), "false")
+	add("lease", p.lease, "")
 	add("from", p.HTTP.from, "")
 	add("without", withoutNames[p.HTTP.Without], withoutNames[0])
 	add("errors", errorsNames[p.HTTP.Errors], errorsNames[0])
@@ -59,9 +64,13 @@ func (o Override) treatment() string {
 	if o.Effect != Limited {
 		return effectNames[o.Effect]
 	}
-	var limits []string
-	for i := range o.Limits {
-		limits = append(limits, o.Limits[i].String())
+	return describeLimits(o.Limits)
+}
+
+func describeLimits(limits []Limit) string {
+	var lines []string
+	for i := range limits {
+		lines = append(lines, limits[i].String())
 	}
-	return strings.Join(limits, "; ")
+	return strings.Join(lines, "; ")
 }

@@ -64,8 +64,10 @@ func (d *differences) policies(before, after *Policy) {
 	}
 	d.limits(before.Limits, after.Limits)
 	d.overrides(before.Overrides, after.Overrides)
+	d.plans(before, after)
 	d.changed("ban", before.Ban.String(), after.Ban.String())
 	d.changed("shadow", strconv.FormatBool(before.Shadow), strconv.FormatBool(after.Shadow))
+	d.changed("lease", before.lease, after.lease)
 	d.changed("from", quoted(before.HTTP.from), quoted(after.HTTP.from))
 	d.changed("without", withoutNames[before.HTTP.Without], withoutNames[after.HTTP.Without])
 	d.changed("errors", errorsNames[before.HTTP.Errors], errorsNames[after.HTTP.Errors])

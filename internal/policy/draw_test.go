@@ -22,7 +22,8 @@ func drawFile(t *rapid.T) string {
 			fmt.Fprintf(&b, ", overrides: [%s]", overrides)
 		}
 		for _, field := range []string{
-			"ban: {after: 3, within: 5m, for: 90s}", "shadow: true", "errors: refuse", "from: '{client_ip}', ipv6_prefix: 48",
+			"ban: {after: 3, within: 5m, for: 90s}", "shadow: true", "lease: none", "errors: refuse",
+			"from: '{client_ip}', ipv6_prefix: 48",
 		} {
 			if rapid.IntRange(0, 2).Draw(t, "has field") == 0 {
 				b.WriteString(", " + field)
@@ -86,6 +87,7 @@ var aspects = [][]string{
 		"overrides: [{cidr: ['::/0'], blocked: true}, {subject: a, blocked: true}], "},
 	{"", "ban: {after: 3, within: 5m, for: 90s}, ", "ban: {after: 3, within: 5m, for: 91s}, "},
 	{"", "shadow: true, "},
+	{"", "lease: none, "},
 	{"", "from: a, ", "from: '{client_ip}', ", "from: '{client_ip}', ipv6_prefix: 48, ", "from: '{header.a}', ",
 		"from: '{header.a}', without: allow, "},
 	{"", "errors: refuse, "},

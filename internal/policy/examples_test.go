@@ -18,6 +18,12 @@ var valid = []string{
 	"{limits: [{fixed: {limit: 1, period: 1s}}], overrides: [{subject: '123', blocked: true}, {cidr: ['::/0'], blocked: true}]}",
 	"{limits: [{fixed: {limit: 1, period: 1s}}], ban: {after: 1, within: 1s, for: 1s, max: 2s}}",
 	"{limits: [{fixed: {limit: 1, period: 1s}}], from: all, errors: allow}",
+	"{limits: [{fixed: {limit: 1, period: 1s}}], lease: none}",
+	"{limits: [{throttle: {burst: 20, rate: 1/1s}}], lease: 1ms}", "{limits: [{quota: {limit: 20, per: day}}], lease: 1s}",
+	"{limits: [{sliding: {limit: 1, period: 1s}}], overrides: [{subject: a, limits: [{fixed: {limit: 20, period: 1s}}]}], " +
+		"lease: 0.5s}",
+	"{limits: [{fixed: {limit: 1, period: 1s}}], plans: {pro: {limits: [{fixed: {limit: 9, period: 2s}}]}}}",
+	"{plans: {free: {limits: [{fixed: {limit: 1, period: 1s}}]}, pro: {limits: [{fixed: {limit: 9, period: 1s}}]}}, plan: free}",
 	"{limits: [{fixed: {limit: 1, period: 1s}}], from: '{host}{header.a}', without: allow, errors: refuse}",
 }
 
@@ -26,6 +32,13 @@ func TestValid(t *testing.T) {
 		one(t, text)
 	}
 }
+
+const (
+	many20     = "{limits: [{fixed: {limit: 20, period: 1s}}], "
+	leaseMust  = "lease must be a period of 1ms to 1s with a unit, such as 100ms, or none"
+	leaseNeeds = "lease needs one throttle, fixed or quota of at least 20, without other limits beside it, in the policy " +
+		"or in an override"
+)
 
 const fixed = "{limits: [{fixed: {limit: 1, period: 1s}}], "
 
@@ -36,10 +49,31 @@ var invalid = []struct {
 	inSchema bool
 }{
 	{"{}", "a policy must have limits", true},
+	{fixed + "plans: {pro: {limits: [{sliding: {limit: 1, period: 1s}}]}}}",
+		"plan pro has the limits sliding, and subjects without a plan have fixed: all must have the same, in one order", false},
+	{fixed + "plans: {pro: {limits: [{name: a, fixed: {limit: 1, period: 1s}}]}}}",
+		"plan pro has the limits a.fixed, and subjects without a plan have fixed: all must have the same, in one order", false},
+	{fixed + "plans: {pro: {limits: [{fixed: {limit: 1, period: 1s}}]}}, plan: pro}",
+		"a policy must have limits or plan, and not both: both are for subjects without a plan of their own", true},
+	{fixed + "plans: {pro: {limits: [{fixed: {limit: 1, period: 1s}}]}}, lease: 10ms}",
+		"lease of a policy with plans must be none: the plan of a subject is read with each call", false},
+	{fixed + "plan: pro}", "a policy with plan must have plans", true},
+	{fixed + "plans: {Pro: {limits: [{fixed: {limit: 1, period: 1s}}]}}}",
+		`"Pro" is not a name: 1 to 64 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit`, true},
+	{fixed + "plans: {pro: {shadow: true}}}",
+		`a plan has no "shadow"; it may have limits`, true},
+	{fixed + "plans: {pro: {}}}",
+		"a plan must have limits", true},
+	{fixed + "plans: []}",
+		"plans must be a mapping, as in {key: value}", true},
+	{"{plans: {pro: {limits: [{fixed: {limit: 1, period: 1s}}]}}}", "a policy must have limits", true},
+	{"{plans: {pro: {limits: [{fixed: {limit: 1, period: 1s}}]}}, plan: free}",
+		`there is no plan "free"`, false},
 	{"null", "a policy must be a mapping, as in {key: value}", true},
 	{"{limits: []}", "limits must be a list of one at least, as in [a, b]", true},
 	{"{limits: {fixed: {limit: 1, period: 1s}}}", "limits must be a list of one at least, as in [a, b]", true},
-	{fixed + "limit: 1}", `a policy has no "limit"; it may have limits, overrides, ban, shadow, from, without, errors, ipv6_prefix`, true},
+	{fixed + "limit: 1}", "a policy has no \"limit\"; it may have limits, plans, plan, overrides, ban, " +
+		"shadow, lease, from, without, errors, ipv6_prefix", true},
 	{fixed + "shadow: true, shadow: true}", `a policy has "shadow" twice; the first is at line 2`, false},
 	{fixed + "shadow: yes}", "shadow must be true or false", true},
 	{fixed + "shadow: &a true}", "anchors (&a) are not allowed", false},
@@ -114,6 +148,14 @@ var invalid = []struct {
 		"a ban with a factor must have max, the length of the longest ban", false},
 	{fixed + "ban: {after: 1, within: 1m, for: 1m, factor: 1.5, max: 1h}}", "factor must be an integer between 1 and 1000000", true},
 	{fixed + "ban: {after: 1, within: 1m, for: 1m, max: 59s}}", "max must be at least as long as for", false},
+	{fixed + "lease: 100ms}", leaseNeeds, false},
+	{"{limits: [{sliding: {limit: 100, period: 1s}}], lease: 100ms}", leaseNeeds, false},
+	{"{limits: [{quota: {limit: 100, per: day}}, {throttle: {burst: 20, rate: 1/1s}}], lease: 100ms}", leaseNeeds, false},
+	{many20 + "lease: 1001ms}", leaseMust, false},
+	{many20 + "lease: 100}", leaseMust, true},
+	{many20 + "lease: 0}", leaseMust, true},
+	{many20 + "lease: [1s]}", leaseMust, true},
+	{many20 + "lease: never}", leaseMust, true},
 	{fixed + "from: ''}", "from must be a text", true},
 	{fixed + "from: '{path}'}", "from may have {client_ip}, {host}, {header.Name} and {hash header.Name}, not {path}", true},
 	{fixed + "from: '{header.}'}", "from may have {client_ip}, {host}, {header.Name} and {hash header.Name}, not {header.}", true},

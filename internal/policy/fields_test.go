@@ -18,7 +18,7 @@ var wall = time.Date(2026, 10, 25, 12, 0, 0, 0, time.UTC).Unix()
 
 // report is the report of a call without overrides.
 func report(p *Policy, decisions ...quota.Decision) Report {
-	return Report{p, Treatment{Limited, p.Limits, -1}, decisions, p.JudgeLimits(decisions)}
+	return Report{p, Treatment{Effect: Limited, Limits: p.Limits, Override: -1}, decisions, p.JudgeLimits(decisions)}
 }
 
 // requireFields compares fields with lines such as "RateLimit: ...", and parses the lists as RFC 9651 says.

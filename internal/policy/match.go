@@ -43,6 +43,7 @@ func (p *Policy) Subject(text []byte) Subject {
 type Treatment struct {
 	Effect   Effect
 	Limits   []Limit // if the Effect is Limited
+	Plan     string  // that the limits are from; empty without an own plan
 	Override int     // the index of the override; -1 for none, and for a subject that is too long
 }
 
@@ -91,10 +92,10 @@ func (p *Policy) TreatCounted(s Subject) (t Treatment, steps int) {
 			return Treatment{Effect: Blocked, Override: -1}, matchSteps
 		}
 		if matches {
-			return Treatment{o.Effect, o.Limits, i}, matchSteps - left
+			return Treatment{Effect: o.Effect, Limits: o.Limits, Override: i}, matchSteps - left
 		}
 	}
-	return Treatment{Limited, p.Limits, -1}, matchSteps - left
+	return Treatment{Effect: Limited, Limits: p.Limits, Override: -1}, matchSteps - left
 }
 
 // matches reports whether an override is for a subject, and how many steps are left.

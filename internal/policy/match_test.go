@@ -46,10 +46,10 @@ func TestOverrides(t *testing.T) {
 		got := p.treat(p.Subject([]byte(text)))
 		require.Equal(t, want, got.Override, text)
 		if want < 0 {
-			require.Equal(t, Treatment{Limited, p.Limits, -1}, got)
+			require.Equal(t, Treatment{Effect: Limited, Limits: p.Limits, Override: -1}, got)
 			continue
 		}
-		require.Equal(t, Treatment{p.Overrides[want].Effect, p.Overrides[want].Limits, want}, got)
+		require.Equal(t, Treatment{Effect: p.Overrides[want].Effect, Limits: p.Overrides[want].Limits, Override: want}, got)
 	}
 }
 
@@ -94,7 +94,8 @@ func TestCostlySubjects(t *testing.T) {
 		return one(t, text+"]}")
 	}
 	p := overrides(100, "y")
-	require.Equal(t, Treatment{Limited, p.Limits, -1}, p.treat(p.Subject(bytes.Repeat([]byte("a"), 1000))))
+	long := p.Subject(bytes.Repeat([]byte("a"), 1000))
+	require.Equal(t, Treatment{Effect: Limited, Limits: p.Limits, Override: -1}, p.treat(long))
 	blocked := Treatment{Effect: Blocked, Override: -1}
 	require.Equal(t, blocked, p.treat(p.Subject(bytes.Repeat([]byte("a"), 10_000))))
 	p = overrides(1, strings.Repeat("a*", 20)+"b")

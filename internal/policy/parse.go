@@ -130,18 +130,22 @@ func (p *parser) add(name, value node) error {
 }
 
 func (p *parser) policy(n node) (*Policy, error) {
-	values, err := n.fields("a policy", "limits", "overrides", "ban", "shadow", "from", "without", "errors",
-		"ipv6_prefix")
+	values, err := n.fields("a policy", "limits", "plans", "plan", "overrides", "ban", "shadow", "lease", "from",
+		"without", "errors", "ipv6_prefix")
 	if err != nil {
 		return nil, err
 	}
 	policy := &Policy{}
-	limits, given := values["limits"]
-	if !given {
-		return nil, n.errorf("a policy must have limits")
+	if limits, given := values["limits"]; given {
+		if policy.Limits, err = p.limits(limits); err != nil {
+			return nil, err
+		}
 	}
-	if policy.Limits, err = p.limits(limits); err != nil {
+	if err := p.plans(policy, values); err != nil {
 		return nil, err
+	}
+	if policy.Limits == nil {
+		return nil, n.errorf("a policy must have limits")
 	}
 	policy.mostLimits = len(policy.Limits)
 	if overrides, given := values["overrides"]; given {
@@ -156,6 +160,11 @@ func (p *parser) policy(n node) (*Policy, error) {
 	}
 	if shadow, given := values["shadow"]; given {
 		if policy.Shadow, err = shadow.boolean("shadow"); err != nil {
+			return nil, err
+		}
+	}
+	if lease, given := values["lease"]; given {
+		if err := policy.readLease(lease); err != nil {
 			return nil, err
 		}
 	}

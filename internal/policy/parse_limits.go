@@ -139,12 +139,8 @@ func (l *Limit) readWindow(n node, o Options) error {
 	if err != nil {
 		return err
 	}
-	if l.Kind == limit.SlidingLog {
-		l.Log, err = window.NewLogLimit(size, period, o.MaxLogLimit)
-	} else {
-		l.Window, err = window.NewLimit(size, period)
-	}
-	if err != nil { // the limit of a log, because the period has been checked
+	if err := l.SetWindow(l.Kind, size, period, o.MaxLogLimit); err != nil {
+		// It is about the limit of a log, because the period has been checked.
 		return values["limit"].errorf("limit must be between 0 and %d (max-log-limit)", o.MaxLogLimit)
 	}
 	l.text = fmt.Sprintf("limit %d, period %s", size, formatPeriod(period))
@@ -196,6 +192,35 @@ func (l *Limit) readCycle(n node) error {
 		l.label += "@" + zone
 	}
 	return nil
+}
+
+// maxLease is the longest lease in nanoseconds, as long as that of --store-lease.
+const maxLease = int64(time.Second)
+
+// readLease reads how long a store may decide by tokens taken ahead: a period, or none.
+func (p *Policy) readLease(n node) error {
+	if n.Value == "none" && n.check() == nil {
+		p.Ahead, p.lease = limit.NotAhead, "none"
+		return nil
+	}
+	ns, err := n.nanoseconds("lease")
+	switch {
+	case err != nil || ns > maxLease:
+		return n.errorf("lease must be a period of 1ms to 1s with a unit, such as 100ms, or none")
+	case len(p.Plans) > 0:
+		return n.errorf("lease of a policy with plans must be none: the plan of a subject is read with each call")
+	case !p.mayTakeAhead():
+		return n.errorf("lease needs one throttle, fixed or quota of at least %d, without other limits beside it, "+
+			"in the policy or in an override", limit.LeastAhead)
+	}
+	p.Ahead, p.lease = ns, formatNanoseconds(ns)
+	return nil
+}
+
+// mayTakeAhead reports whether some subjects have a limit of which tokens can be taken ahead.
+func (p *Policy) mayTakeAhead() bool {
+	alone := func(limits []Limit) bool { return len(limits) == 1 && limits[0].MayTakeAhead() }
+	return alone(p.Limits) || slices.ContainsFunc(p.Overrides, func(o Override) bool { return alone(o.Limits) })
 }
 
 // maxPeriodSeconds is the longest period of a window or a ban: 31 years.

@@ -48,6 +48,7 @@ func TestExample(t *testing.T) {
 		api.Overrides[1].Networks)
 	require.Equal(t, []Effect{Limited, Unlimited, Blocked},
 		[]Effect{api.Overrides[0].Effect, api.Overrides[1].Effect, api.Overrides[2].Effect})
+	require.Equal(t, int64(100*time.Millisecond), api.Ahead)
 	require.Equal(t,
 		HTTP{From: []Part{{Kind: ClientIP}}, Errors: ErrorsRefuse, IPv6Prefix: 56, from: "{client_ip}"}, api.HTTP)
 

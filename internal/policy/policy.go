@@ -6,6 +6,7 @@
 //	             are read in parse_limits.go and http.go, with the types of YAML in yaml.go
 //	policy.go    what a Set consists of
 //	match.go     the limits of a subject: overrides by pattern and by network
+//	plan.go      plans: other limits for subjects that were given one
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
 //	diff.go      what changes between two Sets, as lines for the log
@@ -17,9 +18,10 @@
 // # Order of judgement
 //
 // A subject that is exempt passes. One that is banned is refused. Otherwise the first override in the
-// file's order that matches the subject decides how it is treated, and if none does, the limits of the
-// policy do. A call takes from all limits or from none. It is answered with the decision of one limit: the
-// refusal with the longest time to wait, or, if no limit refused it, the limit with the least part remaining.
+// file's order that matches the subject decides how it is treated, and if none does, its plan does; without
+// a plan, the limits of the policy do. A call takes from all limits or from none. It is answered with the
+// decision of one limit: the refusal with the longest time to wait, or, if no limit refused it, the limit
+// with the least part remaining.
 package policy
 
 import (
@@ -83,9 +85,13 @@ type Policy struct {
 	Name      string
 	Limits    []Limit // one at least
 	Overrides []Override
-	Ban       *Ban // nil if refusals never lead to a ban
-	Shadow    bool // decides, takes and counts, but never refuses
-	HTTP      HTTP
+	Plans     []Plan // in the order of the file
+	// DefaultPlan is the plan of subjects that were given none. It has the place of Limits. Empty if there is none.
+	DefaultPlan string
+	Ban         *Ban  // nil if refusals never lead to a ban
+	Shadow      bool  // decides, takes and counts, but never refuses
+	Ahead       int64 // nanoseconds for which tokens may be taken ahead: see store.LimitRequest
+	HTTP        HTTP
 	// Counts is where the family of commands counts decisions, for metrics; nil before the first.
 	Counts atomic.Pointer[stats.Decisions]
 
@@ -93,9 +99,10 @@ type Policy struct {
 	fixedSteps, byteSteps int
 	mostLimits            int
 
-	cidr bool   // an override has networks, so subjects that are addresses are written in canonical form
-	head string // what its keys have before the subject: the name and ":{"
-	at   position
+	lease string // of Ahead, as in the file
+	cidr  bool   // an override has networks, so subjects that are addresses are written in canonical form
+	head  string // what its keys have before the subject: the name and ":{"
+	at    position
 }
 
 // Override is another treatment of some subjects: subjects that match a pattern, or addresses in

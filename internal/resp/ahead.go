@@ -15,7 +15,7 @@ import (
 type callShape struct {
 	start, end       int
 	keyStart, keyEnd int // of the second word, which is a key: the start of its length line, and its end
-	repeatsEnd       int // end of the latest call that Repeat or RepeatVaried has read
+	repeatsEnd       int // end of the latest call that Repeat or its variants have read
 }
 
 // Varied are the words in which a call of several keys may differ from the one that it repeats.
@@ -86,6 +86,35 @@ func (r *Reader) Repeat() (second []byte, ok bool) {
 	last.repeatsEnd = r.start + end
 	r.skipCall(last.repeatsEnd, 1)
 	return arrived[body:tail:tail], true
+}
+
+// RepeatWithLast is Repeat for a call whose last word, which it returns, may differ too. length is the length of the
+// last word of the call that Append read last, which has more than two.
+func (r *Reader) RepeatWithLast(length int) (second, last []byte, ok bool) {
+	p := &r.previous
+	arrived := r.buf[r.start:]
+	head, lastStart := p.keyStart-p.start, p.end-2-length-lineLength(length)
+	if !r.borrowed || p.end == 0 || p.repeatsEnd != r.start || len(arrived) <= head+4 ||
+		len(arrived) >= int(r.maxCall) ||
+		string(arrived[:head]) != string(r.buf[p.start:p.keyStart]) {
+		return nil, nil, false
+	}
+	n, width := shortLength(binary.LittleEndian.Uint32(arrived[head:]), '$')
+	body := head + width
+	tail := body + n
+	line := tail + lastStart - p.keyEnd
+	if width == 0 || n > r.maxBulk() || len(arrived) <= line+4 ||
+		string(arrived[tail:line]) != string(r.buf[p.keyEnd:lastStart]) {
+		return nil, nil, false
+	}
+	n, width = shortLength(binary.LittleEndian.Uint32(arrived[line:]), '$')
+	from, end := line+width, line+width+n
+	if width == 0 || n > r.maxBulk() || end+2 > len(arrived) || arrived[end] != '\r' || arrived[end+1] != '\n' {
+		return nil, nil, false
+	}
+	p.repeatsEnd = r.start + end + 2
+	r.skipCall(p.repeatsEnd, 2)
+	return arrived[body:tail:tail], arrived[from:end:end], true
 }
 
 // Vary says in which words, v.At, calls that repeat the one that Append has read last may differ from it. words are

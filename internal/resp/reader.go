@@ -265,7 +265,7 @@ func (r *Reader) readWord(arrived []byte, wrong *error) bool {
 
 // shortLength is the fast path for a line with a count or a length of one or two digits, given its
 // first four bytes: kind, digits, '\r'. width is the length of the line with the byte after '\r'.
-// It is 0 for all other lines, also for invalid ones: these are for the slow path. The function is
+// It is 0 for all other lines, including invalid ones, which the slow path reads. The function is
 // small enough to be inlined, and four bytes that are loaded at once need one bounds check.
 func shortLength(line uint32, kind byte) (n, width int) {
 	tens, ones := byte(line>>8)-'0', byte(line>>16)-'0' // a byte below '0' wraps to far above 9

@@ -428,6 +428,8 @@ func TestRepeat(t *testing.T) {
 		want := transcript(small, stream, whole)
 		require.Equal(t, want, transcriptBy(gather, small, stream, whole), name)
 		require.Equal(t, want, transcriptBy(gather, small, stream, func(int) int { return 61 }), name)
+		require.Equal(t, want, transcriptBy(gatherLast(), small, stream, whole), name)
+		require.Equal(t, want, transcriptBy(gatherLast(), small, stream, func(int) int { return 61 }), name)
 	}
 	stream := like("a", "1") + like("b", "2")
 	require.NotEqual(t, transcript(small, stream, whole), transcriptBy(gatherWrong, small, stream, whole))
@@ -458,6 +460,26 @@ func gather(r *Reader, last [][]byte) ([][]byte, error) {
 		return nil, err
 	}
 	return words, err
+}
+
+// gatherLast returns a reading in which calls repeat one from which they differ in their last word, too.
+func gatherLast() reading {
+	length := 0 // of the last word of the call that Append has read last
+	return func(r *Reader, last [][]byte) ([][]byte, error) {
+		if second, end, ok := r.RepeatWithLast(length); ok {
+			words := slices.Clone(last)
+			words[1], words[len(words)-1] = second, end
+			return words, nil
+		}
+		words, err := r.Append(nil)
+		if len(words) == 0 {
+			return nil, err
+		}
+		if length = len(words[len(words)-1]); len(words) < 3 {
+			r.previous = callShape{} // a session compares no such call
+		}
+		return words, err
+	}
 }
 
 // gatherWrong has a planted bug: it treats any call of as many words as a repetition.

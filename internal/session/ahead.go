@@ -10,30 +10,42 @@ import (
 
 // ahead is a window of calls that have been read and not answered.
 type ahead struct {
-	words     [][]byte // of all calls, one call after another
-	calls     [Lookahead]pendingCall
-	keys      [][]byte    // to prefetch: the first key of each call, or the keys that its row finds
-	varied    resp.Varied // the keys that the row of the latest call has found
-	count     int         // of calls
-	next      int         // index of the call that is answered next
-	usedWords int         // the maximum length of words in this batch
-	copied    bool        // the words of the remaining calls are copies, which stay valid after the batch
-	long      *longCall   // the last call if it is a long one; words has only its first words
+	words       [][]byte // of all calls, one call after another
+	calls       [Lookahead]pendingCall
+	keys        [][]byte    // keys to prefetch: the first of each call, or all that its row finds
+	varied      resp.Varied // the keys that the row of the latest call has found
+	repeated    repeated    // which calls repeat the latest one that was not itself read as a repeat
+	tokenLength int         // of the latest call, if its token may differ in calls that repeat it
+	count       int         // of calls
+	next        int         // index of the call that is answered next
+	usedWords   int         // the maximum length of words in this batch
+	copied      bool        // the words of the remaining calls are copies, which stay valid after the batch
+	long        *longCall   // the last call if it is a long one; words has only its first words
 }
+
+// repeated says which calls repeat a call.
+type repeated uint8
+
+const (
+	byNothing repeated = iota
+	byKey              // those that differ from it only in their second word, a key
+	byToken            // those that differ from it only in this word and in the last, an ID token
+	byKeys             // those that differ from it only in the words ahead.varied
+)
 
 // pendingCall is a call that has been read and not answered.
 type pendingCall struct {
 	row        *command.Command // nil if no command has that name
 	start, end int              // of its words in ahead.words
-	repeats    bool             // the call differs from the one before it only in its keys
-	key        []byte           // the first of these keys, if repeats
+	repeats    repeated         // how the call repeats the one before it
+	key        []byte           // its first key, if it does
 	inReader   bool             // its words are in the reader's own memory
 }
 
-// longCall is a call of more words than an event loop finds: see resp.LongCall.
+// longCall is a call of more words than are read on an event loop: see resp.LongCall.
 type longCall struct {
 	count, bytes int                         // of its words
-	words        func(pause func()) [][]byte // finds them, and calls pause now and then
+	words        func(pause func()) [][]byte // reads them, and calls pause now and then
 }
 
 // Lookahead is the number of calls that are read before the first of them is answered. A modern
@@ -46,12 +58,12 @@ const idleWords = 16
 
 func (a *ahead) empty() bool { return a.next == a.count }
 
-// take returns the next call and its words; of a long call, only the first.
+// take returns the next call and its words, or only the first words of a long call.
 func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	w = &a.calls[a.next]
 	a.next++
 	words = a.words[w.start:w.end]
-	if w.repeats {
+	if w.repeats != byNothing {
 		words[w.row.FirstKey] = w.key // calls of one key share their words; the one before has been answered
 	}
 	return w, words
@@ -59,9 +71,6 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 
 // putBack undoes take.
 func (a *ahead) putBack() { a.next-- }
-
-// nextRepeats reports whether the next call differs from the one before it only in its keys.
-func (a *ahead) nextRepeats() bool { return a.calls[a.next].repeats }
 
 // latest returns the row of the call that was taken last; nil if it has none.
 func (a *ahead) latest() *command.Command {
@@ -120,9 +129,8 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		words := a.words[start:]
 		row := t.LookupCached(words[0], known)
 		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
-		if a.addKeys(row, words); len(a.varied.At) > 0 {
-			r.Vary(&a.varied, words)
-		}
+		a.addKeys(row, words)
+		a.setRepeated(r, row, words)
 		a.count++
 		if long := r.Long(); long != nil {
 			a.long = &longCall{r.WordCount(), command.TotalLength(long), func(pause func()) [][]byte {
@@ -169,8 +177,8 @@ func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, kn
 	return nil
 }
 
-// addKeys adds the first key of a call to the keys to prefetch, or all keys if the row finds
-// them itself. A word from which a row makes keys is none of them.
+// addKeys adds the first key of a call to the keys to prefetch, or all keys if the row finds them
+// itself. It adds nothing if the row makes its keys from other words.
 func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	a.varied.At = a.varied.At[:0]
 	switch {
@@ -183,6 +191,23 @@ func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	}
 }
 
+// setRepeated finds out what may repeat a call that was read last.
+func (a *ahead) setRepeated(r *resp.Reader, row *command.Command, words [][]byte) {
+	switch {
+	case row == nil:
+		a.repeated = byNothing
+	case len(a.varied.At) > 0:
+		a.repeated = byKeys
+		r.Vary(&a.varied, words)
+	case row.FirstKey != 1:
+		a.repeated = byNothing
+	case row.EndsWithToken(words):
+		a.repeated, a.tokenLength = byToken, len(words[len(words)-1])
+	default:
+		a.repeated = byKey
+	}
+}
+
 // maxKeys bounds the keys that are prefetched for one window, except for the keys of its last call.
 const maxKeys = 2 * Lookahead
 
@@ -192,13 +217,13 @@ func (a *ahead) addVaried(words [][]byte) {
 	}
 }
 
-// readRepeat reads the next call if it differs from the one before it only in its keys.
+// readRepeat reads the next call if it repeats the one before it.
 func (a *ahead) readRepeat(r *resp.Reader) bool {
-	if a.count == 0 || a.calls[a.count-1].row == nil {
+	if a.count == 0 || a.repeated == byNothing {
 		return false
 	}
-	if a.calls[a.count-1].row.FirstKey != 1 {
-		return len(a.varied.At) > 0 && a.readVaried(r)
+	if a.repeated != byKey {
+		return a.readVaried(r)
 	}
 	key, ok := r.Repeat()
 	if !ok {
@@ -206,7 +231,7 @@ func (a *ahead) readRepeat(r *resp.Reader) bool {
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.repeats, w.key, w.inReader = true, key, false
+	w.repeats, w.key, w.inReader = byKey, key, false
 	if before.row.Keys.Touched == nil {
 		a.keys = append(a.keys, key)
 	}
@@ -214,23 +239,43 @@ func (a *ahead) readRepeat(r *resp.Reader) bool {
 	return true
 }
 
-// readVaried is readRepeat for a call of several keys, which gets words of its own.
+// readVaried is readRepeat for a call that differs in several words. It gets words of its own.
 func (a *ahead) readVaried(r *resp.Reader) bool {
 	a.growWords(r)
 	before, start := &a.calls[a.count-1], len(a.words)
 	a.words = append(a.words, a.words[before.start:before.end]...)
 	words := a.words[start:]
-	if !r.RepeatVaried(&a.varied, words) {
+	if !a.readInto(r, words) {
 		a.words = a.words[:start]
+		return false
+	}
+	w := &a.calls[a.count]
+	w.row, w.start, w.end = before.row, start, len(a.words)
+	w.repeats, w.key, w.inReader = a.repeated, words[before.row.FirstKey], false
+	a.count++
+	return true
+}
+
+// readInto reads the next call if it repeats the one before it, whose words are words, and adds its keys.
+func (a *ahead) readInto(r *resp.Reader, words [][]byte) bool {
+	if a.repeated == byToken {
+		last := len(words) - 1
+		key, token, ok := r.RepeatWithLast(a.tokenLength)
+		if !ok {
+			return false
+		}
+		words[1], words[last] = key, token
+		if a.calls[a.count-1].row.Keys.Touched == nil {
+			a.keys = append(a.keys, key)
+		}
+		return true
+	}
+	if !r.RepeatVaried(&a.varied, words) {
 		return false
 	}
 	if len(a.keys) < maxKeys {
 		a.addVaried(words)
 	}
-	w := &a.calls[a.count]
-	w.row, w.start, w.end = before.row, start, len(a.words)
-	w.repeats, w.key, w.inReader = true, words[before.row.FirstKey], false
-	a.count++
 	return true
 }
 
@@ -248,7 +293,7 @@ func (a *ahead) copyRest() {
 			copy(words, command.CopyWords(words))
 			copied = w.start
 		}
-		if w.repeats {
+		if w.repeats != byNothing {
 			w.key = bytes.Clone(w.key)
 		}
 	}

@@ -100,13 +100,13 @@ func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
 	two := commandstest.Encode(
 		strings.Fields("EXISTS a b c d e f g"),
 	) // it costs two units, so the turn ends within a window
-	input := append(two, slices.Repeat(commandstest.Encode([]string{"INCR", "n"}), command.TurnUnits+session.Lookahead)...)
+	input := append(two, slices.Repeat(commandstest.Encode([]string{"INCR", "n"}), command.TurnCalls+session.Lookahead)...)
 	c.Session.Feed(input)
 	clear(input) // as a transport's next bytes do
 	require.True(t, c.Session.More())
 	require.Equal(t, "+OK\r\n", monitor.Do(t, "MONITOR"))
 	c.Settle()
-	require.True(t, strings.HasSuffix(c.Output(), fmt.Sprintf(":%d\r\n", command.TurnUnits+session.Lookahead)))
+	require.True(t, strings.HasSuffix(c.Output(), fmt.Sprintf(":%d\r\n", command.TurnCalls+session.Lookahead)))
 	monitor.Settle()
 	require.Equal(t, 2+session.Lookahead, strings.Count(monitor.Output(), `"INCR" "n"`))
 }

@@ -28,9 +28,9 @@ const (
 	deniedWords  = 64 // words that cost as much as logging a denied call
 )
 
-// authorize returns an error if the client may not make a call. A long call that continues outside
-// the event loop is checked there, where all of its words are known: see Instance.authorize. The call is
-// made with the snapshot by which it is checked; endBatch forgets it.
+// authorize returns an error if the client may not make a call. A long call that continues outside the event loop is
+// checked there, where all of its words are known: see Instance.authorize. The call uses the same snapshot as its
+// check; endBatch forgets the snapshot.
 func (s *Session) authorize(row *command.Command, words [][]byte, long *longCall) error {
 	s.call.Snapshot = row.TakeSnapshot() // forget the one of the call before
 	if row.Flags&command.NoAuth != 0 {
@@ -53,7 +53,7 @@ func (s *Session) authorize(row *command.Command, words [][]byte, long *longCall
 	}
 	s.words += deniedWords
 	s.instance.Accounts.LogDenied(s.Client, row, why, object, u.Name(), s.transaction.Queue != nil)
-	return command.ErrDenied(why, row, u)
+	return command.ErrDenied(why, object, u)
 }
 
 // authorize is like Session.authorize, for a call that is made or queued outside the event loop.
@@ -65,7 +65,7 @@ func (in *Instance) authorize(c *command.Call, row *command.Command, words [][]b
 	c.Snapshot = row.TakeSnapshot()
 	if why, object, _ := row.Authorize(c.Server, u, words, c.Snapshot); why != acl.Allowed {
 		in.Accounts.LogDenied(c.Client, row, why, object, u.Name(), queued)
-		return command.ErrDenied(why, row, u)
+		return command.ErrDenied(why, object, u)
 	}
 	return nil
 }
@@ -142,8 +142,9 @@ func (s *Session) ReloadUser() {
 	}
 }
 
-// setRights turns on, or off, the limits for a client that has not logged in: only short calls are
-// read, and one at a time, because the call after a login may be longer.
+// setRights sets how calls are checked, and turns the limits for a client that has not logged in on
+// or off. With them, only short calls are read, one at a time, because the call after a login may
+// be longer.
 func (s *Session) setRights(r rights) {
 	restricts := r == toLogIn
 	if restricts != (s.rights == toLogIn) {

@@ -26,7 +26,7 @@ type coroutine struct {
 	ended   bool
 	charged int // bytes for which the session's client is charged
 
-	answer func() error // makes the call, whose time includes that until it was resumed
+	answer func() error // makes the call; its time includes the wait until it is resumed
 	next   func() (struct{}, bool)
 	stop   func()
 }

@@ -10,11 +10,11 @@ import (
 
 // Caller is a client in this process, with a session of its own: its calls are words, and its
 // transport is Do. The front for HTTP and the page make their calls in this way. So rights, counts,
-// the slow log and CLIENT LIST treat it as any other client. One goroutine at a time may use it.
+// the slow log and CLIENT LIST treat it like any other client. One goroutine at a time may use it.
 type Caller struct {
 	*Session
-	// Outcome is where a family writes what the next call decides, as a value of its own; nil if the
-	// reply suffices. After a call that has waited it may be another value: see command.Call.Outcome.
+	// Outcome receives the decision of the next call, as a value of its family; nil if the reply suffices. After a call
+	// that has waited it may be another value: see command.Call.Outcome.
 	Outcome any
 	// Reserve is called before bytes are added to the replies. If it returns an error, so does Do.
 	Reserve func(bytes int) error
@@ -27,7 +27,7 @@ type Caller struct {
 // ErrEnded means that the session has ended: by CLIENT KILL, for example, or because its user was deleted.
 var ErrEnded = errors.New("ERR the connection was ended")
 
-// OpenCaller begins a session for a client in this process. Of p, Wake is set, and Cut may be nil.
+// OpenCaller begins a session for a client in this process. It sets p.Wake; p.Cut may be nil.
 func (in *Instance) OpenCaller(p client.Peer) *Caller {
 	cut, disconnect := context.WithCancel(context.Background())
 	c := &Caller{woken: make(chan struct{}, 1), cut: cut}

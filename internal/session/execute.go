@@ -9,13 +9,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// The bounds of a transaction's cost, in the units of command.TurnUnits. A transaction that costs
-// more is refused before its first call is made.
+// The bounds of a transaction's work. A transaction that is more work is refused before its first call is made.
 const (
-	maxBackgroundCost = 1 << 16
-	// MaxSessionCost is the bound if one of the calls needs the session, so that the transaction is
+	maxBackgroundWork = 64 << 20
+	// MaxSessionWork is the bound if one of the calls needs the session, so that the transaction is
 	// executed on the event loop.
-	MaxSessionCost = 8 * command.TurnUnits
+	MaxSessionWork = 8 * command.TurnWork
 )
 
 const errTooExpensive command.Refusal = "EXECABORT Transaction discarded because it would keep others waiting for too long"
@@ -43,14 +42,14 @@ func (s *Session) Execute() error {
 	}
 	most := s.instance.MaxTurnTransaction
 	if q.NeedsSession {
-		most = MaxSessionCost
+		most = MaxSessionWork
 	}
-	if q.Cost <= most && (!q.Unbounded || q.NeedsSession) {
+	if q.Work <= most && (!q.Unbounded || q.NeedsSession) {
 		if done, err := s.executeInTurn(x, most); done {
 			return err
 		}
 	}
-	if q.NeedsSession || q.Cost > maxBackgroundCost {
+	if q.NeedsSession || q.Work > maxBackgroundWork {
 		s.transaction.Leave()
 		return errTooExpensive
 	}
@@ -64,7 +63,7 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 	c := &s.call
 	c.Deferred = new(command.Deferred)
 	confirmed := s.out.Mark()
-	made, cost, err := x.run(c, most)
+	made, work, err := x.run(c, most)
 	s.words = 0
 	switch {
 	case err != nil:
@@ -77,10 +76,10 @@ func (s *Session) executeInTurn(x *execution, most int) (done bool, err error) {
 		}
 		s.completeTransaction(confirmed)
 		s.instance.Monitors.ShowTransaction(c)
-		c.Work += cost * command.BytesPerUnit
+		c.Work += work
 		return true, nil
 	default:
-		c.Work = cost * command.BytesPerUnit
+		c.Work = work
 	}
 	c.Deferred = nil
 	return err != nil, err
@@ -101,7 +100,7 @@ func (s *Session) executeInBackground(x *execution) {
 		}
 		c.Deferred = new(command.Deferred)
 		c.Sampling.Begin(c.Now())
-		switch made, _, err := x.run(c, maxBackgroundCost); {
+		switch made, _, err := x.run(c, maxBackgroundWork); {
 		case err != nil:
 			return err
 		case !made:
@@ -116,9 +115,9 @@ func (s *Session) executeInBackground(x *execution) {
 	})
 }
 
-// run makes the calls as one step if they cost at most most, and returns their cost. If the client
-// has disconnected, it makes none, because the client's watches have ended.
-func (x *execution) run(c *command.Call, most int) (made bool, cost int, err error) {
+// run makes the calls as one step if their work is at most most, and returns their work. If the
+// client has disconnected, it makes none, because the client's watches have ended.
+func (x *execution) run(c *command.Call, most int) (made bool, work int, err error) {
 	places, all := x.keyRefs(c.Server.Databases)
 	mark, counted, began := c.Out.Mark(), c.Counts(), c.Server.Clock.Now()
 	err = c.View.Atomically(c.Context, places, all, func() error {
@@ -126,10 +125,10 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 		c.ResetCounts(counted)
 		c.Rollback() // in case the store has run this before
 		x.runs = x.runs[:0]
-		if cost = x.queue.Cost; x.queue.ValueSized && cost <= most {
-			cost += x.queue.CostOfValues(c, x.database, most-cost)
+		if work = x.queue.Work; x.queue.ValueSized && work <= most {
+			work += x.queue.WorkOfValues(c, x.database, most-work)
 		}
-		switch made = cost <= most; {
+		switch made = work <= most; {
 		case !made:
 		case c.Context.Err() != nil, x.instance.Watches.Changed(c, x.watching):
 			c.Out.NullArray()
@@ -143,11 +142,11 @@ func (x *execution) run(c *command.Call, most int) (made bool, cost int, err err
 	} else {
 		x.count(c, c.Server.Clock.Now()-began)
 	}
-	return made, cost, err
+	return made, work, err
 }
 
-// count counts the runs, which took ns nanoseconds together. It is called after the commit, because a store may
-// run the step more than once. A run that was not timed has an equal share of what is left; so has EXEC.
+// count counts the runs, which took ns nanoseconds together. It is called after the commit, because a store may run the
+// step more than once. The runs that were not timed, and EXEC, share the rest of the time equally.
 func (x *execution) count(c *command.Call, ns int64) {
 	c.Committed() // first, because some effects count what is counted before Calls
 	untimed := int64(1)
@@ -224,7 +223,7 @@ func (x *execution) runCalls(c *command.Call) {
 		}
 		c.Out.Break()
 	}
-	c.Work = 0 // it is included in the transaction's cost
+	c.Work = 0 // it is included in the transaction's work
 }
 
 // runOne makes a call of a transaction. Its reads are counted for EXEC.
@@ -245,9 +244,9 @@ func (x *execution) runOne(c *command.Call, r *run) {
 	x.instance.announce(r)
 }
 
-// completeTransaction does what the calls have deferred until the keys are unlocked, and completes
-// the reply. That begins at s.mark, and at confirmed in the writer of messages: these are the same if
-// the client wants replies.
+// completeTransaction does the work that the calls have deferred until the keys are unlocked, and completes the reply.
+// The reply begins at s.mark, and the messages at confirmed in their writer; the two are the same if the client wants
+// replies.
 func (s *Session) completeTransaction(confirmed int) {
 	l, out, begin := s.call.Deferred, s.call.Out, s.mark
 	s.call.Deferred = nil

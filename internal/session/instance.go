@@ -41,12 +41,14 @@ type Instance struct {
 	Memory      *maxmemory.Bound
 
 	Background *background.Slots
-	// MaxTurnTransaction is the highest cost, in the units of command.TurnUnits, of a transaction
-	// that is executed in a turn of its session. Tests change it.
+	// MaxTurnTransaction is the most work of a transaction that is executed in a turn of its session. Tests change it.
 	MaxTurnTransaction int
 
-	backgroundCalls sync.Map // by client: calls that run outside of the event loop
-	turnCalls       sync.Map // by client: calls that its session makes in its turns
+	running struct {
+		background sync.Map // by client: calls that run outside of the event loop
+		turns      sync.Map // by client: calls that its session makes in its turns
+	}
+	scriptsCalled sync.Once // for the hint that there are none
 
 	coroutines coroutines   // that make calls of the store, if these may block
 	waiting    waitingCalls // that a limiter has not admitted yet
@@ -54,7 +56,7 @@ type Instance struct {
 
 // Begin initializes the fields that the package commands does not set.
 func (in *Instance) Begin() {
-	in.Background, in.MaxTurnTransaction = background.NewSlots(), command.TurnUnits
+	in.Background, in.MaxTurnTransaction = background.NewSlots(), command.TurnWork
 	in.Tracking.Busy, in.Notifier.Busy = &in.Background.Busy, &in.Background.Busy
 	in.Notifier.Running = in.runningCall
 	in.beginOverlapping()
@@ -64,10 +66,10 @@ func (in *Instance) Begin() {
 // runningCall returns the call that a client is making; nil if it is not known. Only the goroutine
 // that makes the call may use it.
 func (in *Instance) runningCall(by int64) *command.Call {
-	if c, outside := in.backgroundCalls.Load(by); outside {
+	if c, outside := in.running.background.Load(by); outside {
 		return c.(*command.Call)
 	}
-	if c, ok := in.turnCalls.Load(by); ok {
+	if c, ok := in.running.turns.Load(by); ok {
 		return c.(*command.Call)
 	}
 	return nil

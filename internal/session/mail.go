@@ -85,9 +85,8 @@ func (s *Session) pushBeforeReply() {
 	s.insertPushes(s.mark, command.MaxInt)
 }
 
-// insertPushes writes at most so many bytes of messages at a mark of the writer, and leaves the others in the
-// mailbox. If the reply to the current
-// call follows the mark, it begins after the messages.
+// insertPushes writes at most so many bytes of messages at a mark of the writer, and leaves the rest in the mailbox. A
+// reply to the current call that follows the mark begins after the messages.
 func (s *Session) insertPushes(mark, bytes int) {
 	after := slices.Clone(s.out.Bytes()[mark:])
 	s.out.Rewind(mark)

@@ -5,7 +5,7 @@ import (
 	"cellserver/internal/client"
 )
 
-// MayCall reports whether a user may call a command without arguments, for requests that are no calls but need
+// MayCall reports whether a user may call a command without arguments. It is for requests that are not calls but need
 // the same right.
 func (in *Instance) MayCall(a *client.Account, command string) bool {
 	row, user := in.Table.ByName[command], a.User.Load()

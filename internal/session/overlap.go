@@ -38,7 +38,7 @@ type overlap struct {
 	keyed   int                    // number of these calls that have keys: see coroutine.keys
 	values  int                    // number of these calls that read a value of any length
 	keys    [][]byte               // memory for the keys of the next call
-	unused  []*coroutine           // whose calls have ended; they are kept until the end of the turn
+	unused  []*coroutine           // coroutines whose calls have ended, kept until the end of the turn
 	work    int                    // of the calls of this turn
 }
 
@@ -148,7 +148,8 @@ func (o *overlap) overlaps(row *command.Command, words [][]byte) bool {
 	return row.Overlaps() && s.transaction.Queue == nil && s.call.Middleware == nil &&
 		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
 		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
-		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes && !row.MayWait(words)
+		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes && !row.MayWait(words) &&
+		!(s.IDsWait() && command.HasWord(words[1:], "SETTLE")) // which may end the wait of another call
 }
 
 // waitForKeys completes calls until none that is under way has a key of the next call, and may use the
@@ -310,17 +311,17 @@ func (o *overlap) writeOverlapped(write func()) {
 	}
 }
 
-// hideTurnCall makes runningCall return nil for a client while its calls overlap: it would not return
-// the call that has made a change.
+// hideTurnCall makes runningCall return nil for a client while its calls overlap: it would not return the call that has
+// made a change.
 func (in *Instance) hideTurnCall(s *Session) {
 	if in.coroutines.announces {
-		in.turnCalls.Delete(s.ID)
+		in.running.turns.Delete(s.ID)
 	}
 }
 
 // showTurnCall undoes hideTurnCall.
 func (in *Instance) showTurnCall(s *Session) {
 	if in.coroutines.announces {
-		in.turnCalls.Store(s.ID, &s.call)
+		in.running.turns.Store(s.ID, &s.call)
 	}
 }

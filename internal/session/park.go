@@ -74,13 +74,13 @@ func (s *Session) runInBackground(call *command.Call, b *backgroundCall, row *co
 	}
 	defer b.slots.Release()
 	defer b.delivered()
-	s.instance.backgroundCalls.Store(s.ID, call)
+	s.instance.running.background.Store(s.ID, call)
 	call.View.Begin()
 	reply := s.instance.replyOf(call, row, s.instance.guard(call, row, func() error { return run(call) }))
 	s.instance.Tracking.SendPending(true)
 	s.ChargeAsync(-b.words)
 	// This comes before the delivery, after which the session may make its next call: changes of
 	// that call must not be taken for changes of this one.
-	s.instance.backgroundCalls.Delete(s.ID)
+	s.instance.running.background.Delete(s.ID)
 	s.Deliver(client.Delivery{Reply: reply, Last: call.Closes, Before: call.OnReply})
 }

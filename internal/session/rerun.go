@@ -46,11 +46,11 @@ func (r *rerun) again(w *waiter, state rerunState, due waiting.Due) {
 	r.begin(w, state, due)
 	began := in.Now()
 	c.Left, c.Line = state.deadline-began, state.line
-	in.backgroundCalls.Store(c.Client.ID, c)
+	in.running.background.Store(c.Client.ID, c)
 	err := in.guard(c, w.row, func() error { return r.try(w) })
 	c.Snapshot = nil
 	if err == nil && c.Delay.Key != nil {
-		in.backgroundCalls.Delete(c.Client.ID)
+		in.running.background.Delete(c.Client.ID)
 		stays, full := in.waiting.stay(w, c.Delay, began)
 		if stays {
 			return
@@ -60,7 +60,7 @@ func (r *rerun) again(w *waiter, state rerunState, due waiting.Due) {
 	r.run.err = err
 	in.announce(&r.run)
 	in.Tracking.SendPending(true)
-	in.backgroundCalls.Delete(c.Client.ID)
+	in.running.background.Delete(c.Client.ID)
 	r.finish(w)
 }
 

@@ -105,7 +105,7 @@ func (in *Instance) Open(p client.Peer) *Session {
 	in.Clients.Add(s.Client)
 	s.turns = uint32(s.ID)
 	s.call.View.SetCaller(s.ID)
-	in.turnCalls.Store(s.ID, &s.call)
+	in.running.turns.Store(s.ID, &s.call)
 	in.Stats.Connections.Add(1)
 	return s
 }
@@ -115,7 +115,7 @@ func (in *Instance) Open(p client.Peer) *Session {
 // never shows a client whose subscriptions have already ended.
 func (s *Session) Close() {
 	s.instance.Clients.Remove(s.Client)
-	s.instance.turnCalls.Delete(s.ID)
+	s.instance.running.turns.Delete(s.ID)
 	if s.waiter != nil {
 		s.instance.waiting.leave(s.waiter, s)
 	}
@@ -256,7 +256,7 @@ func (s *Session) answerTurn() (answered int64) {
 func (s *Session) turnCost() int {
 	work := command.BoundedWork
 	if s.row == nil || s.row.Cost == command.Constant {
-		work = (1 + s.words/command.WordsPerUnit) * command.CallWork
+		work = command.CallWork + command.WorkOfWords(s.words)
 	}
 	return work + s.call.Work
 }

@@ -277,7 +277,7 @@ func TestDeepPipelineYields(t *testing.T) {
 		calls int
 		most  int // replies in the first turn
 	}{
-		{"PING", 5000, command.TurnUnits},
+		{"PING", 5000, command.TurnCalls},
 		{"INFO", 40, 4},                               // expensive calls cost more
 		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do long ones
 	} {

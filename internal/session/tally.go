@@ -53,6 +53,7 @@ func (s *Session) flushTallies() {
 	if s.severalRows {
 		s.addTallies(now - s.since)
 	} else {
+		s.Counts.Calls.Add(t.calls)
 		s.instance.addTally(t, now-s.since)
 	}
 	s.since = now
@@ -66,6 +67,7 @@ func (s *Session) addTallies(ns int64) {
 	for i := range s.tallies {
 		calls += s.tallies[i].calls
 	}
+	s.Counts.Calls.Add(calls)
 	share := max(ns, 0) / max(calls, 1)
 	for i := range s.tallies {
 		s.instance.addTally(&s.tallies[i], share*s.tallies[i].calls)

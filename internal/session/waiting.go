@@ -130,6 +130,22 @@ func (s *Session) IsAwaited(key []byte) bool {
 	return ws.queue != nil && ws.queue.HasCalls(s.database, key)
 }
 
+// WaitingCalls returns the first calls that wait for a key of a database, at most most.
+func (in *Instance) WaitingCalls(database int, key []byte, most int) (calls []command.WaitingCall) {
+	ws := &in.waiting
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if ws.queue == nil {
+		return nil
+	}
+	now := in.Now()
+	for _, c := range ws.queue.First(database, key, most) {
+		w := c.Of
+		calls = append(calls, command.WaitingCall{Client: w.session.ID, Command: w.row.Name, Left: max(c.Deadline()-now, 0)})
+	}
+	return calls
+}
+
 // Wait implements command.Session. The call counts when it ends.
 func (s *Session) Wait(d command.Delay) error {
 	w := &waiter{

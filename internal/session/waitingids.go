@@ -26,6 +26,9 @@ type waitingID struct {
 // replaced is the reply to a call whose place another has taken.
 const replaced = "-UNBLOCKED the call was repeated with the same ID\r\n"
 
+// settledWhileWaiting is the reply to a call with HOLD that waits when a call with SETTLE names its hold.
+const settledWhileWaiting = "-UNBLOCKED the hold was settled before its call was admitted\r\n"
+
 func newWaitingID(database int, id command.CallID) *waitingID {
 	if id.Name == nil {
 		return nil
@@ -81,6 +84,20 @@ func (s *Session) TakeOver(id command.CallID, left int64) (taken bool, err error
 	}
 	s.instance.refuseWaiting(before, w, replaced)
 	return left > 0, nil
+}
+
+// EndWait implements command.Session.
+func (s *Session) EndWait(id command.CallID) {
+	ws := &s.instance.waiting
+	ws.mu.Lock()
+	w := ws.ids[idPlace{s.database, string(id.Key), string(id.Name)}]
+	ws.mu.Unlock()
+	if w == nil {
+		return
+	}
+	if before, err := ws.replace(w, nil, 0); err == nil {
+		s.instance.refuseWaiting(before, w, settledWhileWaiting)
+	}
 }
 
 // withID returns the call that waits with an ID; nil if there is none. If it has other words, the error is

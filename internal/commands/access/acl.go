@@ -314,7 +314,7 @@ func (as *Accounts) dryRun() *command.Command {
 			case acl.Allowed:
 				c.Out.Status("OK")
 			case acl.DeniedCommand:
-				c.Out.BulkString("This user has no permissions to run the '" + row.Name + "' command")
+				c.Out.BulkString("This user has no permissions to run the '" + string(object) + "' command")
 			case acl.DeniedKey:
 				c.Out.BulkString("This user has no permissions to access the '" + string(object) + "' key")
 			default:

@@ -112,7 +112,7 @@ func errConfig(err error) error {
 
 // resetWork is the work (see command.Call) of setting all counters to zero, beyond the work of other commands whose
 // cost is Bounded.
-const resetWork = 64 * command.BytesPerUnit
+const resetWork = 64 * command.CallWork
 
 func (a *Admin) configResetStat() *command.Command {
 	return &command.Command{

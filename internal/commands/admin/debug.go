@@ -4,6 +4,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"cellserver/internal/client"
 	"cellserver/internal/command"
@@ -15,7 +16,7 @@ func (a *Admin) debug() *command.Command {
 		Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
 		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 		Min:   2,
-		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait; SET-ACTIVE-EXPIRE 0 keeps " +
+		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait, and in EXEC all clients; SET-ACTIVE-EXPIRE 0 keeps " +
 			"expired keys in memory until SET-ACTIVE-EXPIRE 1; LOG writes a line to the log; RELOAD does what SAVE does, if there is a --dir, " +
 			"and replaces each key by what its payload of DUMP says.",
 		Args: []command.Arg{
@@ -98,20 +99,23 @@ func isAllowed(allowed string, c *client.Client) bool {
 	return strings.HasPrefix(c.Peer.Local, "/") || err == nil && ip != nil && ip.IsLoopback()
 }
 
-// debugSleep blocks the calling client alone. In Redis, DEBUG SLEEP blocks all clients.
+// debugSleep blocks the calling client alone. In Redis, DEBUG SLEEP blocks all clients. Inside EXEC, it does so here
+// too, because a transaction is not interrupted.
 func debugSleep(c *command.Call, word []byte) error {
 	const longest = 1e6 // seconds
 	seconds, err := strconv.ParseFloat(string(word), 64)
-	if err != nil || !(seconds > 0) || c.InTransaction {
+	if err != nil || !(seconds > 0) {
 		seconds = 0
 	}
+	milliseconds := int64(min(seconds, longest) * 1000)
 	if c.InTransaction || seconds == 0 {
+		time.Sleep(time.Duration(milliseconds) * time.Millisecond)
 		c.Out.Status("OK")
 		return nil
 	}
 	c.Blocks = true
 	c.Session.Block(client.Block{
-		Until: client.MsAfter(c.Now(), int64(min(seconds, longest)*1000)), Reply: "+OK\r\n", Ended: observeLater(c),
+		Until: client.MsAfter(c.Now(), milliseconds), Reply: "+OK\r\n", Ended: observeLater(c),
 	})
 	return nil
 }

@@ -72,7 +72,8 @@ var sections = []section{
 	{name: "Server"}, {name: "Clients"}, {name: "Memory"}, {name: "Persistence"}, {name: "Stats"},
 	{name: "Replication"}, {name: "CPU"}, {name: "Modules"}, {name: "Commandstats", onRequest: true},
 	{name: "Errorstats"}, {name: "Latencystats", onRequest: true}, {name: "Cluster"}, {name: "Cell"},
-	{name: "Policies", mayBeMissing: true}, {name: "Store", mayBeMissing: true}, {name: "Keyspace"},
+	{name: "Policies", mayBeMissing: true}, {name: "Envoy", mayBeMissing: true}, {name: "Store", mayBeMissing: true},
+	{name: "Keyspace"},
 }
 
 // OwnInfo returns the parts of INFO that the family writes itself.

@@ -22,7 +22,7 @@ func (k *Family) authorize(c *command.Call, kind limit.Kind, key []byte) error {
 	rows := c.Server.Table.Rows
 	i := slices.IndexFunc(rows, func(row *command.Command) bool { return row.Name == name })
 	if i < 0 { // it was removed (--rename-command)
-		return command.ErrDenied(acl.DeniedCommand, &command.Command{Name: name}, u)
+		return command.ErrDenied(acl.DeniedCommand, []byte(name), u)
 	}
 	why, object, _ := rows[i].Authorize(c.Server, u, [][]byte{[]byte(name), key}, c.Snapshot)
 	if why == acl.Allowed {
@@ -30,5 +30,5 @@ func (k *Family) authorize(c *command.Call, kind limit.Kind, key []byte) error {
 	}
 	object = slices.Clone(object) // a key is in the words of the call, which are borrowed
 	c.AfterCommit(func() { k.OnDenied(c.Client, rows[i], why, object, u.Name(), c.InTransaction) })
-	return command.ErrDenied(why, rows[i], u)
+	return command.ErrDenied(why, object, u)
 }

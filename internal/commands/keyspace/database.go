@@ -9,7 +9,7 @@ import (
 )
 
 // dbSizeWork is the work (see command.Call) of locking every shard, one after the other.
-const dbSizeWork = 16 * command.BytesPerUnit
+const dbSizeWork = 16 * command.CallWork
 
 var dbSize = command.Command{
 	Name: "dbsize", Group: "server", Category: "keyspace", Since: "1.0.0", Complexity: "O(1)",

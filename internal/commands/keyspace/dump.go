@@ -3,6 +3,7 @@ package keyspace
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"cellserver/internal/command"
 	"cellserver/internal/form"
@@ -124,7 +125,7 @@ func (k *Family) restore() *command.Command {
 		},
 		Reply: `OK. The key expires after ttl milliseconds, with ABSTTL at that Unix time; 0 is for no expiry. A limiter has
 the expiry of its state, whatever the ttl is. Restoring a limiter needs the permission to make its calls on the key:
-CL.THROTTLE, CL.FIXED, CL.SLIDING, CL.SLIDINGLOG, CL.QUOTA or CL.ACQUIRE, and of an exemption or a ban CL.EXEMPT.
+` + limit.List(append(limit.OfPolicies[:len(limit.OfPolicies):len(limit.OfPolicies)], limit.Lease), commandName, "or") + `, and of an exemption or a ban CL.EXEMPT.
 IDLETIME and FREQ are accepted, and have no effect.`,
 		Run: func(c *command.Call) error {
 			if offload(c, workToRestore(c.Words)) {
@@ -327,3 +328,5 @@ func memoryOfState(kind limit.Kind, length, most int) int {
 
 // errForm refuses a value that begins like a form.
 func errForm(err error) error { return command.Refusal(string(errFormat) + ": " + err.Error()) }
+
+func commandName(kind limit.Kind) string { return strings.ToUpper(kind.Command()) }

@@ -80,8 +80,8 @@ var keyType = command.Command{
 	Name: "type", Group: "generic", Since: "1.0.0", Complexity: "O(1)",
 	Flags: command.ReadOnly | command.Fast, Cost: command.Constant,
 	Summary: "Returns the type of a key.", KeyAccess: "RO", Args: []command.Arg{command.Key("key")},
-	Reply: "string for a value and for a CL.THROTTLE key; cl.fixed, cl.sliding, cl.slidinglog, cl.quota, cl.lease, " +
-		"cl.standing; none if there is no such key.",
+	Reply: "string for a value and for a CL.THROTTLE key; " + limit.List(limit.OfPolicies[1:], limit.Kind.String, "") +
+		", cl.lease, cl.standing; none if there is no such key.",
 	Run: func(c *command.Call) error {
 		e, err := c.View.Lookup(c.Context, c.Key())
 		if err != nil {

@@ -115,9 +115,9 @@ func TestRestoreChecksTheRightsOfTheLimiter(t *testing.T) {
 	for name, value := range map[string]string{
 		"cl.throttle": string(form.Append(nil, &form.State{Kind: limit.Throttle, TAT: 2 * commandstest.Start})),
 		"cl.fixed": string(form.Append(nil, &form.State{Kind: limit.Fixed,
-			Fixed: window.Fixed{Used: 1, End: 2 * commandstest.Start}})),
+			Plain: limit.OfFixed(window.Fixed{Used: 1, End: 2 * commandstest.Start})})),
 		"cl.sliding": string(form.Append(nil, &form.State{Kind: limit.Sliding,
-			Sliding: window.Sliding{Previous: 1, End: 2 * commandstest.Start}})),
+			Plain: limit.OfSliding(window.Sliding{Previous: 1, End: 2 * commandstest.Start})})),
 		"cl.quota":      formOfQuota(1),
 		"cl.slidinglog": commandstest.FormOfLog(1), "cl.acquire": commandstest.FormOfLeases(1),
 	} {
@@ -211,9 +211,9 @@ func FuzzRestore(f *testing.F) {
 		commandstest.FormOfLeases(60), commandstest.FormOfLog(2), commandstest.FormOfLog(100),
 		string(form.Append(nil, &form.State{Kind: limit.Throttle, TAT: commandstest.Start + 5})), formOfQuota(3),
 		string(form.Append(nil, &form.State{
-			Kind: limit.Fixed, Fixed: window.Fixed{Used: 3, End: commandstest.Start + 1e12}})),
+			Kind: limit.Fixed, Plain: limit.OfFixed(window.Fixed{Used: 3, End: commandstest.Start + 1e12})})),
 		string(form.Append(nil, &form.State{
-			Kind: limit.Sliding, Sliding: window.Sliding{Current: 3, End: 2 * commandstest.Start},
+			Kind: limit.Sliding, Plain: limit.OfSliding(window.Sliding{Current: 3, End: 2 * commandstest.Start}),
 		})),
 	} {
 		payload := commandstest.PayloadOf(value)

@@ -17,12 +17,14 @@ func (l *Family) all() *command.Command {
 		Effort:    &command.Effort{Fixed: l.fixedWork},
 		Summary:   "Takes from several limiters, and acquires permits, or does none of it (all or nothing).",
 		KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Int("count").Min(1).Max(decide.MaxRequests),
-			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...] [PEEK] [MS] [VERBOSE] [WAIT ms] [ID token]").Many()},
+		Args: append([]command.Arg{command.Int("count").Min(1).Max(decide.MaxRequests),
+			command.Word("LIMITER key args... quantity [FORCE] [LIMITER key args... quantity [FORCE] ...]").Many(),
+			command.Flag("PEEK"), msArg, verboseArg}, decide.CallArgs...),
 		AnyMore: true, Keys: command.KeyRules{Find: limiterKeys, First: 3, Peeks: allPeeks,
 			Rights: l.memberKeys(decide.Policies.MemberRight), Touched: l.memberKeys(decide.Policies.MemberKeys),
 			OneStep: namesNoPolicy, Snapshot: func() any { return l.Policies.Snapshot() }},
-		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; FIXED, SLIDING or SLIDINGLOG
+		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; ` +
+			limit.List(windowKinds(), entryName, "or") + `
 key limit period quantity; QUOTA key limit unit quantity; ACQUIRE key limit ttl holder quantity; or TAKE subject
 policy quantity, which stands for all limits of a policy. count is the number of limiters, 1 to 64. A quantity that
 FORCE follows, except that of ACQUIRE and TAKE, is taken if all others are allowed, and limits nothing. The reply:
@@ -30,7 +32,9 @@ limited, which is 0 if all limiters allowed their quantities, and 1 if any did n
 the longest of those that limited, -1 if none did or one will never allow it; then the five integers of each limiter;
 of a policy, those of the limit that decides, or with VERBOSE the map of CL.TAKE. When limited, remaining and
 reset_after of each are its present state, and a forced quantity is shown as allowed. A lease beyond the limit, which
-its holder may keep, is limited if it ends before the others are allowed.`,
+its holder may keep, is limited if it ends before the others are allowed. HOLD is about all limiters but leases. With
+SETTLE each quantity is what was used in fact, and each limiter has a sixth integer; it names the limiters of the call
+with HOLD in their order, and passes over those that the hold has not charged.`,
 		Run: l.runAll,
 	}
 }
@@ -48,36 +52,33 @@ func (l *Family) makeAll(c *command.Call, k *allMemory) error {
 	if k.policies == nil && repeatsKey(k.requests) {
 		return errRepeatsKey
 	}
-	if k.peek {
-		k.Wait = 0
+	if k.SettleAt > 0 {
+		c.Work += decide.SettleWork * len(k.requests)
 	}
 	if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
 		return l.Offload(c, l.firstKey(c), k.Wait)
 	}
-	if k.policies != nil || k.Wait > 0 || k.IDAt > 0 {
+	if k.policies != nil || k.Options != (decide.Options{}) || c.Outcome != nil {
 		return l.decideAll(c, k.allCall)
 	}
-	decisions, allowed, err := c.View.TakeAll(c.Context, k.requests, k.mode())
+	decisions, allowed, err := c.View.TakeAll(c.Context, k.requests, k.mode)
 	if err != nil {
 		return l.OnError(c, l.callOf(c, k.allCall), err, decisions)
 	}
 	for i := range decisions {
 		l.CountKey(c, k.requests[i].Key, decisions[i].Limited)
 	}
-	writeAll(c, decisions, allowed, k.ms, nil)
+	writeAll(c, decisions, k.mode, allowed, k.ms, nil)
 	return nil
 }
 
-func (k *allCall) mode() quota.Mode {
-	if k.peek {
-		return quota.Peek
-	}
-	return quota.Take
-}
-
-// callOf returns the decision that a call asks for. It has copies, because it outlives the steps of the call.
+// callOf returns the decision that a call asks for. It keeps a copy of k, because Reply may run after the steps of the
+// call.
 func (l *Family) callOf(c *command.Call, k allCall) *decide.Call {
-	call := &decide.Call{Requests: k.requests, Mode: k.mode(), Options: k.Options}
+	call := &decide.Call{Requests: k.requests, Mode: k.mode, Options: k.Options}
+	if k.SettleAt > 0 {
+		call.Mode = quota.UpTo // its reply has a sixth integer
+	}
 	call.Reply = func(decisions []quota.Decision, allowed bool) error {
 		if !call.Fits(decisions) {
 			return store.ErrReused
@@ -98,6 +99,8 @@ func (l *Family) decideAll(c *command.Call, k allCall) error {
 		err = errManyLimits
 	case k.policies != nil && repeatsKey(call.Requests):
 		err = errRepeatsKey
+	case k.SettleAt > 0:
+		err = l.SettleAll(c, call)
 	default:
 		err = l.Decide(c, call)
 	}
@@ -107,10 +110,11 @@ func (l *Family) decideAll(c *command.Call, k allCall) error {
 	return err
 }
 
-// expand replaces the policies of a call by the requests of their limits. Those of policies in shadow mode,
-// which refuse nothing, come last.
+// expand replaces the policies of a call by the requests of their limits. Policies in shadow mode, which refuse
+// nothing, come last.
 func (l *Family) expand(c *command.Call, k *allCall, call *decide.Call) error {
-	if call.Key = k.requests[0].Key; k.policies == nil {
+	first := k.first()
+	if call.Key = k.requests[first].Key; k.policies == nil {
 		return nil
 	}
 	var shadows [][]store.LimitRequest // of each part
@@ -141,10 +145,25 @@ func (l *Family) expand(c *command.Call, k *allCall, call *decide.Call) error {
 		}
 		call.Requests = append(call.Requests, requests...)
 	}
-	if k.policies[0].member == 0 {
-		call.Key = call.Parts[0].Standing
+	for i := range k.policies {
+		if k.policies[i].member == first {
+			call.Key = call.Parts[i].Standing
+		}
 	}
 	return nil
+}
+
+// first returns the index of the member that the ID of a call belongs to: the first member, or for a hold the first
+// that is not a lease, because a call with SETTLE names no leases.
+func (k *allCall) first() int {
+	if k.HoldAt > 0 {
+		for i := range k.requests {
+			if k.requests[i].Lease == nil {
+				return i
+			}
+		}
+	}
+	return 0
 }
 
 const (
@@ -152,10 +171,10 @@ const (
 	errRepeatsKey command.Refusal = "ERR CL.ALL takes a key once"
 )
 
-// replyAll writes the reply of a call. A policy is shown by the decision that decides it.
+// replyAll writes the reply of a call. It shows a policy by the decision of its verdict.
 func (l *Family) replyAll(c *command.Call, k *allCall, call *decide.Call, decisions []quota.Decision, allowed bool) {
 	if k.policies == nil {
-		writeAll(c, decisions, allowed, k.ms, nil)
+		writeAll(c, decisions, call.Mode, allowed, k.ms, nil)
 		return
 	}
 	shown, parts := make([]quota.Decision, len(k.requests)), make([]*decide.Part, len(k.requests))
@@ -167,24 +186,29 @@ func (l *Family) replyAll(c *command.Call, k *allCall, call *decide.Call, decisi
 		case p == nil:
 			shown[i], decisions = decisions[0], decisions[1:]
 			continue
-		case !p.Policy.Shadow: // whose decisions come last
+		case !p.Policy.Shadow: // in shadow mode, the decisions come last
 			decisions = decisions[p.Asked():]
 		}
 		shown[i] = p.Verdict.Decision
 	}
-	limited := writeAll(c, shown, allowed, k.ms, func(i int) bool {
+	limited := writeAll(c, shown, call.Mode, allowed, k.ms, func(i int) bool {
 		if parts[i] == nil || !k.verbose {
 			return false
 		}
 		l.Policies.WriteVerbose(c, parts[i], k.ms)
 		return true
 	})
-	l.Policies.Count(c, call, limited)
+	if k.SettleAt == 0 {
+		l.Policies.Count(c, call, limited)
+	}
 }
 
-// writeAll writes the reply of a call, and reports whether it is limited. If it is allowed, only forced quantities
-// are beyond their limits. instead, if it is not nil, writes the i-th member if that is not shown by its decision.
-func writeAll(c *command.Call, decisions []quota.Decision, allowed, ms bool, instead func(i int) bool) bool {
+// writeAll writes the reply of a call, and reports whether it is limited. If it is allowed, only forced quantities are
+// beyond their limits. instead, if it is not nil, may write the i-th member in place of its decision, and reports
+// whether it has.
+func writeAll(
+	c *command.Call, decisions []quota.Decision, mode quota.Mode, allowed, ms bool, instead func(i int) bool,
+) bool {
 	limited, retry := int64(0), int64(quota.Never)
 	for i := 0; !allowed && i < len(decisions); i++ {
 		if decisions[i].Limited {
@@ -200,7 +224,7 @@ func writeAll(c *command.Call, decisions []quota.Decision, allowed, ms bool, ins
 	c.Out.Int(command.WholeUnits(retry, ms))
 	for i := range decisions {
 		if instead == nil || !instead(i) {
-			decide.WriteDecision(c, &decisions[i], quota.Take, ms)
+			decide.WriteDecision(c, &decisions[i], mode, ms)
 		}
 	}
 	return limited > 0
@@ -215,15 +239,15 @@ func allPeeks(c *command.Call) bool {
 		}
 		at = i + e.words
 	}
-	o, ok, _ := allOptionsOf(c.Words, at)
-	return o.peek && ok
+	return c.BindOptions(at) == nil && c.HasOption("PEEK")
 }
 
 // fixedWork returns the work of the leases and the policies of a call in a transaction, which looks policies up
 // twice: to find the keys of the call, and to make it.
 func (l *Family) fixedWork(words [][]byte) (work int) {
-	verbose := command.HasWord(words, "VERBOSE")
+	verbose, settles := command.HasWord(words, "VERBOSE"), decide.SettleEffort.Fixed(words)
 	for i, e := range membersOf(words) {
+		work += settles
 		switch {
 		case e.form == nil:
 		case e.form.kind == limit.Lease:
@@ -235,7 +259,7 @@ func (l *Family) fixedWork(words [][]byte) (work int) {
 	return work
 }
 
-// snapshotOf returns the snapshot of the policies with which a call is made.
+// snapshotOf returns the snapshot of the policies that a call uses.
 func snapshotOf(c *command.Call) any {
 	if c.Snapshot != nil {
 		return c.Snapshot
@@ -249,8 +273,8 @@ func namesNoPolicy(words [][]byte) bool {
 	return !command.HasWord(words, "TAKE")
 }
 
-// memberKeys returns a KeyRules.Touched or KeyRules.Rights of CL.ALL, which appends the keys of the members, and what
-// ofPolicy appends for a policy.
+// memberKeys returns a KeyRules.Touched or KeyRules.Rights of CL.ALL. It appends the keys of the members, and calls
+// ofPolicy for each policy.
 func (l *Family) memberKeys(
 	ofPolicy func(p decide.Policies, keys [][]byte, snapshot any, subject, policy []byte) [][]byte,
 ) func(keys, words [][]byte, snapshot any) [][]byte {
@@ -268,7 +292,7 @@ func (l *Family) memberKeys(
 	}
 }
 
-// firstKey returns the key by which a call waits its turn to be made outside the event loop.
+// firstKey returns the key whose line a call joins to be made outside the event loop.
 func (l *Family) firstKey(c *command.Call) []byte {
 	words := c.Words[2:]
 	if entryOf(words).form.kind == limit.None {

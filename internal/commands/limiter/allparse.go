@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"iter"
 	"slices"
+	"strings"
 
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
@@ -14,7 +15,6 @@ import (
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-	"cellserver/internal/window"
 )
 
 // entryForm is the form of an entry: one of the limiters of a call.
@@ -25,15 +25,18 @@ type entryForm struct {
 	arguments string // the names of the others, for errors
 }
 
-var entryForms = [...]entryForm{
-	{"THROTTLE", limit.Throttle, 6, "key max_burst count_per_period period quantity"},
-	{"FIXED", limit.Fixed, 5, "key limit period quantity"},
-	{"SLIDING", limit.Sliding, 5, "key limit period quantity"},
-	{"SLIDINGLOG", limit.SlidingLog, 5, "key limit period quantity"},
-	{"QUOTA", limit.Quota, 5, "key limit unit quantity"},
-	{"ACQUIRE", limit.Lease, 6, "key limit ttl holder quantity"},
-	{"TAKE", limit.None, 4, "subject policy quantity"}, // a policy for a subject
-}
+var entryForms = func() []entryForm {
+	forms := []entryForm{{"THROTTLE", limit.Throttle, 6, "key max_burst count_per_period period quantity"}}
+	for _, w := range windows {
+		forms = append(forms, entryForm{entryName(w.kind), w.kind, 5, "key limit period quantity"})
+	}
+	return append(forms,
+		entryForm{"QUOTA", limit.Quota, 5, "key limit unit quantity"},
+		entryForm{"ACQUIRE", limit.Lease, 6, "key limit ttl holder quantity"},
+		entryForm{"TAKE", limit.None, 4, "subject policy quantity"}) // a policy for a subject
+}()
+
+func entryName(kind limit.Kind) string { return strings.ToUpper(kind.Word()) }
 
 // entry is one of the limiters of a call.
 type entry struct {
@@ -42,8 +45,7 @@ type entry struct {
 	forced bool
 }
 
-// entryOf returns the entry that the words begin with. Its form is nil if they do not begin with a whole
-// one.
+// entryOf returns the entry at the beginning of the words. Its form is nil if they do not begin with a whole entry.
 func entryOf(words [][]byte) (e entry) {
 	if len(words) == 0 {
 		return e
@@ -73,52 +75,22 @@ func isForce(word []byte) bool {
 	return len(word) == len("FORCE") && word[1]|0x20 == 'o' && command.FoldEqual(word, "FORCE")
 }
 
-// allOptions are the options after the limiters.
-type allOptions struct {
-	decide.Options
-	peek, ms, verbose bool // verbose is about policies
-}
-
-// allOptionsOf parses the options of a call, which begin at an index of its words: PEEK, MS, VERBOSE, WAIT and
-// ID, in any order, each at most once. If other words are among them, ok is false. The error may also be about a
-// number.
-func allOptionsOf(words [][]byte, at int) (o allOptions, ok bool, err error) {
-	for i := at; i < len(words); i++ {
-		switch word := words[i]; {
-		case command.FoldEqual(word, "PEEK") && !o.peek:
-			o.peek = true
-		case command.FoldEqual(word, "MS") && !o.ms:
-			o.ms = true
-		case command.FoldEqual(word, "VERBOSE") && !o.verbose:
-			o.verbose = true
-		case command.FoldEqual(word, "WAIT") && o.WaitAt == 0 && i+1 < len(words):
-			i++
-			o.WaitAt = i
-			o.Wait, err = command.WaitArg.Number(words[i])
-		case command.FoldEqual(word, command.IDOption) && o.IDAt == 0 && i+1 < len(words):
-			i++
-			o.IDAt = i
-		default:
-			return allOptions{}, false, command.ErrSyntaxAt(word)
-		}
-	}
-	return o, true, err
-}
-
 // allCall is a call of CL.ALL.
 type allCall struct {
 	requests []store.LimitRequest // of the members; a policy has only a subject and a quantity
 	policies []namedPolicy        // in the order of the members
-	allOptions
+	decide.Options
+	mode        quota.Mode // Take or Peek
+	ms, verbose bool       // verbose is about policies
 }
 
 // namedPolicy is the name of the policy of a member.
 type namedPolicy struct {
-	member int // index
+	member int // index among the members
 	name   []byte
 }
 
-// allMemory is the memory that a session keeps between calls, with the latest call: one that repeats it has the same
+// allMemory is the memory that a session keeps between calls, with the latest call. A call that repeats it has the same
 // words, except for its keys.
 type allMemory struct {
 	allCall
@@ -132,7 +104,7 @@ type allMemory struct {
 // small, because there may be many idle sessions.
 const fewRequests = 8
 
-// parseAll returns the call that the words ask for. It is in memory of the session, and valid until the next one.
+// parseAll returns the call that the words ask for. It is in memory of the session, and valid until the next call.
 func (l *Family) parseAll(c *command.Call) (*allMemory, error) {
 	k, ok := c.All.(*allMemory)
 	if !ok {
@@ -166,7 +138,7 @@ func (k *allMemory) setKeys(c *command.Call) error {
 	return nil
 }
 
-// forget forgets what the words lend to a call.
+// forget clears the references to the words of a call, which are borrowed.
 func (k *allMemory) forget() {
 	if !k.repeatable {
 		clear(k.requests)
@@ -196,9 +168,48 @@ func (l *Family) parseMembers(c *command.Call, k *allMemory) (err error) {
 		}
 		at += e.words
 	}
-	var wrong error
-	k.allOptions, _, wrong = allOptionsOf(c.Words, at)
-	return cmp.Or(err, wrong)
+	return cmp.Or(err, k.parseOptions(c, at))
+}
+
+// parseOptions parses the options of a call, which begin at an index of its words.
+func (k *allMemory) parseOptions(c *command.Call, at int) (err error) {
+	if err := c.BindOptions(at); err != nil {
+		return err
+	}
+	if k.mode = quota.Take; c.HasOption("PEEK") {
+		k.mode = quota.Peek
+	}
+	k.ms, k.verbose = c.HasOption("MS"), c.HasOption("VERBOSE")
+	if c.Extra {
+		if k.Options, err = decide.OptionsOf(c, k.mode, k.heldQuantity(), true); err == nil {
+			err = k.checkHolds()
+		}
+	}
+	return err
+}
+
+// heldQuantity returns the smallest quantity that HOLD and SETTLE are about. Leases are not held.
+func (k *allMemory) heldQuantity() (smallest int64) {
+	found := false
+	for i := range k.requests {
+		if r := &k.requests[i]; r.Lease == nil && (!found || r.Quantity < smallest) {
+			smallest, found = r.Quantity, true
+		}
+	}
+	return smallest
+}
+
+// checkHolds refuses members that HOLD or SETTLE excludes: FORCE for HOLD, leases for SETTLE.
+func (k *allMemory) checkHolds() error {
+	for i := range k.requests {
+		switch r := &k.requests[i]; {
+		case k.HoldAt > 0 && r.Mode == quota.Force:
+			return command.ErrSyntaxAt([]byte("FORCE"))
+		case k.SettleAt > 0 && r.Lease != nil:
+			return command.ErrSyntaxAt([]byte("ACQUIRE"))
+		}
+	}
+	return nil
 }
 
 // parseMember parses the i-th member of a call, without its name.
@@ -210,7 +221,7 @@ func (l *Family) parseMember(c *command.Call, k *allMemory, i int, e entry, word
 	}
 	switch e.form.kind {
 	case limit.None:
-		c.Work += l.Policies.MemberWork(snapshotOf(c), words[0], words[1], false) // showing it is counted later
+		c.Work += l.Policies.MemberWork(snapshotOf(c), words[0], words[1], false) // showing it adds its work later
 		k.policies = append(k.policies, namedPolicy{i, words[1]})
 		r.Quantity, err = integerBeforeOption("quantity", words[2])
 		return err
@@ -242,15 +253,11 @@ func (l *Family) request(t *store.LimitRequest, e entry, words [][]byte) (err er
 	}
 	t.Quantity = numbers[len(words)-2]
 	period := quota.Period(numbers[len(words)-3])
-	switch e.form.kind {
-	case limit.Throttle:
+	if e.form.kind == limit.Throttle {
 		t.Rule.Throttle, err = gcra.NewLimit(numbers[0], numbers[1], period)
-	case limit.SlidingLog:
-		t.Rule.Log, err = window.NewLogLimit(numbers[0], period, l.maxLogLimit)
-	default:
-		t.Rule.Window, err = window.NewLimit(numbers[0], period)
+		return err
 	}
-	return err
+	return t.Rule.SetWindow(e.form.kind, numbers[0], period, l.maxLogLimit)
 }
 
 // leaseRequest reads the i-th entry of a call, which is ACQUIRE.
@@ -283,8 +290,8 @@ func (l *Family) leaseRequest(c *command.Call, k *allMemory, i int, words [][]by
 	return err
 }
 
-// periodNumber returns the number of a quota.Period for a word, which is the integer n if isInteger is set. It
-// returns 0, which is no period, for an integer that is not positive.
+// periodNumber returns the number of a quota.Period for a word. If isInteger is set, the word is the integer n. An
+// integer that is not positive gives 0, which is no period.
 func periodNumber(word []byte, n int64, isInteger bool) (period int64, ok bool) {
 	if isInteger {
 		return int64(quota.Seconds(n)), true
@@ -302,21 +309,20 @@ func periodBeforeOption(name string, word []byte) (period int64, err error) {
 	return 0, errNoNumber(name, word)
 }
 
-// isOption reports whether a word is an option of any limiter. CL.ALL has only some of these
-// options.
+// isOption reports whether a word begins an option of any limiter. CL.ALL has only some of these options.
 func isOption(word []byte) bool {
-	return command.FoldEqual(word, "PEEK") || command.FoldEqual(word, "MS") || command.FoldEqual(word, "UPTO") ||
-		command.FoldEqual(word, "FORCE") || command.FoldEqual(word, "WAIT") || command.FoldEqual(word, "VERBOSE") ||
-		command.FoldEqual(word, command.IDOption) || command.FoldEqual(word, "LEAVE") || command.FoldEqual(word, "HOLD") ||
-		command.FoldEqual(word, "SETTLE")
+	options := append(decide.Args(leaveArg), decide.ModeArg, msArg, verboseArg)
+	return slices.ContainsFunc(options, func(a command.Arg) bool {
+		return slices.ContainsFunc(a.Tokens, func(token string) bool { return command.FoldEqual(word, token) })
+	})
 }
 
 // keySeed is the seed of the hashes that repeatsKey compares.
 var keySeed = maphash.MakeSeed()
 
 // repeatsKey reports whether two limiters have the same key. It compares the keys of a few limiters
-// with one another. Of many it compares hashes, because keys may be long and differ only at their
-// ends.
+// with one another. If there are many, it compares hashes, because keys may be long and differ only
+// at their ends.
 func repeatsKey(takes []store.LimitRequest) bool {
 	if len(takes) > fewRequests {
 		indexes := make(map[uint64]int, len(takes))
@@ -339,8 +345,8 @@ func repeatsKey(takes []store.LimitRequest) bool {
 	return false
 }
 
-// membersOf iterates over the members of a call, with the index of the name of each in the words. It ends with a member
-// without a form if the words are not a whole one, or their count is wrong.
+// membersOf iterates over the members of a call, with the index in the words of the name of each. It ends with a member
+// without a form if the count is wrong or a member is not whole.
 func membersOf(words [][]byte) iter.Seq2[int, entry] {
 	return func(yield func(int, entry) bool) {
 		count, ok := command.ParseInteger(words[1], true)

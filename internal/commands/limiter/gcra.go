@@ -36,6 +36,9 @@ func (l *Family) gcra() *command.Command {
 			if err != nil {
 				return errGCRAOverflow
 			}
+			if c.Outcome != nil {
+				return l.Decide(c, throttleRequest(key, limit, count, quota.Take, false).call(c))
+			}
 			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 			if err != nil {
 				return l.OnError(c, throttleRequest(key, limit, count, quota.Take, false).call(c), err, nil)

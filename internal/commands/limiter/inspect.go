@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"strings"
+
 	"cellserver/internal/command"
 	"cellserver/internal/limit"
 	"cellserver/internal/store"
@@ -14,10 +16,10 @@ func (l *Family) inspect() *command.Command {
 		Summary: "Shows what a key holds.", KeyAccess: "RO ACCESS",
 		Args: []command.Arg{command.Key("key")},
 		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
-nanoseconds; of cl.fixed: start, used; of cl.sliding: start, previous, current; of cl.slidinglog: entries, used, oldest,
+nanoseconds; ` + plainFields() + `of cl.slidinglog: entries, used, oldest,
 newest; of cl.quota: unit, used, end; of cl.lease: holders, held; of cl.standing, which CL.BAN and CL.EXEMPT write:
-exempt_until, exempt_reason, banned_until and banned_reason, of what there is, level, refusals; instants are Unix
-nanoseconds); expires_ms, the milliseconds until the limit has fully recovered, or -1 for a value that does not expire.
+exempt_until, exempt_reason, banned_until and banned_reason, plan, plan_until and plan_reason, of what there is, level, refusals; of a limiter with open
+holds also holds, how many, and held, what they have charged; instants are Unix nanoseconds); expires_ms, the milliseconds until the limit has fully recovered, or -1 for a value that does not expire.
 Nil if there is no such key.`,
 		Run: func(c *command.Call) error {
 			e, fields, err := c.View.Inspect(c.Context, c.Key())
@@ -52,6 +54,16 @@ Nil if there is no such key.`,
 			return nil
 		},
 	}
+}
+
+// plainFields describes the states of the plain kinds.
+func plainFields() (text string) {
+	for _, kind := range limit.OfPolicies {
+		if p := kind.Plain(); p != nil {
+			text += "of " + kind.String() + ": start, " + strings.Join(p.Counts, ", ") + "; "
+		}
+	}
+	return text
 }
 
 // leaseWork is the work (see command.Call) of reading a lease.

@@ -17,7 +17,7 @@ var (
 
 // leaseChangeWork is the work (see command.Call) of changing the leases of a key: it may move 4
 // bytes for each of 10,000 holders, within the processor's cache.
-const leaseChangeWork = 2 * command.BytesPerUnit
+const leaseChangeWork = 2 * command.CallWork
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{

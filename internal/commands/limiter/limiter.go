@@ -33,23 +33,21 @@ type Family struct {
 
 // Commands returns the rows of the family, in reading order.
 func (l *Family) Commands() []*command.Command {
-	rows := []*command.Command{
-		l.throttle(), l.fixed(), l.sliding(), l.slidingLog(), l.quota(), l.acquire(), l.renew(), l.release(), l.holders(),
-		l.holds(), l.all(), l.gcra(), l.inspect(), l.topKeys(),
-	}
-	return l.Watch(rows)
+	return l.Watch(slices.Concat([]*command.Command{l.throttle()}, l.windowRows(), []*command.Command{
+		l.quota(), l.acquire(), l.renew(), l.release(), l.holders(), l.holds(), l.all(), l.gcra(), l.inspect(), l.topKeys(),
+	}))
 }
 
 // The arguments that follow the limit in several commands.
 var (
 	quantityArg = command.Int("quantity").Or(1)
-	modeArg     = command.OneOf("mode", "PEEK", "UPTO", "FORCE")
 	msArg       = command.Flag("MS")
+	verboseArg  = command.Flag("VERBOSE")
 )
 
-// modeIsPeek is the KeyRules.Peeks of rows that have a modeArg.
+// modeIsPeek is the KeyRules.Peeks of rows that have a decide.ModeArg.
 func modeIsPeek(c *command.Call) bool {
-	mode := slices.IndexFunc(c.Row.Args, func(a command.Arg) bool { return a.Name == modeArg.Name })
+	mode := slices.IndexFunc(c.Row.Args, func(a command.Arg) bool { return a.Name == decide.ModeArg.Name })
 	return decide.Modes[c.Bound[mode].N] == quota.Peek
 }
 
@@ -57,7 +55,7 @@ func modeIsPeek(c *command.Call) bool {
 func quantityTakes(c *command.Call) bool {
 	for i := range c.Row.Args {
 		if c.Row.Args[i].Name == quantityArg.Name {
-			return c.Bound[i].N >= 0
+			return c.Bound[i].N >= 0 && !decide.Settles(c)
 		}
 	}
 	return false
@@ -81,10 +79,7 @@ func (r request) call(c *command.Call) *decide.Call {
 	}
 	k.Requests = []store.LimitRequest{r.LimitRequest}
 	k.Reply = func(decisions []quota.Decision, _ bool) error {
-		if decisions[0].Limited {
-			c.Limited++
-		}
-		decide.WriteDecision(c, &decisions[0], r.mode, r.ms)
+		writeReply(c, &decisions[0], r.mode, r.ms)
 		return nil
 	}
 	return k
@@ -102,6 +97,20 @@ func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 		return l.Settle(c, r.settlement(c, k), r.Quantity, r.mode == quota.Force)
 	}
 	return l.Decide(c, k)
+}
+
+// takeOnce decides a call whose only option beyond the usual ones of its row is ID as decideWithOptions would, but
+// allocates nothing. The rule is in c.Rule. made is false if it cannot, and has done nothing.
+func (l *Family) takeOnce(c *command.Call, key []byte, quantity int64, mode quota.Mode, ms bool) (made bool) {
+	id := c.OnlyTokenAt()
+	if id == 0 {
+		return false
+	}
+	d, made := l.TakeOnce(c, key, quantity, mode, id)
+	if made {
+		writeReply(c, &d, mode, ms)
+	}
+	return made
 }
 
 // settlement makes a call one that settles a hold. Its reply has what was corrected.
@@ -125,10 +134,15 @@ func quantityGiven(c *command.Call) bool {
 
 // reply counts a decision of the store about one key, and writes the reply.
 func (l *Family) reply(c *command.Call, key []byte, d *quota.Decision, mode quota.Mode, ms bool) {
+	l.CountKey(c, key, d.Limited)
+	writeReply(c, d, mode, ms)
+}
+
+// writeReply counts a limited decision, and writes the reply.
+func writeReply(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	if d.Limited {
 		c.Limited++
 	}
-	l.CountKey(c, key, d.Limited)
 	decide.WriteDecision(c, d, mode, ms)
 }
 

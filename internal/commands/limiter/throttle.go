@@ -16,9 +16,9 @@ func (l *Family) throttle() *command.Command {
 		Effort:    decide.SettleEffort,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",
 		KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
+		Args: append([]command.Arg{command.Key("key"), command.Int("max_burst").Min(-1).Max(command.MaxInt - 1),
 			command.Int("count_per_period").Min(1), command.Period("period"),
-			quantityArg, modeArg, msArg, leaveArg, command.WaitArg, command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]},
+			quantityArg, decide.ModeArg, msArg}, decide.Args(leaveArg)...),
 		Reply: limiterReply, Keys: command.KeyRules{Peeks: modeIsPeek, Takes: quantityTakes}, Run: l.runThrottle,
 	}
 }
@@ -34,7 +34,7 @@ func (l *Family) runThrottle(c *command.Call) error {
 	}
 	quantity, mode, ms := b[4].N, decide.Modes[b[5].N], b[6].N != 0
 	if c.Extra {
-		return l.decideWithOptions(c, throttleRequest(key, *limit, quantity, mode, ms))
+		return l.throttleWithOptions(c, key, limit, quantity, mode, ms)
 	}
 	o, err := c.View.Throttle(c.Context, key, *limit, quantity, mode)
 	if err != nil {
@@ -47,6 +47,16 @@ func (l *Family) runThrottle(c *command.Call) error {
 	l.CountKey(c, key, d.Limited)
 	decide.WriteDecision(c, &d, mode, ms)
 	return nil
+}
+
+func (l *Family) throttleWithOptions(
+	c *command.Call, key []byte, rate *gcra.Limit, quantity int64, mode quota.Mode, ms bool,
+) error {
+	c.Rule = limit.Rule{Kind: limit.Throttle, Throttle: *rate}
+	if l.takeOnce(c, key, quantity, mode, ms) {
+		return nil
+	}
+	return l.decideWithOptions(c, throttleRequest(key, *rate, quantity, mode, ms))
 }
 
 func throttleRequest(key []byte, rate gcra.Limit, quantity int64, mode quota.Mode, ms bool) request {

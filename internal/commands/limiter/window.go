@@ -5,53 +5,49 @@ import (
 	"cellserver/internal/decide"
 	"cellserver/internal/limit"
 	"cellserver/internal/store"
-	"cellserver/internal/window"
 )
 
-func (l *Family) fixed() *command.Command {
-	return l.windowed(command.Command{
-		Name: "cl.fixed", Complexity: "O(1)",
-		Summary: "Counts against a limit in a window that the first call opens (fixed window).",
-	}, limitArg, periodArg, func(c *command.Call) (err error) {
-		c.Rule.Kind = limit.Fixed
-		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
-		return err
-	})
+// windows are the limiters whose limit is a count and a period.
+var windows = []struct {
+	kind                limit.Kind
+	summary, complexity string
+}{
+	{limit.Fixed, "Counts against a limit in a window that the first call opens (fixed window).", "O(1)"},
+	{limit.Sliding, "Counts against a limit in a sliding window, from two counters (sliding window counter).", "O(1)"},
+	{limit.SlidingLog, "Counts against a limit in a sliding window, exactly (sliding window log).",
+		"O(log(N)) in the number of calls in view, and O(1) for each that leaves it"},
 }
 
-func (l *Family) sliding() *command.Command {
-	return l.windowed(command.Command{
-		Name: "cl.sliding", Complexity: "O(1)",
-		Summary: "Counts against a limit in a sliding window, from two counters (sliding window counter).",
-	}, limitArg, periodArg, func(c *command.Call) (err error) {
-		c.Rule.Kind = limit.Sliding
-		c.Rule.Window, err = window.NewLimit(c.Int(), c.Period())
-		return err
-	})
+func windowKinds() (kinds []limit.Kind) {
+	for _, w := range windows {
+		kinds = append(kinds, w.kind)
+	}
+	return kinds
 }
 
-func (l *Family) slidingLog() *command.Command {
-	return l.windowed(command.Command{
-		Name:       "cl.slidinglog",
-		Complexity: "O(log(N)) in the number of calls in view, and O(1) for each that leaves it",
-		Summary:    "Counts against a limit in a sliding window, exactly (sliding window log).",
-	}, command.Int("limit"), periodArg,
-		// An option bounds its limit, with an error that names CL.SLIDING as the alternative.
-		func(c *command.Call) (err error) {
-			c.Rule.Kind = limit.SlidingLog
-			c.Rule.Log, err = window.NewLogLimit(c.Int(), c.Period(), l.maxLogLimit)
-			return err
-		})
+// windowRows returns the rows of these limiters.
+func (l *Family) windowRows() (rows []*command.Command) {
+	for _, w := range windows {
+		size := limitArg
+		if w.kind == limit.SlidingLog { // an option bounds it, with an error that names CL.SLIDING as the alternative
+			size = command.Int("limit")
+		}
+		row := command.Command{Name: w.kind.Command(), Complexity: w.complexity, Summary: w.summary}
+		rows = append(rows, l.windowed(row, size, periodArg, func(c *command.Call) error {
+			return c.Rule.SetWindow(w.kind, c.Int(), c.Period(), l.maxLogLimit)
+		}))
+	}
+	return rows
 }
 
-// windowed completes the row of CL.FIXED, CL.SLIDING, CL.SLIDINGLOG or CL.QUOTA, which have one
+// windowed completes the row of one of windows, or of CL.QUOTA, which have one
 // grammar and one reply. rule reads the limit, and the period or unit, into c.Rule.
 func (l *Family) windowed(row command.Command, limit, span command.Arg,
 	rule func(*command.Call) error) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
-	row.Args = []command.Arg{command.Key("key"), limit, span, quantityArg, modeArg, msArg, leaveArg, command.WaitArg,
-		command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]}
+	row.Args = append([]command.Arg{command.Key("key"), limit, span, quantityArg, decide.ModeArg, msArg},
+		decide.Args(leaveArg)...)
 	row.Effort = decide.SettleEffort
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
@@ -61,6 +57,9 @@ func (l *Family) windowed(row command.Command, limit, span command.Arg,
 		}
 		r := request{store.LimitRequest{Key: key, Quantity: c.Int()}, decide.Modes[c.Choice()], c.Flag()}
 		if c.Extra {
+			if l.takeOnce(c, key, r.Quantity, r.mode, r.ms) {
+				return nil
+			}
 			r.Rule = c.Rule
 			return l.decideWithOptions(c, r)
 		}

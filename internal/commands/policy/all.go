@@ -26,7 +26,8 @@ func (f *Family) Part(c *command.Call, mode quota.Mode, subject, name []byte, qu
 	head := slices.Clip(policies.AppendKeyHead(nil, f.prefix, p.Policy, p.Subject))
 	for i := range p.Treatment.Limits {
 		l := &p.Treatment.Limits[i]
-		requests = append(requests, store.LimitRequest{Key: append(head, l.Label()...), Rule: l.Rule, Quantity: quantity})
+		requests = append(requests, store.LimitRequest{Key: append(head, l.Label()...), Rule: l.Rule, Quantity: quantity,
+			Ahead: p.Policy.Ahead})
 	}
 	return p, requests, nil
 }
@@ -42,6 +43,15 @@ func (f *Family) Count(c *command.Call, k *decide.Call, limited bool) {
 	if shadow && !limited { // the call is allowed because a policy is in shadow mode
 		countShadow(c)
 	}
+}
+
+// CountHold is for decide.Decider.
+func (f *Family) CountHold(c *command.Call, p *decide.Part, held, settled int64) {
+	if f.Files.Counts == nil {
+		return
+	}
+	counts := f.countsOf(p.Policy)
+	c.AfterCommit(func() { counts.AddHolds(held, settled) })
 }
 
 // CountFailure implements decide.Policies.

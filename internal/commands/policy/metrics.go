@@ -15,6 +15,14 @@ var (
 		"Decisions of policies, by policy and result, as of decisions_total; each TAKE of CL.ALL is one, and PEEK is none. Of more than 32 policies, "+
 			"the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
 		"policy", "result")
+	held = metric.NewCounter("policy_held_total",
+		"The quantity that calls with HOLD have charged, by policy, as in policy_decisions_total. Only policies that "+
+			"have had holds are there.",
+		"policy")
+	settled = metric.NewCounter("policy_settled_total",
+		"The quantity that holds were settled with, by policy. policy_held_total divided by it is how much too high "+
+			"the estimates are.",
+		"policy")
 )
 
 // Metrics returns the metrics of policies. Without files, there are none.
@@ -22,7 +30,8 @@ func (f *Files) Metrics() metric.Group {
 	if f.Read == nil {
 		return metric.Group{Read: func(*metric.Samples) {}}
 	}
-	return metric.Group{Metrics: []*metric.Metric{count, failing, decisions}, Read: func(out *metric.Samples) {
+	all := []*metric.Metric{count, failing, decisions, held, settled}
+	return metric.Group{Metrics: all, Read: func(out *metric.Samples) {
 		out.Int(count, int64(f.InForce().Len()))
 		out.Bool(failing, f.failing.Load())
 		if f.Counts == nil {
@@ -32,6 +41,10 @@ func (f *Files) Metrics() metric.Group {
 			for r, n := range counts {
 				out.Int(decisions, n, policy, stats.Result(r).String())
 			}
+		})
+		f.Counts.EachHolds(func(policy string, heldBy, settledBy int64) {
+			out.Int(held, heldBy, policy)
+			out.Int(settled, settledBy, policy)
 		})
 	}}
 }
@@ -59,12 +72,17 @@ func (f *Family) count(c *command.Call, p *policies.Policy, m quota.Mode, r stat
 	}
 }
 
-func (f *Family) countFor(c *command.Call, p *policies.Policy, r stats.Result) {
+func (f *Family) countsOf(p *policies.Policy) *stats.Decisions {
 	counts := p.Counts.Load()
 	if counts == nil {
 		counts = f.Files.Counts.Of(p.Name)
 		p.Counts.Store(counts)
 	}
+	return counts
+}
+
+func (f *Family) countFor(c *command.Call, p *policies.Policy, r stats.Result) {
+	counts := f.countsOf(p)
 	if c.InTransaction {
 		countLater(c, counts, r)
 		return

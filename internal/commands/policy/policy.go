@@ -6,7 +6,7 @@
 //	             the subject's standing. Package decide does the rest, and CL.ALL gets the same parts
 //	             for its members.
 //	all.go       what CL.ALL asks of policies: decide.Policies
-//	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; bans.go has CL.BANS
+//	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, bans.go CL.BANS
 //	clpolicy.go  CL.POLICY and its subcommands
 //	files.go     the policies in force, and how their files are watched
 //
@@ -33,7 +33,7 @@ type Family struct {
 
 // Commands returns the rows of the family, in reading order.
 func (f *Family) Commands() []*command.Command {
-	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.bans()})
+	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.plan(), f.bans()})
 }
 
 // Snapshot returns the policies in force: see command.KeyRules.
@@ -75,7 +75,7 @@ func treatCounted(p *policies.Policy, text []byte) (s policies.Subject, t polici
 
 // limitWork is the work of a limit after the first, with which the cost of the call is counted. Showing a limit,
 // with VERBOSE, takes about as much.
-const limitWork = command.BytesPerUnit
+const limitWork = command.CallWork
 
 // mostWork returns the most work of treatCounted and of the limits of the subject.
 func mostWork(set *policies.Set, text, name []byte, verbose bool) int {

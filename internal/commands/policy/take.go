@@ -30,12 +30,11 @@ func (f *Family) take() *command.Command {
 		Traits:  command.Decides | command.SeveralSteps | command.NamesArguments,
 		Effort:  &command.Effort{Fixed: f.takeWork},
 		Summary: "Takes from the limits of a policy for a subject, all or none.", KeyAccess: "RW ACCESS UPDATE",
-		Args: []command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
-			command.OneOf("mode", "PEEK", "UPTO", "FORCE"), command.Flag("MS"), command.Flag("VERBOSE"),
-			leaveArg, command.WaitArg, command.IDArg, decide.HoldArgs[0], decide.HoldArgs[1]},
+		Args: append([]command.Arg{command.Key("subject"), command.Word("policy"), command.Int("quantity").Or(1),
+			decide.ModeArg, command.Flag("MS"), command.Flag("VERBOSE")}, decide.Args(leaveArg)...),
 		Keys: command.KeyRules{Rights: f.rights, Touched: f.touched, Snapshot: f.Snapshot,
 			Peeks: func(c *command.Call) bool { return decide.Modes[c.Bound[modeAt].N] == quota.Peek },
-			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 }},
+			Takes: func(c *command.Call) bool { return c.Bound[quantityAt].N >= 0 && !decide.Settles(c) }},
 		Reply: `The [five integers](#the-reply-of-a-limiter) of the limit that decides: the refusal with the longest
 retry_after, or, if no limit refused the call, the limit with the least part remaining. With UPTO a sixth: what was
 taken. With VERBOSE a map: allowed, policy, decided_by, shadow, decision, limits (the five integers of each), fields (of an HTTP
@@ -67,7 +66,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	// Most calls are on one limit, which is the same for all subjects. They need no taking, which is large.
+	// Most calls have one limit, the same for all subjects. They do without a taking, which is large.
 	if c.Extra || !p.TreatsAlike() || len(p.Limits) > 1 || b[verboseAt].N != 0 || f.MayHaveStandings() {
 		return f.takeAny(c, p, text, options)
 	}
@@ -102,7 +101,7 @@ func newTaking(f *Family, c *command.Call, p *policies.Policy) *taking {
 	return t
 }
 
-// takeAny makes any call.
+// takeAny makes a call that runTake does not make in one step.
 func (f *Family) takeAny(c *command.Call, p *policies.Policy, text []byte, options decide.Options) (err error) {
 	t := newTaking(f, c, p)
 	if p.Shadow { // a call that is never refused does not wait
@@ -137,7 +136,7 @@ func (t *taking) isLong(text []byte) bool {
 		!t.call.InTransaction
 }
 
-// treat sets how a policy treats a subject of a call.
+// treat sets the subject of a part, and how its policy treats it.
 func treat(c *command.Call, p *decide.Part, text []byte) {
 	if p.Policy.TreatsAlike() { // most do, and this takes a fifth of the instructions
 		p.Subject.Text, p.Treatment.Limits, p.Treatment.Override = text, p.Policy.Limits, -1
@@ -148,8 +147,8 @@ func treat(c *command.Call, p *decide.Part, text []byte) {
 	c.Work += work
 }
 
-// hasNoStanding reports whether the subject is known to have no standing, as most have none. It does not look if an
-// operation of the store costs a round trip.
+// hasNoStanding reports whether the subject is known to have no standing. Few have one. It returns false without
+// looking if an operation of the store costs a round trip.
 func (t *taking) hasNoStanding() bool {
 	c := t.call
 	if _, steps := c.View.(store.Stepper); steps {
@@ -160,7 +159,7 @@ func (t *taking) hasNoStanding() bool {
 	return err == nil && state == standing.State{}
 }
 
-// answerOne answers a call that its only limit, on the key in c.Value, has refused, or could not decide.
+// answerOne answers a call whose only limit, on the key in c.Value, has refused it or got an error.
 func (t *taking) answerOne(d quota.Decision, err error) error {
 	c := t.call
 	switch {
@@ -181,7 +180,7 @@ func (t *taking) answerOne(d quota.Decision, err error) error {
 // takeAll asks all limits.
 func (t *taking) takeAll() error {
 	c, requests := t.call, t.requests()
-	defer clear(requests) // the next call expects that
+	defer clear(requests) // the next call expects zero values
 	c.Work += (len(requests) - 1) * limitWork
 	mode := t.Request.Mode
 	if mode == quota.Force { // each of the requests is forced
@@ -201,19 +200,19 @@ func (t *taking) takeAll() error {
 	return nil
 }
 
-// slowly passes the decision that the call asks for to a function.
+// slowly calls a function with the decision that the call asks for.
 func (t taking) slowly(decide func(k *decide.Call) error) error {
 	requests := t.requests()
-	defer clear(requests) // the next call expects that
+	defer clear(requests) // the next call expects zero values
 	return decide(t.decision(requests))
 }
 
-// decision returns the decision that the call asks for. It has a copy of the call, which is on the heap; other calls
-// allocate nothing.
+// decision returns the decision that the call asks for. It keeps a copy of the call on the heap; calls without a
+// decision allocate nothing.
 func (t taking) decision(requests []store.LimitRequest) *decide.Call {
 	k := &decide.Call{Requests: requests, Parts: []decide.Part{t.Part}, Mode: t.Request.Mode}
 	k.Key = t.f.standingKey(&t.Part)
-	k.Parts[0].Standing = k.Key
+	k.Parts[0].Standing, k.Parts[0].Leave = k.Key, t.call.Option("LEAVE")
 	if k.Mode == quota.Force {
 		k.Mode = quota.Take
 	}
@@ -232,8 +231,8 @@ func (f *Family) takeWork(words [][]byte) int {
 		decide.SettleEffort.Fixed(words[3:])
 }
 
-// rights returns what the key patterns of users are checked against: the beginning of all keys of the
-// subject, see policies.AppendRight.
+// rights returns the name to check against the key patterns of users: the common prefix of all keys of the subject, see
+// policies.AppendRight.
 func (f *Family) rights(keys, words [][]byte, snapshot any) [][]byte {
 	if len(words) < 3 { // the key of a standing, which RESTORE writes
 		return append(keys, words[1:]...)
@@ -241,7 +240,7 @@ func (f *Family) rights(keys, words [][]byte, snapshot any) [][]byte {
 	return append(keys, f.right(snapshot.(*policies.Set), words[1], words[2]))
 }
 
-// right returns what the key patterns of users are checked against for a subject of a policy.
+// right returns the name to check against the key patterns of users for a subject of a policy.
 func (f *Family) right(set *policies.Set, text, name []byte) []byte {
 	p, err := find(set, name)
 	if err != nil { // the call is refused later, if the user may make it
@@ -255,8 +254,8 @@ func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
 	return f.appendKeys(keys, snapshot.(*policies.Set), words[1], words[2])
 }
 
-// appendKeys appends the names of the keys of a subject: first its standing's, and then its
-// limits'. If there is no such policy, it has no keys.
+// appendKeys appends the names of the keys of a subject: first its standing, and then its limits.
+// Without such a policy, there are none.
 func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
 	p, err := find(set, name)
 	if err != nil {
@@ -274,7 +273,7 @@ func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte)
 // fewRequests is the least number of requests for which a call keeps memory; CL.ALL expects as many.
 const fewRequests = 8
 
-// requests returns a request to each limit. They are in memory of the call, and so are their keys.
+// requests returns a request for each limit. The requests and their keys are in memory of the call.
 func (t *taking) requests() []store.LimitRequest {
 	c, limits := t.call, t.Treatment.Limits
 	if cap(c.Requests) < len(limits) {
@@ -296,8 +295,9 @@ func (t *taking) requests() []store.LimitRequest {
 	c.Value = names
 	from := 0
 	for i := range limits {
-		r := store.LimitRequest{Key: names[from:ends[i]:ends[i]], Rule: limits[i].Rule, Quantity: t.Request.Quantity}
-		if r.Leave = leaveOf(leave, r.Size()); t.Request.Mode == quota.Force {
+		r := store.LimitRequest{Key: names[from:ends[i]:ends[i]], Rule: limits[i].Rule, Quantity: t.Request.Quantity,
+			Ahead: t.Policy.Ahead}
+		if r.Leave = policies.LeaveOf(leave, r.Size()); t.Request.Mode == quota.Force {
 			r.Mode = quota.Force
 		}
 		requests[i], from = r, ends[i]
@@ -305,8 +305,7 @@ func (t *taking) requests() []store.LimitRequest {
 	return requests
 }
 
-// leaveArg is the option LEAVE, with a number, or with a part of each limit in percent. The argument of a
-// part of p% is -1 - p.
+// leaveArg is the option LEAVE, with a number, or with a percentage of each limit. The integer of p% is -1 - p.
 var leaveArg = command.Int("n|p%").By(parseLeave).After("LEAVE").Extra()
 
 func parseLeave(word []byte) (int64, error) {
@@ -326,13 +325,4 @@ func parseLeave(word []byte) (int64, error) {
 	default:
 		return -1 - n, nil
 	}
-}
-
-// leaveOf returns what a call leaves of a limit of a size.
-func leaveOf(leave, size int64) int64 {
-	if leave >= 0 {
-		return leave
-	}
-	percent := -1 - leave
-	return size/100*percent + (size%100*percent+99)/100
 }

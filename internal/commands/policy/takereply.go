@@ -64,12 +64,12 @@ func (t *taking) writeVerbose() {
 	}
 }
 
-// decider names what has decided a call.
+// decider names the limit or rule that has decided a call, for decided_by.
 func (t *taking) decider() string {
 	switch v := &t.Verdict; v.By {
 	case policies.ByLimit:
 		if v.Limit >= len(t.Treatment.Limits) {
-			return "limit" // which the policy does not have any more: see reply
+			return "limit" // the policy no longer has that limit: see write
 		}
 		return t.Treatment.Limits[v.Limit].Label()
 	case policies.ByExemption:

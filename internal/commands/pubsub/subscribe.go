@@ -89,7 +89,7 @@ func (cs *Channels) sunsubscribeRow() *command.Command {
 const subscriptionReply = "For each name, a message of three elements: the command, the name, the number of subscriptions after it."
 
 // unsubscribeWork is the work of removing a subscription.
-const unsubscribeWork = command.BytesPerUnit / 4
+const unsubscribeWork = command.CallWork / 4
 
 // copiesPerName is the work for each byte of a name in a transaction, which subscribes to all names
 // in one turn: each name is copied twice, hashed four times, and stored in memory that was not used

@@ -2,23 +2,23 @@ package transaction
 
 import "cellserver/internal/command"
 
-// CostOfValues returns an upper bound of the cost of the calls that depends on the values of their
+// WorkOfValues returns an upper bound of the work of the calls that depends on the values of their
 // keys. The keys must be locked. It assumes that each call makes its values as large as it can. It
-// stops when the cost exceeds most.
-func (q *Queue) CostOfValues(c *command.Call, database, most int) (cost int) {
+// stops when the work exceeds most.
+func (q *Queue) WorkOfValues(c *command.Call, database, most int) (work int) {
 	sizes := make(map[string]int, len(q.KeyRefs))
 	databases := c.Server.Databases
 	longest, swaps := c.Server.Limits.Load().Bulk, false
 	q.each(database, databases, func(row *command.Command, words, named [][]byte, database int) {
-		if cost > most {
+		if work > most {
 			return
 		}
 		if swaps = swaps || row.Traits&command.SwapsDatabases != 0; swaps {
-			cost += len(named) * databases / command.WordsPerUnit
+			work += command.WorkOfWords(len(named) * databases)
 		} else {
-			cost += len(named) / command.WordsPerUnit
+			work += command.WorkOfWords(len(named))
 		}
-		if cost > most {
+		if work > most {
 			return
 		}
 		all, largest, least, more := 0, 0, 0, 0
@@ -40,19 +40,19 @@ func (q *Queue) CostOfValues(c *command.Call, database, most int) (cost int) {
 			}
 		}
 		if row.IsValueSized(words) {
-			cost += command.UnitsToMove(row, command.ReadBytes(row, words, all))
+			work += command.WorkToMove(row, command.ReadBytes(row, words, all))
 		}
 		if row.Traits&command.WalksKeys != 0 {
 			n, _ := c.View.Size(c.Context)
-			cost += n / keysPerUnit
+			work += n / keysPerCall * command.CallWork
 		}
-		cost = min(cost, 1<<40)
+		work = min(work, 1<<40)
 	})
-	return cost
+	return work
 }
 
-// keysPerUnit is how many keys KEYS examines for one unit of cost.
-const keysPerUnit = 4
+// keysPerCall is how many keys KEYS examines in the time of a call.
+const keysPerCall = 4
 
 // stateBytes returns the size of the value at a key of a database, in bytes.
 func stateBytes(c *command.Call, database int, key []byte) int {

@@ -12,13 +12,13 @@ import (
 type Queue struct {
 	Calls   []Queued
 	Aborted bool // a call was refused, so EXEC is refused
-	Cost    int  // of all calls, as far as their words determine it: see command.UnitsOf
+	Work    int  // of all calls, as far as their words determine it: see command.WorkOf
 	KeyRefs []store.KeyRef
 	// Snapshot is the one that command.KeyRules.Touched found KeyRefs with; nil if no call needs it.
 	Snapshot any
 
 	// Properties that hold if any of the calls has them.
-	ValueSized   bool // the cost depends on values: see CostOfValues
+	ValueSized   bool // the work depends on values: see WorkOfValues
 	Unbounded    bool // it is never made on an event loop
 	NeedsSession bool // it needs the session that queued it
 
@@ -76,7 +76,7 @@ func (q *Queue) Add(row *command.Command, words [][]byte, size, longest int) {
 	q.Calls = append(q.Calls, Queued{row, words})
 	q.count += len(words)
 	q.size += size
-	q.Cost += command.UnitsOf(row, words, size, longest)
+	q.Work += command.WorkOf(row, words, size, longest)
 	q.ValueSized = q.ValueSized || row.IsValueSized(words) || row.Traits&command.WalksKeys != 0
 	q.Unbounded = q.Unbounded || row.Cost == command.Unbounded
 	q.NeedsSession = q.NeedsSession || row.NeedsSession()

@@ -72,10 +72,10 @@ func (s *State) Finish(q *Queue) {
 func (s *State) Charge() {
 	q := s.Queue
 	if q == nil {
-		s.client.Queued.Store(0)
+		s.client.Counts.Queued.Store(0)
 		return
 	}
-	s.client.Queued.Store(int64(len(q.Calls)+1)<<32 | int64(q.size))
+	s.client.Counts.Queued.Store(int64(len(q.Calls)+1)<<32 | int64(q.size))
 	held := q.size + q.count*client.WordBytes + len(q.Calls)*client.QueuedBytes
 	s.client.Charge(held - q.charged)
 	q.charged = held

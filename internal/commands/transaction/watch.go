@@ -165,6 +165,7 @@ func (ws *Watches) register(s *State, w *watch) (known bool, err error) {
 	}
 	w.database = ws.databases[k.database]
 	s.watching = append(s.watching, w)
+	s.client.Counts.Watched.Store(int64(len(s.watching)))
 	s.client.Charge(client.WatchBytes + 2*len(k.key))
 	return false, nil
 }
@@ -187,6 +188,7 @@ func (s *State) Unwatch() {
 	ws.clients--
 	s.client.Charge(-len(s.watching)*client.WatchBytes - 2*s.watchedBytes)
 	s.watching, s.watchedBytes, s.contentBytes = nil, 0, 0
+	s.client.Counts.Watched.Store(0)
 	if len(ws.keys) == 0 && ws.changes != nil {
 		ws.unsubscribe()
 		ws.unsubscribe = nil

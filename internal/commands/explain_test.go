@@ -1,0 +1,134 @@
+package commands_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"cellserver/internal/command"
+	"cellserver/internal/commands/commandstest"
+	policies "cellserver/internal/policy"
+	"cellserver/internal/session/sessiontest"
+	"cellserver/internal/store"
+)
+
+// explained are calls about a few keys and subjects. The mode of a call may follow.
+var explained = []string{
+	"CL.THROTTLE a 4 3 2 %d", "CL.FIXED b 5 4 %d", "CL.SLIDING c 5 4 %d", "CL.SLIDINGLOG d 5 4 %d", "CL.QUOTA e 5 hour %d",
+	"CL.TAKE alice api %d", "CL.TAKE mallory guarded %d", "CL.TAKE evil api %d", "CL.TAKE bob new-plan %d",
+	"CL.ALL 2 FIXED b 5 4 %[1]d TAKE alice pair %[1]d", "CL.ALL 2 TAKE alice new-plan %[1]d FIXED g 3 4 1", "GCRA a 4 3 2",
+	"CL.ALL 1 FIXED h 5 4 1 ID x", "CL.FIXED i 5 4 1 ID x",
+}
+
+var (
+	allowedField  = regexp.MustCompile(`"allowed", ([01]), "retry_after_ms", (-?\d+)`)
+	firstIntegers = regexp.MustCompile(`^\[([01]), `)
+)
+
+// What CL.EXPLAIN says is what the call is then answered, whatever was called before, and the explanation changes
+// neither keys nor counts.
+func TestExplanationsAgreeWithCalls(t *testing.T) {
+	for name, stage := range map[string]func(t *testing.T) *commandstest.Server{
+		"memory": func(t *testing.T) *commandstest.Server { return commandstest.New(t) },
+		"remote": func(t *testing.T) *commandstest.Server { return commandstest.RemoteStage(t).(*commandstest.Server) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			rapid.Check(t, func(r *rapid.T) {
+				s := stage(t)
+				c := s.Connect()
+				for range rapid.IntRange(1, 6).Draw(r, "calls") {
+					line := rapid.SampledFrom(explained).Draw(r, "call")
+					if strings.Contains(line, "%") {
+						line = fmt.Sprintf(line, rapid.IntRange(1, 4).Draw(r, "quantity"))
+					}
+					if !strings.HasPrefix(line, "CL.ALL") && !strings.HasPrefix(line, "GCRA") && !strings.Contains(line, "ID") {
+						line += rapid.SampledFrom([]string{"", "", " UPTO", " FORCE", " PEEK"}).Draw(r, "mode")
+					}
+					agrees(r, c, line)
+					require.NoError(r, s.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(r, "ms"))*time.Millisecond))
+				}
+			})
+		})
+	}
+}
+
+func agrees(t *rapid.T, c *sessiontest.Client, line string) {
+	said := c.Ask(t, "CL.EXPLAIN "+line)
+	again := c.Ask(t, "CL.EXPLAIN "+line)
+	require.Equal(t, said, again, "the explanation of %s has changed something", line)
+	fields := allowedField.FindStringSubmatch(said)
+	require.NotNil(t, fields, said)
+	answer := c.Ask(t, line)
+	limited := firstIntegers.FindStringSubmatch(answer)
+	require.NotNil(t, limited, answer)
+	forced := strings.HasSuffix(line, " FORCE") // is taken, though the reply says that it is beyond the limit
+	if forced && !strings.Contains(line, "evil") && !strings.Contains(said, `"ban"`) {
+		require.Equal(t, "1", fields[1], said)
+		return
+	}
+	require.NotEqual(t, limited[1], fields[1], "%s: %s: %s", line, said, answer)
+}
+
+// An explanation writes nothing, announces nothing and counts nothing.
+func TestExplanationsLeaveNoTrace(t *testing.T) {
+	s := commandstest.New(t)
+	c, listener := s.Connect(), s.Connect()
+	c.Do(t, "CONFIG SET notify-keyspace-events KEAmno")
+	listener.Do(t, "PSUBSCRIBE *")
+	before, top := c.Ask(t, "INFO cell"), c.Ask(t, "CL.TOP SEEN")
+	for _, line := range explained {
+		if strings.Contains(line, "%") {
+			line = fmt.Sprintf(line, 9)
+		}
+		require.Contains(t, c.Ask(t, "CL.EXPLAIN "+line), "why", line)
+	}
+	require.Equal(t, "0", c.Ask(t, "DBSIZE"))
+	require.Equal(t, before, c.Ask(t, "INFO cell"))
+	require.Equal(t, top, c.Ask(t, "CL.TOP SEEN"))
+	require.Empty(t, listener.Output())
+}
+
+// While the store does not answer, the explanation says what calls are answered instead.
+func TestExplanationWhileStoreFails(t *testing.T) {
+	for answer, allowed := range map[string]string{"allow": "1", "deny": "0", "error": "0", "local": "0"} {
+		s := newFailingServer(t, answer)
+		c := s.Connect()
+		*s.fails = store.ErrDown
+		said := c.Ask(t, "CL.EXPLAIN CL.FIXED k 1 60")
+		require.Contains(t, said, "--store-fails says "+answer)
+		require.Equal(t, allowed, allowedField.FindStringSubmatch(said)[1])
+		require.Contains(t, c.Ask(t, "INFO store"), "store_failing:0", "it is not counted")
+		*s.fails = nil
+		require.Contains(t, c.Ask(t, "CL.EXPLAIN CL.FIXED k 1 60"), "0 of 1 used")
+	}
+}
+
+// An explanation has the policies by which its rights were checked, also if others come into force meanwhile.
+func TestExplanationDuringReload(t *testing.T) {
+	s := commandstest.New(t)
+	file := t.TempDir() + "/policies.yaml"
+	s.Policies.Read = func() ([]policies.File, error) {
+		text, err := os.ReadFile(file)
+		return []policies.File{{Name: "p.yaml", Text: text}}, err
+	}
+	reload := func(text string) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		_, err := s.Policies.Reload()
+		require.NoError(t, err)
+	}
+	reload("policies: {p: {limits: [{fixed: {limit: 2, period: 60s}}]}}")
+	s.Plant("cl.explain", func(c *command.Call, run func(*command.Call) error) error {
+		reload("policies: {p: {limits: [{quota: {limit: 9, per: day}}]}, q: {limits: [{fixed: {limit: 1, period: 1s}}]}}")
+		return run(c)
+	})
+	c := s.ConnectAs(t, "+@ratelimit ~p:*")
+	require.Contains(t, c.Ask(t, "CL.EXPLAIN CL.TAKE alice p"), "p.fixed: 0 of 2 used")
+	require.Contains(t, c.Ask(t, "CL.EXPLAIN CL.TAKE alice p"), "p.quota-day: 0 of 9 used")
+	require.Contains(t, c.Ask(t, "CL.EXPLAIN CL.TAKE alice q"), "NOPERM")
+}
