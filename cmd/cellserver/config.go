@@ -11,14 +11,15 @@ import (
 	"github.com/spf13/pflag"
 
 	"cellserver/internal/calendar"
+	"cellserver/internal/client"
 	"cellserver/internal/commands"
-	"cellserver/internal/envoy"
 	"cellserver/internal/grpcapi"
 	"cellserver/internal/httpapi"
 	"cellserver/internal/meter"
 	"cellserver/internal/option"
 	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
+	"cellserver/internal/xds"
 )
 
 // config holds the values of all options. Each part of the program defines its own options.
@@ -34,12 +35,15 @@ type config struct {
 	server   *server.Settings
 	commands *commands.Settings
 	policies *commands.PolicyFiles // set when all options are known
-	envoy    *envoy.Files          // set with grpc-port or grpc-unixsocket
+	xds      *xds.Settings
+	envoy    envoys
+	image    image // of envoyproxy/ratelimit, whose place the server may take
 
 	databases       int
 	shutdownTimeout int // seconds
 	measurePauses   string
 	tzDatabase      string
+	fittedMemory    int // the maxmemory that fits the container; 0 if it was set, or there is no container
 
 	options option.List     // all options, in the order of --help
 	unknown []string        // environment variables that name no option
@@ -80,7 +84,14 @@ func parseConfig(args []string, environ []string) (*config, error) {
 	if c.unknown, err = c.options.Environment(f, prefix, environ); err != nil {
 		return nil, err
 	}
-	return c, c.readConfigFile(func(name string) bool { return f.Lookup(name).Changed })
+	isSet := func(name string) bool { return f.Lookup(name).Changed }
+	if err := c.readConfigFile(isSet); err != nil {
+		return nil, err
+	}
+	if !isSet("maxmemory") && !c.file.Sets("maxmemory") {
+		c.fitContainer(client.ContainerMemory())
+	}
+	return c, nil
 }
 
 func unexpectedArgument(arg string) error {
@@ -97,12 +108,14 @@ func unexpectedArgument(arg string) error {
 func newConfig() *config {
 	c := &config{
 		network: newNetwork(), tls: newTLSOptions(), log: newLogOptions(), server: server.NewSettings(),
-		http: httpapi.NewSettings(), grpc: grpcapi.NewSettings(), commands: commands.NewSettings(), store: newStoreOptions(),
+		http: httpapi.NewSettings(), grpc: grpcapi.NewSettings(), xds: xds.NewSettings(),
+		commands: commands.NewSettings(), store: newStoreOptions(),
 		monitor:   newMonitorOptions(),
 		databases: 16, shutdownTimeout: 10, measurePauses: "no",
 	}
 	for _, part := range [][]*option.Option{
 		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.grpc.Options(),
+		c.xds.Options(),
 		c.commands.Options(),
 		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(), c.processOptions(),
 	} {

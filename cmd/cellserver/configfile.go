@@ -76,6 +76,11 @@ func (c *config) hiddenValues(users []string) redisconf.Values {
 	if c.store.password != "" {
 		values["store-password"] = []string{c.store.password}
 	}
+	if fitted := c.fittedMemory; fitted == settings.MaxMemory && fitted > 0 {
+		values["maxmemory"] = nil // the next container may be of another size
+	} else if fitted > 0 {
+		values["maxmemory"] = []string{option.FormatSize(settings.MaxMemory)} // also 0, which is the default elsewhere
+	}
 	if !c.store.isInMemory() {
 		values["store"] = []string{c.store.url}
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"cellserver/internal/calendar"
+	"cellserver/internal/option"
 	"cellserver/internal/store/remote/backend"
 )
 
@@ -15,7 +16,7 @@ func (c *config) describe(log *slog.Logger) {
 	zones, _ := calendar.Version()
 	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
 		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.isUsed()),
-		"time_zones", zones}
+		"time_zones", zones, "maxmemory", c.maxMemory()}
 	if c.file != nil {
 		values = append(values, "config", c.file.Path)
 	}
@@ -33,6 +34,30 @@ func (c *config) whereKeysAre() string {
 		return dir
 	}
 	return "memory"
+}
+
+// maxMemory describes the bound of memory, and where it comes from.
+func (c *config) maxMemory() string {
+	switch most := c.commands.MaxMemory; {
+	case most == 0:
+		return "none"
+	case most == c.fittedMemory:
+		return option.FormatSize(most) + ", two thirds of the container's memory"
+	default:
+		return option.FormatSize(most)
+	}
+}
+
+// fitContainer sets maxmemory to two thirds of a container's memory, in bytes; 0 if there is none. The last
+// third is for what maxmemory does not count: garbage, the buffers of the system, and what arrives between
+// two measurements.
+func (c *config) fitContainer(memory int64) {
+	const unit = 1 << 20
+	fitted := int(memory) / 3 * 2
+	if fitted > unit {
+		fitted -= fitted % unit
+	}
+	c.fittedMemory, c.commands.MaxMemory = fitted, fitted
 }
 
 // authentication describes how clients authenticate.

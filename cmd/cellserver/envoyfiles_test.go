@@ -45,3 +45,22 @@ func TestCheckEnvoy(t *testing.T) {
 	_, err = run(filepath.Join(folder, "none"))
 	require.Error(t, err)
 }
+
+// The policies that descriptors name must be there, if they are given.
+func TestCheckEnvoyPolicies(t *testing.T) {
+	folder := t.TempDir()
+	limits, policies := filepath.Join(folder, "limits"), filepath.Join(folder, "policies.yaml")
+	text := "domain: d\ndescriptors:\n- {key: k, policy: api}\n- {key: l, policy: none}\n"
+	require.NoError(t, os.WriteFile(limits, []byte(text), 0o600))
+	const one = "policies: {api: {limits: [{fixed: {limit: 1, period: 1h}}]}}"
+	require.NoError(t, os.WriteFile(policies, []byte(one), 0o600))
+	var out bytes.Buffer
+	require.NoError(t, checkPolicies([]string{"check", "--envoy", limits}, &out))
+	require.Equal(t, "domains: 1, limits: 2, files: 1\n", out.String())
+	require.EqualError(t, checkPolicies([]string{"check", "--envoy", "--policies", policies, limits}, &out),
+		limits+`:4: d.l names policy "none", which does not exist`)
+	err := checkPolicies([]string{"check", "--policies", policies, policies}, &out)
+	require.EqualError(t, err, "--policies is for --envoy")
+	require.NoError(t, os.WriteFile(limits, []byte(strings.Replace(text, "none", "api", 1)), 0o600))
+	require.NoError(t, checkPolicies([]string{"check", "--envoy", "--policies", policies, limits}, &out))
+}

@@ -16,6 +16,9 @@ import (
 // listen opens all listeners: those for the protocol of Redis, and those for HTTP.
 func (c *config) listen(instance *session.Instance, log *slog.Logger) ([]net.Listener, []httpPort, error) {
 	listeners, err := listen(&c.network, &c.tls)
+	if err == nil && len(listeners) == 0 && !c.servesEnvoy() {
+		err = errNoListeners
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -26,6 +26,10 @@ func main() {
 
 // start starts the server, or runs a subcommand.
 func start(args []string) error {
+	if isRatelimit(os.Args[0]) {
+		known, unused := knownArgs(args)
+		return runRatelimit(known, unused)
+	}
 	if len(args) > 0 {
 		switch args[0] {
 		case "help", "-h":
@@ -51,6 +55,9 @@ func start(args []string) error {
 			return transfer.Export(args[1:], transferEnvironment())
 		case "import":
 			return transfer.Import(args[1:], transferEnvironment())
+		case "ratelimit":
+			setMemoryLimit()
+			return runRatelimit(args[1:], nil)
 		case "man":
 			return manual(os.Stdout)
 		case "completion":

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"cellserver/internal/option"
+	"cellserver/internal/replay"
 )
 
 // subcommands are shown by --help, the manual page and the completions of shells.
@@ -18,8 +19,11 @@ var subcommands = []option.Subcommand{
 	{Name: "check", Args: "[--fix] FOLDER", Help: "check the folder of --dir"},
 	{Name: "check-store", Args: "URL", Help: "check a Redis or Valkey server that is to keep the keys"},
 	{Name: "policies", Args: "check PATH", Help: "check files with policies"},
-	{Name: "policies", Args: "replay PATH LOG...", Help: "tell what a policy would have done to an access log"},
-	{Name: "policies", Args: "suggest LOG...", Help: "find a limit for the subjects of an access log"},
+	{Name: "policies", Args: "replay PATH LOG...", Help: "tell what a policy would have done to an access log",
+		Flags: replay.Flags("replay")},
+	{Name: "policies", Args: "suggest LOG...", Help: "find a limit for the subjects of an access log",
+		Flags: replay.Flags("suggest")},
+	{Name: "ratelimit", Args: "[options]", Help: "start in the place of envoyproxy/ratelimit"},
 	{Name: "man", Help: "print the manual page, for man -l -"},
 	{Name: "completion", Args: strings.Join(option.Shells, "|"), Help: "print the completion for a shell"},
 }

@@ -63,7 +63,7 @@ func (o *monitorOptions) options() []*option.Option {
 // monitoring is the ports for operators of the server. Without one, it only has the health.
 type monitoring struct {
 	health *monitor.Health
-	page   *page.Page // nil without a port
+	page   *page.Page // nil if there is none
 	ports  []httpPort
 }
 
@@ -85,9 +85,12 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		}
 		m.health.CheckStore = monitor.Rarely(instance.Now, checkKey(instance.Store))
 	}
-	m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log,
-		CertificateUser: c.tls.userOf})
-	paths := monitor.Config{Metrics: instance.Metrics, Health: m.health, Page: m.page, Log: log}
+	paths := monitor.Config{Metrics: instance.Metrics, Health: m.health, Log: log}
+	if !c.image.isUsed { // there, every peer can reach the port
+		m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log,
+			CertificateUser: c.tls.userOf})
+		paths.Page = m.page
+	}
 	if c.monitor.profiles == "yes" {
 		paths.Profile = monitor.Profiles(mayProfile(instance))
 	}
@@ -187,11 +190,10 @@ func (c *config) drain(m *monitoring, failed <-chan error, log *slog.Logger) err
 
 // close ends all connections to the ports, after the answers to the requests that have arrived.
 func (m *monitoring) close() {
-	if m.page == nil {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	m.page.End() // streams never end by themselves
+	if m.page != nil {
+		m.page.End() // streams never end by themselves
+	}
 	shutDownHTTP(ctx, m.ports)
 }

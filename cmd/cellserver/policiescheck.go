@@ -14,7 +14,7 @@ import (
 
 const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
-  cellserver policies check --envoy [--envoy-merge-domains] FILE|FOLDER
+  cellserver policies check --envoy [--envoy-merge-domains] [--policies FILE|FOLDER] FILE|FOLDER
   cellserver policies replay [options] FILE|FOLDER LOG...
   cellserver policies suggest [options] LOG...
 
@@ -23,7 +23,8 @@ with file and line; the exit status is then 1. It also prints what is valid, but
 overrides that match no request over HTTP, and how much a throttle admits in a period at most. --max-log-limit is that of the server.
 
 With --envoy, it checks configurations of Envoy's rate limit service (envoyproxy/ratelimit), and prints what
-that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain.
+that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain. With
+--policies, the policies that these files name must be there.
 
 replay tells what a policy would have done to an access log: see cellserver policies replay --help.
 suggest finds a limit for the subjects of a log: see cellserver policies suggest --help.
@@ -36,6 +37,7 @@ func checkPolicies(args []string, out io.Writer) error {
 	longest := f.Int("max-log-limit", commands.NewSettings().Limiter.MaxLogLimit, "")
 	isEnvoy := f.Bool("envoy", false, "")
 	merge := f.Bool("envoy-merge-domains", false, "")
+	named := f.String("policies", "", "")
 	if err := f.Parse(args); err != nil {
 		return err
 	}
@@ -43,13 +45,12 @@ func checkPolicies(args []string, out io.Writer) error {
 		return errors.New("policies needs check, replay or suggest; see cellserver policies --help")
 	}
 	if *isEnvoy {
-		return checkEnvoy(f.Arg(1), *merge, out)
+		return checkEnvoy(f.Arg(1), *merge, *named, *longest, out)
 	}
-	files, err := readPolicies(f.Arg(1))
-	if err != nil {
-		return err
+	if *named != "" {
+		return errors.New("--policies is for --envoy")
 	}
-	set, err := policy.Parse(files, policy.Options{MaxLogLimit: *longest})
+	set, files, err := parsePolicies(f.Arg(1), *longest)
 	if err != nil {
 		return err
 	}
@@ -60,8 +61,19 @@ func checkPolicies(args []string, out io.Writer) error {
 	return nil
 }
 
-// checkEnvoy checks configurations of Envoy's rate limits.
-func checkEnvoy(path string, mergeDomains bool, out io.Writer) error {
+// parsePolicies reads policies.
+func parsePolicies(path string, maxLogLimit int) (*policy.Set, []policy.File, error) {
+	files, err := readPolicies(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := policy.Parse(files, policy.Options{MaxLogLimit: maxLogLimit})
+	return set, files, err
+}
+
+// checkEnvoy checks configurations of Envoy's rate limits. The policies that they name must be in the files of a path,
+// unless it is empty.
+func checkEnvoy(path string, mergeDomains bool, policies string, maxLogLimit int, out io.Writer) error {
 	files, err := readEnvoyFiles(path)
 	if err != nil {
 		return err
@@ -73,6 +85,20 @@ func checkEnvoy(path string, mergeDomains bool, out io.Writer) error {
 	for _, warning := range warnings {
 		fmt.Fprintln(out, warning)
 	}
+	if policies != "" {
+		set, _, err := parsePolicies(policies, maxLogLimit)
+		if err != nil {
+			return err
+		}
+		if unknown := c.Unknown(isIn(set)); len(unknown) > 0 {
+			return unknown[0]
+		}
+	}
 	fmt.Fprintf(out, "domains: %d, limits: %d, files: %d\n", c.Domains(), c.Limits(), len(files))
 	return nil
+}
+
+// isIn returns a function that reports whether a set has a policy.
+func isIn(set *policy.Set) func(name string) bool {
+	return func(name string) bool { return set.Policy([]byte(name)) != nil }
 }

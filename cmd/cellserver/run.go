@@ -14,8 +14,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"cellserver/internal/client"
 	"cellserver/internal/commands"
+	"cellserver/internal/grpcapi"
 	"cellserver/internal/logging"
 	"cellserver/internal/meter"
 	"cellserver/internal/server"
@@ -23,13 +26,21 @@ import (
 	"cellserver/internal/store"
 )
 
+// run starts the server with a command line.
+func run(args []string) error {
+	c, err := parseConfig(args, environment())
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		return err
+	case err != nil:
+		return reportStart(args, environment(), err)
+	}
+	return c.run()
+}
+
 // run starts the parts of the server in order: configuration, log, store, commands, and in runServer the
 // listeners. Then it waits for a signal or a failure, and shuts the parts down in the reverse order.
-func run(args []string) (err error) {
-	c, err := parseConfig(args, environment())
-	if err != nil {
-		return err
-	}
+func (c *config) run() (err error) {
 	signal.Ignore(syscall.SIGPIPE) // the process must survive the reader of its log
 	log, end, err := c.log.open()
 	if err != nil {
@@ -43,6 +54,7 @@ func run(args []string) (err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
 	hangUps := notifyHangUps()
+	supervisor := c.superviseStart(ctx, log)
 	turns, holds := c.meters()
 	data, folder, err := c.openStore(ctx, log, holds)
 	if err != nil {
@@ -56,12 +68,12 @@ func run(args []string) (err error) {
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policies,
-		CountPolicies: c.isMonitored(),
+		CountPolicies: c.isMonitored(), Info: grpcapi.Info(c.envoy.current),
 	})
 	if err != nil {
 		return err
 	}
-	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, log, clientLog})
+	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, supervisor, log, clientLog})
 }
 
 // running holds the parts of the server that run when its listeners are opened.
@@ -70,11 +82,15 @@ type running struct {
 	folder         *folder
 	turns          *meter.MaxCPUTime
 	hangUps        <-chan os.Signal
+	supervisor     *supervisor
 	log, clientLog *slog.Logger
 }
 
 // runServer opens the listeners, and serves them until the server is to stop.
 func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
+	if !c.awaitEnvoy(ctx, r.log) {
+		return nil
+	}
 	listeners, ports, err := c.listen(r.instance, r.clientLog)
 	if err != nil {
 		return err
@@ -86,7 +102,7 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 	}
 	// A server closes its listeners, unless the end comes before it serves them: the file of a Unix socket
 	// would stay.
-	defer closeAll(slices.Concat(listeners, listenersOf(ports), envoys.listeners))
+	defer closeAll(slices.Concat(listeners, listenersOf(ports), envoys.listeners, listenersOf(envoys.http)))
 	monitoring, err := c.openMonitoring(r.instance, r.clientLog)
 	if err != nil {
 		return err
@@ -100,12 +116,16 @@ func (c *config) runServer(ctx context.Context, stop func(), r *running) error {
 		return err
 	}
 	c.watch(ctx, r.instance, r.hangUps, r.log)
+	r.supervisor.follow(r.folder)
 	failed := serve(srv, listeners, c.tls.handshakes(), r.log)
 	serveHTTP(ports, failed, r.log)
 	envoys.serve(failed, r.log)
 	monitoring.serve(r.log)
-	r.folder.load(r.instance, r.log, func() { announce(listeners, r.log) }, func(err error) { failed <- err })
-	return errors.Join(c.wait(ctx, stop, monitoring, failed, r.log),
+	r.folder.load(r.instance, r.log, func() {
+		announce(listeners, r.log)
+		r.supervisor.serving(ctx, srv)
+	}, func(err error) { failed <- err })
+	return errors.Join(c.wait(ctx, stop, monitoring, failed, r),
 		shutDown(srv, ports, envoys, inSeconds(c.shutdownTimeout), r.log))
 }
 
@@ -130,6 +150,7 @@ func (c *config) readFiles(log *slog.Logger) error {
 		return err
 	}
 	c.describe(log)
+	c.image.report(log)
 	c.describeZones(used, log)
 	c.warn(log)
 	if err := c.checkStore(); err != nil {
@@ -148,13 +169,13 @@ func (c *config) readFiles(log *slog.Logger) error {
 
 // wait waits for a signal, and then for the end of the delay of a shutdown; or for the failure of a listener,
 // which it returns.
-func (c *config) wait(ctx context.Context, stop func(), m *monitoring, failed <-chan error,
-	log *slog.Logger) (err error) {
+func (c *config) wait(ctx context.Context, stop func(), m *monitoring, failed <-chan error, r *running) (err error) {
 	select {
 	case <-ctx.Done():
 		stop() // a second signal ends the process at once
-		err = c.drain(m, failed, log)
-		log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
+		r.supervisor.stopping(c)
+		err = c.drain(m, failed, r.log)
+		r.log.Info("shutting down: draining clients", "timeout", inSeconds(c.shutdownTimeout))
 	case err = <-failed:
 	}
 	return err

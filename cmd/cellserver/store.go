@@ -30,6 +30,7 @@ type storeOptions struct {
 	timeout                int // milliseconds
 	known                  int // keys
 	cacheDenials           int // milliseconds
+	lease                  int // milliseconds
 	mayEvict, allowFlush   string
 	tls                    tlsconfig.ClientOptions
 	renew                  func(context.Context) error // reads the files again; nil without files
@@ -76,6 +77,9 @@ func (s *storeOptions) options() []*option.Option {
 		{Name: "store-cache-denials", Group: option.Store, Kind: option.Time(&s.cacheDenials, time.Millisecond, 0, 10_000),
 			Help: "milliseconds for which a limiter may be denied by a remembered value, without asking the store; 0: never",
 			Use:  "Set it if calls that are denied anyway overload the store."},
+		{Name: "store-lease", Group: option.Store, Kind: option.Time(&s.lease, time.Millisecond, 0, 1000),
+			Help: "milliseconds for which tokens of a limit that is used often are taken ahead, and spent without the store; 0: never",
+			Use:  "Set it if a few keys make most of the load of the store, and replies may be so old."},
 		{Name: "store-may-evict", Group: option.Store, Kind: option.YesNo(&s.mayEvict),
 			Help: "use a server although its maxmemory-policy lets it remove keys, and their limits with them",
 			Use:  "Use it if the server is shared with a cache whose policy you cannot change."},
@@ -203,6 +207,7 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
+		KeyTrip: clocks.TripOf, Lease: time.Duration(s.lease) * time.Millisecond, LeasedKeys: s.known, WallClock: clocks.Wall,
 		Reserved: b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:      func() error { engine.Close(b.Close); return nil },
 		RoundTrips: b.RoundTrips,

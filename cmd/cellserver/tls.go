@@ -16,11 +16,11 @@ import (
 
 // tlsOptions holds the options of TLS, and the configuration that was built from them.
 type tlsOptions struct {
-	port, httpPort, monitorPort         int
-	handshakeTimeout                    int
-	files                               tlsconfig.ServerOptions
-	sessionCaching, preferServerCiphers string
-	clientsUser                         string
+	port, httpPort, monitorPort, grpcPort int
+	handshakeTimeout                      int
+	files                                 tlsconfig.ServerOptions
+	sessionCaching, preferServerCiphers   string
+	clientsUser                           string
 
 	current *atomic.Pointer[tls.Config] // configuration of new connections
 	byName  *atomic.Bool                // certificates name users
@@ -44,6 +44,9 @@ func (t *tlsOptions) options() []*option.Option {
 		{Name: "metrics-tls-port", Kind: option.Number(&t.monitorPort, 0, 65535),
 			Help: "TCP port for what --metrics-port has, with TLS; 0 for none",
 			Use:  "Set it if metrics, or logins on the page, cross a network that others can read."},
+		{Name: "grpc-tls-port", Kind: option.Number(&t.grpcPort, 0, 65535),
+			Help: "TCP port for what --grpc-port has, with TLS; 0 for none",
+			Use:  "Set it if the requests of Envoys cross a network that others can read."},
 		{Name: "tls-handshake-timeout", Kind: option.Time(&t.handshakeTimeout, time.Second, 1, server.MaxSeconds),
 			Help: "seconds that a TLS handshake may take",
 			Use:  "Raise it for clients on very slow networks; lower it to end stalled handshakes sooner."},
@@ -93,7 +96,7 @@ func (t *tlsOptions) load() error {
 }
 
 // isUsed reports whether a port has TLS.
-func (t *tlsOptions) isUsed() bool { return t.port != 0 || t.httpPort != 0 || t.monitorPort != 0 }
+func (t *tlsOptions) isUsed() bool { return t.port+t.httpPort+t.monitorPort+t.grpcPort != 0 }
 
 // handshakes returns the options of the TLS listeners.
 func (t *tlsOptions) handshakes() server.TLSOptions {
@@ -147,9 +150,38 @@ func (c *config) watchFiles(ctx context.Context, hangUps <-chan os.Signal, log *
 		w := policyWatch{find: func() ([]policyFile, error) { return findPolicies(path) }}
 		go w.watch(ctx, time.Tick(lookEvery), c.policies.Look)
 	}
-	if c.envoy != nil {
+	if c.image.isUsed && c.tls.isUsed() {
+		w := policyWatch{find: c.tls.find}
+		go w.watch(ctx, time.Tick(lookEvery), func() { c.renewTLS(log) })
+	}
+	if c.envoy.files != nil {
 		w := policyWatch{find: func() ([]policyFile, error) { return findEnvoyFiles(c.grpc.Config) }}
-		go w.watch(ctx, time.Tick(lookEvery), c.envoy.Look)
+		go w.watch(ctx, time.Tick(lookEvery), c.envoy.files.Look)
+	}
+}
+
+// find returns the files of certificates.
+func (t *tlsOptions) find() (files []policyFile, err error) {
+	for _, path := range []string{t.files.CertFile, t.files.KeyFile, t.files.CACertFile} {
+		if path == "" {
+			continue
+		}
+		f := policyFile{path: path}
+		if f.info, err = os.Stat(path); err != nil {
+			return nil, err
+		}
+		files = append(files, f)
+	}
+	return files, nil
+}
+
+// renewTLS reads the files of certificates, because they may have changed. While they are being written, they are not
+// valid: then it is called again soon.
+func (c *config) renewTLS(log *slog.Logger) {
+	var err error
+	c.options.WithLock(func() { err = c.tls.load() })
+	if err != nil {
+		log.Debug("the TLS configuration was not changed", "error", err)
 	}
 }
 
@@ -172,8 +204,8 @@ func (c *config) reload(ctx context.Context, hangUps <-chan os.Signal, log *slog
 			log.Info("SIGHUP: TLS certificates reloaded")
 		}
 		_, _ = c.policies.Reload() // logs what it has done
-		if c.envoy != nil {
-			c.envoy.Load()
+		if c.envoy.files != nil {
+			c.envoy.files.Load()
 		}
 		if c.store.renew == nil {
 			continue

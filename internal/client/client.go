@@ -61,10 +61,8 @@ type Client struct {
 	LastSeen      atomic.Int64 // instant of the latest batch of calls
 	state         atomic.Int32 // a State
 	LatestCommand atomic.Pointer[string]
-	// Queued is 0 outside a transaction. In one, the high 32 bits are the number of queued calls
-	// plus one, and the low 32 bits their size in bytes.
-	Queued atomic.Int64
-	Unread atomic.Int64 // bytes of input that has arrived and is not answered
+	Counts        Counts
+	Unread        atomic.Int64 // bytes of input that has arrived and is not answered
 	// BufferSizes is the capacity of the session's buffers in bytes: the reply buffer's in the high
 	// 32 bits, the input buffer's in the low 32 bits.
 	BufferSizes   atomic.Int64
@@ -81,6 +79,16 @@ type Client struct {
 	unauthenticated *UnauthenticatedConn // nil once the client has authenticated
 	mailbox         Mailbox
 	output          output
+}
+
+// Counts are figures of CLIENT LIST.
+type Counts struct {
+	// Queued is 0 outside a transaction. In one, the high 32 bits are the number of queued calls
+	// plus one, and the low 32 bits their size in bytes.
+	Queued  atomic.Int64
+	Watched atomic.Int64 // number of keys that the client watches
+	// Traffic in bytes, and the calls that were made. They are added up once a turn, because a call is too short.
+	BytesIn, BytesOut, Calls atomic.Int64
 }
 
 // New returns a client that is not in the registry yet.

@@ -33,14 +33,17 @@ func (c *Client) Line(now int64, latest *string, words [][]byte) string {
 		events = "rw"
 	}
 	seconds := func(since int64) string { return strconv.FormatInt(max(now-since, 0)/1e9, 10) }
-	queued := c.Queued.Load()>>32 - 1 // -1 outside a transaction
-	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d multi=%d "+
-		"qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
-		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s\n",
+	queued := c.Counts.Queued.Load()>>32 - 1 // -1 outside a transaction
+	return fmt.Sprintf("id=%d addr=%s laddr=%s fd=%d name=%s age=%s idle=%s flags=%s db=%d sub=%d psub=%d ssub=%d "+
+		"multi=%d watch=%d qbuf=%d qbuf-free=%d argv-mem=%d multi-mem=%d rbs=%d rbp=0 obl=%d oll=%d omem=%d tot-mem=%d events=%s "+
+		"cmd=%s user=%s redir=%d resp=%d lib-name=%s lib-ver=%s "+
+		"io-thread=0 tot-net-in=%d tot-net-out=%d tot-cmds=%d\n",
 		c.ID, c.Peer.Remote, c.Peer.Local, c.Peer.FD, p.Name, seconds(c.Opened), seconds(c.LastSeen.Load()), c.flags(),
-		p.Database, p.Subscriptions[ToChannel], p.Subscriptions[ToPattern], p.Subscriptions[ToShardChannel], queued,
+		p.Database, p.Subscriptions[ToChannel], p.Subscriptions[ToPattern], p.Subscriptions[ToShardChannel],
+		queued, c.Counts.Watched.Load(),
 		m.Unread, m.Free, m.Words, m.Queued, m.ReplyBuffer, m.Replies, m.Pieces, m.PiecesAndMail, m.Total, events,
-		name, c.Account.Load().Name, c.Tracker.Load().Target(), p.Protocol, p.Library, p.Version)
+		name, c.Account.Load().Name, c.Tracker.Load().Target(), p.Protocol, p.Library, p.Version,
+		c.Counts.BytesIn.Load(), c.Counts.BytesOut.Load(), c.Counts.Calls.Load())
 }
 
 // flags returns the letters of the flags field of CLIENT LIST, N if there is none. The caller holds
@@ -51,7 +54,7 @@ func (c *Client) flags() string {
 		set    bool
 		letter string
 	}{
-		{p.Subscriptions != [SubscriptionKinds]int{}, "P"}, {p.Monitoring, "O"}, {c.Queued.Load() != 0, "x"},
+		{p.Subscriptions != [SubscriptionKinds]int{}, "P"}, {p.Monitoring, "O"}, {c.Counts.Queued.Load() != 0, "x"},
 		{c.State() > Parked, "b"}, {strings.HasPrefix(c.Peer.Local, "/"), "U"}, {p.NoEvict, "e"}, {p.NoTouch, "T"},
 	} {
 		if f.set {

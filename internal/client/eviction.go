@@ -131,8 +131,8 @@ func (r *Registry) evict() {
 	}
 }
 
-// Weight returns the memory by which clients are chosen for eviction. Of a message that several
-// clients share, each has an equal part. So the weights of all clients add up to what they use
+// Weight returns the memory by which clients are chosen for eviction. Clients that share a message
+// each have an equal part of it. So the weights of all clients add up to the memory that they use
 // together, and a client is not evicted for messages that a thousand others receive too.
 func (c *Client) Weight() int64 {
 	c.mailbox.mu.Lock()
@@ -173,10 +173,10 @@ func (r *Registry) candidates() (list []candidate) {
 	return list
 }
 
-// largest returns the largest clients: as many as free so many bytes when they have left. Clients
-// that are already leaving count first. enough is false if there are not enough clients to evict.
-// Messages that a client shares with clients that stay are not freed; then evict calls largest
-// again.
+// largest returns the largest clients: enough of them to free so many bytes when they have left.
+// Clients that are already leaving count first. enough is false if there are not enough clients to
+// evict. Messages that a client shares with clients that stay are not freed; then evict calls
+// largest again.
 func (r *Registry) largest(bytes int64) (chosen []*Client, enough bool) {
 	if r.areLeaving(bytes) {
 		return nil, true

@@ -237,8 +237,8 @@ func (e *Encodings) In(protocol int, write func(*resp.Writer)) *Parcel {
 	return e.InAs(protocol, protocol, write)
 }
 
-// InAs is like In for a message whose content depends on the version that another client uses. It
-// is encoded in protocol, and cached by that other version.
+// InAs is like In for a message whose content depends on the version that another client uses. The
+// message is encoded in protocol, and cached by the version of the other client.
 func (e *Encodings) InAs(other, protocol int, write func(*resp.Writer)) *Parcel {
 	parcel := &e[other-2]
 	if *parcel == nil {

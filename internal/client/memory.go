@@ -43,7 +43,7 @@ func (c *Client) Memory(words [][]byte) (m Memory) {
 	if words != nil {
 		m.Unread += int64(resp.EncodedLength(words))
 	}
-	m.Queued = c.Queued.Load() & (1<<32 - 1)
+	m.Queued = c.Counts.Queued.Load() & (1<<32 - 1)
 	c.mailbox.mu.Lock() // TakeMail moves bytes from the mailbox to Unsent under this lock
 	unsent, pushes := c.Unsent.Load(), int64(c.mailbox.bytes)
 	messages := int64(len(c.mailbox.messages))

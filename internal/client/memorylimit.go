@@ -160,22 +160,6 @@ func AvailableMemory() int64 {
 	return system
 }
 
-// ContainerMemory returns the memory limit of the container's cgroup in bytes, 0 if there is none
-// or it cannot be read.
-func ContainerMemory() (bytes int64) {
-	for _, file := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // in version 2, "max" is no limit
-		if err == nil && n > 0 && n < 1<<60 {                               // in version 1, a huge number is no limit
-			bytes = n
-		}
-	}
-	return bytes
-}
-
 // SystemMemory returns the memory of the machine in bytes, 0 if it is unknown.
 func SystemMemory() (bytes int64) {
 	info, err := os.ReadFile("/proc/meminfo")

@@ -36,12 +36,12 @@ func (o *Option) words() []string {
 }
 
 // isPath reports whether an option names a file or a folder.
-func (o *Option) isPath() bool { return o.Kind.Type() == "path" }
+func (o *Option) isPath() bool { return o.Kind.Type() == PathType }
 
 func (p *Program) bash() string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "# completion of %s for bash\n_%[1]s() {\n    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]}\n"+
-		"    COMPREPLY=()\n    case $prev in\n", p.Name)
+		"    COMPREPLY=()\n%[2]s    case $prev in\n", p.Name, p.bashFlags())
 	var paths, others, all []string
 	for _, o := range p.flags() {
 		all = append(all, "--"+o.Name)
@@ -70,6 +70,28 @@ func (p *Program) bash() string {
 		"    elif ((COMP_CWORD == 1)); then\n        mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")\n"+seconds+"    else\n"+
 		"        mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n    fi\n}\ncomplete -F _%s %[3]s\n",
 		strings.Join(all, " "), strings.Join(names, " "), p.Name)
+	return out.String()
+}
+
+// bashFlags returns the part of the completion that is about the options of subcommands.
+func (p *Program) bashFlags() string {
+	var out strings.Builder
+	for _, s := range p.withFlags() {
+		fmt.Fprintf(&out, "    if [[ \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" == '%s' ]] && ((COMP_CWORD > 2)); then\n        case $prev in\n",
+			s.full())
+		all := "--help"
+		for _, f := range s.Flags {
+			switch all += " --" + f.Name; {
+			case f.Words != nil:
+				fmt.Fprintf(&out, "        --%s) mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\"); return ;;\n", f.Name,
+					strings.Join(f.Words, " "))
+			case f.Type != "" && f.Type != PathType:
+				fmt.Fprintf(&out, "        --%s) return ;;\n", f.Name)
+			}
+		}
+		fmt.Fprintf(&out, "        esac\n        if [[ $cur == -* ]]; then\n            mapfile -t COMPREPLY < <(compgen -W '%s' -- \"$cur\")\n"+
+			"        else\n            mapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n        fi\n        return\n    fi\n", all)
+	}
 	return out.String()
 }
 
@@ -105,17 +127,18 @@ func (p *Program) zsh() string {
 	for _, s := range p.first() {
 		fmt.Fprintf(&out, "        %s\n", shellQuote(s.Name+":"+s.Help))
 	}
-	fmt.Fprintf(&out, "    )\n    _arguments \\\n")
-	for _, o := range p.flags() {
-		action := " "
-		switch {
-		case o.words() != nil:
-			action = "(" + strings.Join(o.words(), " ") + ")"
-		case o.isPath():
-			action = "_files"
+	out.WriteString("    )\n")
+	for _, s := range p.withFlags() {
+		fmt.Fprintf(&out, "    if [[ \"$words[2] $words[3]\" == '%s' ]] && (( CURRENT > 3 )); then\n        shift 2 words\n"+
+			"        (( CURRENT -= 2 ))\n        _arguments \\\n", s.full())
+		for _, f := range s.Flags {
+			fmt.Fprintf(&out, "            %s \\\n", f.zsh())
 		}
-		help := strings.NewReplacer("[", `\[`, "]", `\]`, ":", `\:`).Replace(o.Help)
-		fmt.Fprintf(&out, "        %s \\\n", shellQuote(fmt.Sprintf("*--%s[%s]:%s:%s", o.Name, help, o.Name, action)))
+		out.WriteString("            '--help[print the options]' '*: :_files'\n        return\n    fi\n")
+	}
+	out.WriteString("    _arguments \\\n")
+	for _, o := range p.flags() {
+		fmt.Fprintf(&out, "        %s \\\n", o.flag().zsh())
 	}
 	out.WriteString("        '--help[print the options]' \\\n        '--version[print the version]' \\\n" +
 		"        '1: :{_describe command commands}' \\\n")
@@ -127,9 +150,54 @@ func (p *Program) zsh() string {
 	return out.String()
 }
 
+// flag describes an option of the server.
+func (o *Option) flag() Flag {
+	return Flag{Name: o.Name, Type: o.Kind.Type(), Help: o.Help, Words: o.words()}
+}
+
+// zsh returns an option as an argument of _arguments.
+func (f Flag) zsh() string {
+	help := strings.NewReplacer("[", `\[`, "]", `\]`, ":", `\:`).Replace(f.Help)
+	text, action := fmt.Sprintf("*--%s[%s]", f.Name, help), " "
+	switch {
+	case f.Type == "":
+		return shellQuote(text)
+	case f.Words != nil:
+		action = "(" + strings.Join(f.Words, " ") + ")"
+	case f.Type == PathType:
+		action = "_files"
+	}
+	return shellQuote(fmt.Sprintf("%s:%s:%s", text, f.Name, action))
+}
+
+// fish returns an option as arguments of complete.
+func (f Flag) fish() string {
+	values := "-x"
+	switch {
+	case f.Type == "":
+		values = "-f"
+	case f.Words != nil:
+		values = "-x -a " + fishQuote(strings.Join(f.Words, " "))
+	case f.Type == PathType:
+		values = "-r"
+	}
+	return fmt.Sprintf("-l %s %s -d %s", f.Name, values, fishQuote(f.Help))
+}
+
 func (p *Program) fish() string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "# completion of %s for fish\n", p.Name)
+	fmt.Fprintf(&out, "# completion of %s for fish\nfunction __%[1]s_runs\n    set -l words (commandline -opc)\n"+
+		"    string match -q -- \"$argv*\" \"$words[2..]\"\nend\n", p.Name)
+	server := "" // options of the server do not belong to subcommands that have their own
+	for _, s := range p.withFlags() {
+		for _, f := range s.Flags {
+			fmt.Fprintf(&out, "complete -c %s -n '__%[1]s_runs %s' %s\n", p.Name, s.full(), f.fish())
+		}
+		server += fmt.Sprintf("; and not __%s_runs %s", p.Name, s.full())
+	}
+	if server != "" {
+		server = "-n '" + strings.TrimPrefix(server, "; and ") + "' "
+	}
 	for _, s := range p.seconds() {
 		fmt.Fprintf(&out, "complete -c %s -n '__fish_seen_subcommand_from %s; and test (count (commandline -opc)) -eq 2' -f -a %s\n",
 			p.Name, s.Name, fishQuote(s.Args))
@@ -138,14 +206,7 @@ func (p *Program) fish() string {
 		fmt.Fprintf(&out, "complete -c %s -n __fish_is_first_arg -f -a %s -d %s\n", p.Name, s.Name, fishQuote(s.Help))
 	}
 	for _, o := range p.flags() {
-		values := "-x"
-		switch {
-		case o.words() != nil:
-			values = "-x -a " + fishQuote(strings.Join(o.words(), " "))
-		case o.isPath():
-			values = "-r"
-		}
-		fmt.Fprintf(&out, "complete -c %s -l %s %s -d %s\n", p.Name, o.Name, values, fishQuote(o.Help))
+		fmt.Fprintf(&out, "complete -c %s %s%s\n", p.Name, server, o.flag().fish())
 	}
 	fmt.Fprintf(&out, "complete -c %s -l help -f -d 'print the options'\ncomplete -c %[1]s -l version -f -d 'print the version'\n",
 		p.Name)

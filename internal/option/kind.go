@@ -247,6 +247,14 @@ func ParsedText(to *string, word, allowed string, parse func(text string) (strin
 	return Parsed[string]{To: to, Parse: parse, Format: strings.Clone, Word: word, Allowed: allowed}
 }
 
+// Inert returns a Kind for an option without effect: a setting of Redis that tools read with CONFIG GET and write with
+// CONFIG SET. It keeps what it is set to.
+func Inert(k Kind) Kind { return inert{k} }
+
+type inert struct{ Kind }
+
+func (inert) Type() string { return "inert" }
+
 // Fixed returns the Kind of a constant. It is for settings of Redis that tools read with CONFIG
 // GET, and that this server does not have.
 func Fixed(value string) Kind { return fixed(value) }

@@ -16,7 +16,37 @@ type Program struct {
 
 // Subcommand is a first argument, and what follows it. Several may have one name, if their Args begin with
 // different words.
-type Subcommand struct{ Name, Args, Help string }
+type Subcommand struct {
+	Name, Args, Help string
+	Flags            []Flag // the options that it has, if they are to be described
+}
+
+// full returns the name, with the word that it shares with no other.
+func (s *Subcommand) full() string {
+	word, _, _ := strings.Cut(s.Args, " ")
+	return s.Name + " " + word
+}
+
+// Flag is an option of a subcommand.
+type Flag struct {
+	Name  string
+	Type  string // of its value; "" if it has none
+	Help  string
+	Words []string // that the value may be
+}
+
+// PathType is the type of options that name a file or a folder.
+const PathType = "path"
+
+// withFlags returns the subcommands whose options are described.
+func (p *Program) withFlags() (list []Subcommand) {
+	for _, s := range p.Subcommands {
+		if len(s.Flags) > 0 {
+			list = append(list, s)
+		}
+	}
+	return list
+}
 
 // ManPage returns the manual page, in the macros of man(7).
 func (p *Program) ManPage() string {
@@ -39,6 +69,12 @@ func (p *Program) ManPage() string {
 			if o.Group == group && !o.IsFixed() {
 				fmt.Fprintf(&out, ".TP\n.BI \\-\\-%s \" %s\"\n%s\n", roff(o.Name), roff(o.Kind.Type()), roff(o.Help+o.bounds()))
 			}
+		}
+	}
+	for _, s := range p.withFlags() {
+		fmt.Fprintf(&out, ".SH OPTIONS OF %s\n", roff(strings.ToUpper(p.Name+" "+s.full())))
+		for _, f := range s.Flags {
+			fmt.Fprintf(&out, ".TP\n.BI \\-\\-%s \" %s\"\n%s\n", roff(f.Name), roff(f.Type), roff(f.Help))
 		}
 	}
 	out.WriteString(".SH SIGNALS\n.TP\n.BR SIGTERM ,\\ SIGINT\nClients get their replies, then the server ends.\n" +

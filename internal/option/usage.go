@@ -26,10 +26,13 @@ func (l *List) Usage(width int) string {
 	return out.String()
 }
 
-// IsFixed reports whether an option is of kind Fixed, and so has no flag.
+// IsFixed reports whether an option is of kind Fixed or Inert, and so has no flag.
 func (o *Option) IsFixed() bool {
-	_, is := o.Kind.(fixed)
-	return is
+	switch o.Kind.(type) {
+	case fixed, inert:
+		return true
+	}
+	return false
 }
 
 // bounds describes the range of an option's values, unless the type lists them, and the default.

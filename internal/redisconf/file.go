@@ -59,6 +59,9 @@ func Read(path string, options *option.List, isSet func(name string) bool) (*Fil
 	return f, nil
 }
 
+// Sets reports whether the file has a directive for an option. A nil File has none.
+func (f *File) Sets(name string) bool { return f != nil && f.lines[name] > 0 }
+
 func readBounded(path string) (string, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -173,4 +176,19 @@ func (f *File) Locate(err error) error {
 		return fmt.Errorf("%s:%d: %w", f.Path, f.lines[conflict.Name], err)
 	}
 	return err
+}
+
+// Preview sets those options of a list that a file names, as far as it can be read. It is for a program that is about
+// to end because of an error in the file, and logs that as the file says.
+func Preview(path string, options *option.List) {
+	text, err := readBounded(path)
+	if err != nil {
+		return
+	}
+	lines, _ := parse(path, text)
+	for _, l := range lines {
+		if o := options.Lookup(l.name); o != nil && len(l.args) == 1 {
+			_ = o.Kind.Set(l.args[0]) // a value that is not valid leaves the default
+		}
+	}
 }

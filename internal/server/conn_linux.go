@@ -106,6 +106,7 @@ func (k *loopConn) read() int {
 	switch {
 	case n > 0:
 		k.loop.moved.In += int64(n)
+		k.session.Counts.BytesIn.Add(int64(n))
 		k.loop.moved.Reads++
 		k.session.Feed(k.loop.buffer[:n])
 		k.step()
@@ -246,6 +247,7 @@ func (k *loopConn) send() bool {
 	}
 	k.output.markSent(k.session, max(n, 0))
 	k.loop.moved.Out += int64(max(n, 0))
+	k.session.Counts.BytesOut.Add(int64(max(n, 0)))
 	k.loop.moved.Writes++
 	k.unwritable = k.unwritable || n < len(next) && err == nil
 	if !k.unwritable {

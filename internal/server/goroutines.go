@@ -48,6 +48,9 @@ type goroutineConn struct {
 	failed  bool       // the connection cannot be written any more
 }
 
+// beat has nothing to wait for: a goroutine that is stuck delays only its own client.
+func (t *goroutineTransport) beat(context.Context) error { return nil }
+
 func (t *goroutineTransport) attach(conn net.Conn) error {
 	k := &goroutineConn{conn: conn, socket: socketOf(conn), instance: t.instance, output: outputBuffer{limits: t.output},
 		traffic: t.traffic}
@@ -137,6 +140,7 @@ func (t *goroutineConn) feed(input []byte) bool {
 		return false
 	}
 	t.traffic.Add(&stats.IO{In: int64(len(input)), Reads: 1})
+	t.session.Counts.BytesIn.Add(int64(len(input)))
 	t.session.Feed(input)
 	t.instance.Yield()
 	t.flush()
@@ -199,6 +203,7 @@ func (t *goroutineConn) flush() {
 			n, err := t.write(next)
 			t.output.markSent(t.session, n)
 			t.traffic.Add(&stats.IO{Out: int64(n), Writes: 1})
+			t.session.Counts.BytesOut.Add(int64(n))
 			if err != nil {
 				t.abort()
 				return

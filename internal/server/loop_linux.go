@@ -66,10 +66,11 @@ type loop struct {
 }
 
 // message is a request of another goroutine to a loop. A conn without a flag is to be resumed; a
-// message without a conn starts to drain the loop, or stops it.
+// message without a conn starts to drain the loop, stops it, or with taken asks whether it takes turns.
 type message struct {
 	conn             *loopConn
 	enter, cut, stop bool
+	taken            chan<- struct{} // has room for a value of each loop
 }
 
 const (
@@ -193,6 +194,24 @@ func (ls *loopTransport) drain(ctx context.Context) error {
 	return err
 }
 
+// beat asks all loops for a turn, and waits for it. A loop that has ended has no clients, and is not asked.
+func (ls *loopTransport) beat(ctx context.Context) error {
+	turns, asked := make(chan struct{}, len(ls.list)), 0
+	for _, l := range ls.list {
+		if l.post(message{taken: turns}) {
+			asked++
+		}
+	}
+	for range asked {
+		select {
+		case <-turns:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
 // post queues a message for the loop and wakes it, unless another message has. It returns false if
 // the loop has ended.
 func (l *loop) post(m message) bool {
@@ -265,6 +284,8 @@ func (l *loop) handleMessages() bool {
 		switch {
 		case m.stop:
 			return false
+		case m.taken != nil:
+			m.taken <- struct{}{}
 		case m.conn == nil:
 			l.drain()
 		case m.cut:
@@ -342,8 +363,11 @@ func (l *loop) end() {
 	l.batch, l.messages = nil, nil
 	l.mu.Unlock()
 	for _, m := range mail {
-		if m.enter {
+		switch {
+		case m.enter:
 			m.conn.close()
+		case m.taken != nil:
+			m.taken <- struct{}{} // nobody is to wait for a loop that has ended
 		}
 	}
 	for _, k := range l.connByFD {

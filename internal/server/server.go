@@ -75,6 +75,8 @@ type transport interface {
 	// attach makes the transport serve a connection until it ends. It may be a *tls.Conn over a
 	// baseConn, after the handshake.
 	attach(net.Conn) error
+	// beat returns when each event loop has taken a turn.
+	beat(ctx context.Context) error
 	// drain answers the calls that have arrived and then closes each connection. It closes all of
 	// them when ctx is done.
 	drain(ctx context.Context) error
