@@ -133,6 +133,9 @@ func TestMistakesAreRefused(t *testing.T) {
 		"policies.\\.hidden\\.yaml=x":  "does not match pattern",
 		"policies.api\\.yaml=":         "minLength",
 		"policies=x,options.policies=": "leave out options.policies",
+		"envoy.enabled=true":           "set envoy.config or envoy.xds.address",
+		"envoy.enabled=true,envoy.config=x,envoy.xds.address=a:1": "and not both",
+		"envoy.xds.address=a": "does not match pattern",
 	} {
 		_, err := render(t, "x", set)
 		assert.ErrorContains(t, err, says, set)
@@ -257,6 +260,58 @@ func TestPolicies(t *testing.T) {
 	require.NoError(t, err)
 	assert.NotContains(t, objects(t, text), "ConfigMap")
 	assert.NotContains(t, string(text), "CELLSERVER_POLICIES")
+}
+
+// Envoys find the port, may reach it, and the limits are where the server reads them, or come from a control plane.
+func TestEnvoy(t *testing.T) {
+	const written = "domain: shop\ndescriptors:\n  - key: user # of any name\n" +
+		"    rate_limit: {unit: minute, requests_per_unit: 100}\n"
+	example := filepath.Join(t.TempDir(), "shop.yaml")
+	require.NoError(t, os.WriteFile(example, []byte(written), 0o600))
+	text, err := helm(t, "template", "cellserver", filepath.Join(deploy, "helm"), "--kube-version", "1.30.0",
+		"--set", "envoy.enabled=true", "--set-file", "envoy.config="+example)
+	require.NoError(t, err)
+	found := objects(t, text)
+	requirePort(t, found)
+	const at = "/etc/cellserver/envoy"
+	env := container(found)["env"]
+	assert.Contains(t, env, object{"name": "CELLSERVER_GRPC_PORT", "value": "8081"})
+	assert.Contains(t, env, object{"name": "CELLSERVER_ENVOY_CONFIG", "value": at})
+	assert.Contains(t, container(found)["volumeMounts"], object{"name": "envoy", "mountPath": at, "readOnly": true})
+	source := object{"name": found["ConfigMap"]["metadata"].(object)["name"]}
+	assert.Contains(t, pods(found)["volumes"], object{"name": "envoy", "configMap": source})
+	assert.Equal(t, object{"config.yaml": written}, found["ConfigMap"]["data"])
+	assert.NotContains(t, found["NetworkPolicy"]["spec"], "egress")
+
+	for _, base := range [][]string{nil, shared} {
+		text, err = render(t, "cellserver", append(base, "envoy.enabled=true", "envoy.xds.address=plane.system:18001",
+			"envoy.xds.node=n", "envoy.xds.tlsSecret=certificates")...)
+		require.NoError(t, err)
+		found = objects(t, text)
+		requirePort(t, found)
+		assert.NotContains(t, found, "ConfigMap")
+		env = container(found)["env"]
+		for name, value := range map[string]string{"": "plane.system:18001", "_NODE": "n", "_TLS": "yes",
+			"_TLS_CA_CERT_FILE": "/run/secrets/xds/ca.crt", "_TLS_CERT_FILE": "/run/secrets/xds/tls.crt",
+			"_TLS_KEY_FILE": "/run/secrets/xds/tls.key"} {
+			assert.Contains(t, env, object{"name": "CELLSERVER_ENVOY_XDS" + name, "value": value})
+		}
+		assert.Contains(t, pods(found)["volumes"], object{"name": "xds",
+			"secret": object{"secretName": "certificates", "defaultMode": 0o440}})
+		rules := found["NetworkPolicy"]["spec"].(object)["egress"].([]any)
+		assert.Equal(t, []any{object{"protocol": "TCP", "port": 18001}}, rules[0].(object)["ports"])
+		assert.Len(t, rules, 2+len(base)/len(shared)) // the control plane, the store, names
+	}
+}
+
+// requirePort checks that a release has the port for Envoys.
+func requirePort(t *testing.T, found map[string]object) {
+	t.Helper()
+	assert.Contains(t, container(found)["ports"], object{"name": "grpc", "containerPort": 8081})
+	assert.Contains(t, found["Service"]["spec"].(object)["ports"],
+		object{"name": "grpc", "port": 8081, "targetPort": "grpc", "appProtocol": "kubernetes.io/h2c"})
+	rules := found["NetworkPolicy"]["spec"].(object)["ingress"].([]any)
+	assert.Equal(t, []any{object{"protocol": "TCP", "port": "grpc"}}, rules[len(rules)-1].(object)["ports"])
 }
 
 func TestLint(t *testing.T) {

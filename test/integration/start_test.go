@@ -88,7 +88,7 @@ func TestLogFile(t *testing.T) {
 		jsonMessages(t, file))
 	text, err := os.ReadFile(rotated)
 	require.NoError(t, err)
-	assert.Regexp(t, `"version":"`+peer.Version+`","pid":\d+,.*"keys":"memory","auth":"none","tls":"off","time_zones":"20\d\d[a-z]+"}`,
+	assert.Regexp(t, `"version":"`+peer.Version+`","pid":\d+,.*"keys":"memory","auth":"none","tls":"off","time_zones":"20\d\d[a-z]+","maxmemory":"[^"]+"}`,
 		string(text))
 	assert.Regexp(t, `"address":"127.0.0.1:\d+"`, string(text))
 }

@@ -142,13 +142,13 @@ func send(t *testing.T, client *network, call string) (line string) {
 	return strings.TrimSpace(line)
 }
 
-// The image has one file, a program that needs no other, for the image's architecture; and a directory
-// for a volume.
+// The image has one file, a program that needs no other, for the image's architecture; a second name for
+// it, and a directory for a volume.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
 		require.Equal(t, "scratch", i.base)
-		require.Equal(t, []string{"cellserver", "data"}, filesOf(t, i.root))
+		require.Equal(t, []string{"bin", "bin/ratelimit", "cellserver", "data"}, filesOf(t, i.root))
 		program, err := elf.Open(filepath.Join(i.root, "cellserver"))
 		require.NoError(t, err)
 		defer program.Close()
@@ -192,7 +192,36 @@ func TestContainer(t *testing.T) {
 	require.Equal(t, 0, c.healthy(t), c.String())
 	require.Equal(t, 0, c.stop(t), c.String())
 	require.NotEqual(t, 0, c.healthy(t), "a server that has ended is not healthy")
-	require.Equal(t, []string{"cellserver", "data"}, filesOf(t, i.root))
+	require.Equal(t, []string{"bin", "bin/ratelimit", "cellserver", "data"}, filesOf(t, i.root))
+}
+
+// Started as /bin/ratelimit, by another user, it takes the place of envoyproxy/ratelimit: other machines reach its
+// health, which does not depend on a configuration.
+func TestContainerAsRatelimit(t *testing.T) {
+	i := *imageFor(t, runtime.GOARCH)
+	i.user, i.group = 65534, 65534
+	i.environment = append(slices.Clone(i.environment), "RUNTIME_ROOT=/data", "LOG_LEVEL=fatal")
+	client, server := cable(t)
+	c := i.process("/bin/ratelimit")
+	server.do(t, c.Start)
+	defer func() { _ = c.Process.Kill() }() // fails if it has ended, as it should have
+	peer.Until(t, "the server is healthy", func() (healthy bool) {
+		client.do(t, func() error {
+			socket, err := net.DialTimeout("tcp4", net.JoinHostPort(serverAddress, "8080"), patience)
+			if err != nil {
+				return nil
+			}
+			defer socket.Close()
+			_ = socket.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
+			_, _ = socket.Write([]byte("GET /healthcheck HTTP/1.0\r\n\r\n"))
+			line, _ := bufio.NewReader(socket).ReadString('\n')
+			healthy = strings.HasPrefix(line, "HTTP/1.0 200 ")
+			return nil
+		})
+		return healthy
+	})
+	require.NoError(t, c.Process.Signal(i.stop))
+	require.NoError(t, c.Wait())
 }
 
 // A port that is changed by an environment variable is changed for the health check too.

@@ -223,7 +223,8 @@ func copyTree(from, source, to string, ignored func(name string) bool) error {
 	}
 	copied := 0
 	err := filepath.WalkDir(start, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
+		isLink := err == nil && entry.Type() == fs.ModeSymlink
+		if err != nil || !entry.Type().IsRegular() && !isLink {
 			return err
 		}
 		inContext, _ := filepath.Rel(from, name)
@@ -232,12 +233,27 @@ func copyTree(from, source, to string, ignored func(name string) bool) error {
 		}
 		below, _ := filepath.Rel(start, name)
 		copied++
+		if isLink {
+			return copyLink(name, filepath.Join(to, below))
+		}
 		return copyFile(name, filepath.Join(to, below))
 	})
 	if err == nil && copied == 0 {
 		return fmt.Errorf("%s: there is nothing to copy; does .dockerignore leave it out?", source)
 	}
 	return err
+}
+
+// copyLink copies a link, which leads elsewhere in the image then.
+func copyLink(from, to string) error {
+	target, err := os.Readlink(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(target, to)
 }
 
 func copyFile(from, to string) error {

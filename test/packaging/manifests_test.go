@@ -465,3 +465,22 @@ func TestWorkflows(t *testing.T) {
 		require.NotZero(t, ran, file)
 	}
 }
+
+// Each manifest says how much of a container's memory the server uses for maxmemory, beside the limit.
+func TestManifestsSayMaxMemory(t *testing.T) {
+	const note = "# The server's maxmemory is two thirds of the limit, unless CELLSERVER_MAXMEMORY sets another.\n"
+	for _, path := range []string{"compose.yaml", "compose-store.yaml",
+		"kubernetes-service.yaml", "kubernetes-sidecar.yaml",
+		"kubernetes-store-pool.yaml", "kubernetes-store-sidecar.yaml", "helm/values.yaml"} {
+		before := ""
+		found := false
+		for line := range strings.Lines(read(t, "deploy/"+path)) {
+			if strings.Contains(before, note) {
+				require.Regexp(t, `^\s+(limits: \{memory: |mem_limit: )`, line, path)
+				found = true
+			}
+			before = line
+		}
+		require.True(t, found, path)
+	}
+}

@@ -35,7 +35,8 @@ func unit(t *testing.T) map[string]string {
 
 func TestUnit(t *testing.T) {
 	settings := unit(t)
-	require.Equal(t, "exec", settings["Type"], "cellserver does not tell systemd that it is ready")
+	require.Equal(t, "notify", settings["Type"], "see TestSystemd")
+	require.Greater(t, number(t, settings["WatchdogSec"]), 10.0, "a busy machine is no reason for a restart")
 	require.Equal(t, "yes", settings["DynamicUser"])
 	require.Equal(t, "cellserver", settings["RuntimeDirectory"])
 	require.Contains(t, settings["Environment"], "CELLSERVER_DIR=/var/lib/"+settings["StateDirectory"]+" ")

@@ -249,7 +249,7 @@ func (s *Sentinels) Kill(t *testing.T) {
 // startSentinel starts a Sentinel and returns its address. It is killed at the end of the test.
 func startSentinel(t *testing.T, config string) string {
 	t.Helper()
-	path, err := exec.LookPath("redis-server")
+	path, err := exec.LookPath(storeProgram())
 	require.NoError(t, err, "this test runs real Sentinels: install redis-server")
 	port := FreePort(t)
 	dir := t.TempDir()

@@ -15,7 +15,7 @@ func (s *Server) isReady() chan struct{} {
 	switch {
 	case s.cmd.Stderr != &s.stderr, slices.Contains(s.cmd.Args, "nothing"):
 		return s.answering()
-	case s.cmd.Path == binary:
+	case binary != "" && slices.Contains(s.cmd.Args, binary): // a shell may start it: see StartIn
 		return s.stderr.ready
 	default: // Redis and Valkey log to stdout
 		return s.stdout.ready

@@ -13,3 +13,6 @@ func StartStore(t *testing.T, args ...string) *Server {
 
 // NativeStore says whether the server of StartStore has SET IFEQ.
 const NativeStore = false
+
+// storeProgram is the program of StartStore.
+func storeProgram() string { return "redis-server" }

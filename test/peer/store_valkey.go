@@ -2,7 +2,10 @@
 
 package peer
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 // StartStore starts the valkey-server that VALKEY_SERVER names.
 func StartStore(t *testing.T, args ...string) *Server {
@@ -12,3 +15,6 @@ func StartStore(t *testing.T, args ...string) *Server {
 
 // NativeStore says whether the server of StartStore has SET IFEQ.
 const NativeStore = true
+
+// storeProgram is the program of StartStore.
+func storeProgram() string { return os.Getenv(Valkey) }

@@ -89,6 +89,9 @@ func servers(t *testing.T) (addresses []string, made int) {
 		s, address := start(t, args...)
 		call(t, s, 100, "CL.THROTTLE user 4 1 3600")
 		call(t, s, 1, "nosuch")
+		if args[0] == "--measure-pauses" {
+			call(t, s, 1, "CL.TAKE user api 1 HOLD id 1m") // for the quantities by policy
+		}
 		addresses, made = append(addresses, address), made+100
 	}
 	return addresses, made

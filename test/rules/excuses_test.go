@@ -13,7 +13,10 @@ type excuses map[string]string
 
 var (
 	maySkip  = excuses{}
-	maySleep = excuses{}
+	maySleep = excuses{
+		"test/envoy/compare_test.go atRate":      "measures requests that are due at instants",
+		"test/envoy/scripts_test.go TestScripts": "the scripts of others count in minutes of a real clock",
+	}
 )
 
 // testsDoNotSkip finds tests that skip, because a test that does not run looks like one that

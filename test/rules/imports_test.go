@@ -17,6 +17,9 @@ const redcon = "github.com/tidwall/redcon"
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
 var mayImport = map[string][]string{
+	// The client is a module of its own, and imports nothing of the server.
+	"clients/go": {"github.com/redis/go-redis/v9"},
+
 	"internal/quota":            {},
 	"internal/calendar":         {},
 	"internal/calendar/zonezip": {},
@@ -25,7 +28,7 @@ var mayImport = map[string][]string{
 	"internal/window":           {"internal/quota", "internal/hold"},
 	"internal/lease":            {"internal/quota"},
 
-	"internal/limit": {"internal/quota", "internal/calendar", "internal/gcra", "internal/window"},
+	"internal/limit": {"internal/quota", "internal/calendar", "internal/gcra", "internal/hold", "internal/window"},
 
 	"internal/standing": {"internal/quota", "internal/window"},
 	"internal/policy": {
@@ -33,7 +36,10 @@ var mayImport = map[string][]string{
 		"internal/match", "internal/stats", "go.yaml.in/yaml/v3",
 	},
 
-	"internal/envoy": {"go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "google.golang.org/protobuf/..."},
+	"internal/envoy": {
+		"go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "google.golang.org/protobuf/...",
+		"github.com/envoyproxy/go-control-plane/ratelimit/...",
+	},
 
 	// The decisions of calls that clients may repeat.
 	"internal/idempotency": {"internal/quota"},
@@ -50,6 +56,7 @@ var mayImport = map[string][]string{
 	"internal/acl":       {"internal/match"},
 	"internal/tlsconfig": {},
 	"internal/logging":   {},
+	"internal/systemd":   {},
 
 	"internal/option":     {"internal/quota", "github.com/spf13/pflag"},
 	"internal/redisconf":  {"internal/option", "github.com/spf13/pflag"},
@@ -68,16 +75,23 @@ var mayImport = map[string][]string{
 		"internal/store", "internal/idempotency", "internal/meter", "golang.org/x/sys/unix",
 	},
 	"internal/store/remote/combine": {"internal/store"},
+	"internal/store/remote/ahead":   {"internal/limit", "internal/quota", "internal/gcra", "internal/window"},
+	"internal/store/remote/adding": {
+		"internal/store/remote/ahead",
+		"internal/calendar", "internal/limit", "internal/quota", "internal/window", "internal/form",
+		"internal/store/remote/combine",
+	},
 	"internal/store/remote/remotetest": {
 		"internal/form", "internal/limit", "internal/match", "internal/store", "internal/store/remote/combine",
 	},
 	"internal/store/remote": {
 		"internal/limit", "internal/quota", "internal/gcra", "internal/lease", "internal/standing",
 		"internal/form", "internal/store",
-		"internal/store/memory", "internal/idempotency", "internal/store/remote/combine",
+		"internal/store/memory", "internal/hold", "internal/idempotency", "internal/store/remote/combine",
+		"internal/store/remote/adding", "internal/store/remote/ahead",
 	},
 	"internal/store/remote/backend": {
-		"internal/store/remote/combine",
+		"internal/store/remote/combine", "internal/store/remote/adding",
 		"github.com/redis/go-redis/v9/...",
 	},
 	"internal/store/storetest": {
@@ -87,7 +101,8 @@ var mayImport = map[string][]string{
 		"github.com/stretchr/testify/...", "pgregory.net/rapid", "github.com/anishathalye/porcupine",
 	},
 	"internal/persist": {
-		"internal/entry", "internal/form", "internal/journal", "internal/limit", "internal/rdb", "internal/store",
+		"internal/entry", "internal/form", "internal/hold", "internal/journal", "internal/limit", "internal/rdb",
+		"internal/store",
 		"golang.org/x/sys/unix",
 	},
 	"internal/stats":      {"internal/meter"},
@@ -108,8 +123,8 @@ var mayImport = map[string][]string{
 	"internal/commands/pubsub": {"internal/client", "internal/command", "internal/limit", "internal/resp",
 		"internal/store",
 		"internal/option"},
-	"internal/decide": {"internal/limit", "internal/policy", "internal/quota", "internal/standing", "internal/store",
-		"internal/command", "internal/metric", "internal/topk", "github.com/zeebo/xxh3"},
+	"internal/decide": {"internal/limit", "internal/policy", "internal/quota", "internal/standing", "internal/stats",
+		"internal/store", "internal/command", "internal/metric", "internal/topk", "github.com/zeebo/xxh3"},
 	"internal/commands/limiter": {
 		"internal/decide", "internal/calendar", "internal/limit", "internal/quota", "internal/gcra",
 		"internal/window", "internal/lease",
@@ -118,6 +133,8 @@ var mayImport = map[string][]string{
 	"internal/commands/policy": {"internal/decide", "internal/limit", "internal/policy", "internal/quota",
 		"internal/standing",
 		"internal/store", "internal/command", "internal/metric", "internal/option", "internal/stats"},
+	"internal/commands/explain": {"internal/acl", "internal/command", "internal/decide", "internal/limit",
+		"internal/policy", "internal/quota"},
 	"internal/commands/access": {"internal/acl", "internal/client", "internal/command", "internal/resp",
 		"internal/store", "internal/option"},
 	"internal/commands/value": {"internal/form", "internal/limit", "internal/store", "internal/resp", "internal/command",
@@ -164,12 +181,19 @@ var mayImport = map[string][]string{
 	},
 	"internal/web": {"internal/client"},
 	"internal/httpapi": {
-		"internal/web", "internal/session", "internal/client", "internal/command", "internal/metric", "internal/policy",
-		"internal/option", "internal/quota", "internal/resp",
+		"internal/web", "internal/session", "internal/client", "internal/command", "internal/decide", "internal/metric",
+		"internal/policy", "internal/option", "internal/quota", "internal/resp",
 	},
 	"internal/grpcapi": {
-		"internal/envoy", "internal/session", "internal/client", "internal/metric", "internal/option",
+		"internal/envoy", "internal/session", "internal/client", "internal/command", "internal/metric", "internal/option",
+		"internal/resp",
+		"internal/web",
 		"github.com/envoyproxy/go-control-plane/envoy/...", "google.golang.org/grpc/...", "google.golang.org/protobuf/...",
+	},
+	"internal/xds": {
+		"internal/envoy", "internal/option", "internal/tlsconfig", "github.com/envoyproxy/go-control-plane/envoy/...",
+		"github.com/envoyproxy/go-control-plane/ratelimit/...", "google.golang.org/genproto/googleapis/rpc/status",
+		"google.golang.org/grpc/...", "google.golang.org/protobuf/...",
 	},
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
 	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/resp", "internal/web"},
@@ -181,8 +205,8 @@ var mayImport = map[string][]string{
 		"internal/cli", "internal/resp", "github.com/spf13/pflag", "github.com/redis/go-redis/v9", "golang.org/x/term",
 	},
 	"internal/transfer": {
-		"internal/cli", "internal/form", "internal/limit", "internal/match", "internal/option", "internal/persist",
-		"internal/rdb",
+		"internal/cli", "internal/form", "internal/hold", "internal/limit", "internal/match", "internal/option",
+		"internal/persist", "internal/rdb",
 		"internal/resp", "internal/store", "github.com/spf13/pflag", "github.com/redis/go-redis/v9",
 	},
 	"internal/weblog": {"internal/policy", "github.com/tidwall/gjson", "github.com/klauspost/compress/zstd"},
@@ -197,7 +221,7 @@ var mayImport = map[string][]string{
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
 		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
-		"internal/envoy", "internal/grpcapi",
+		"internal/envoy", "internal/grpcapi", "internal/xds", "internal/systemd",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
@@ -216,7 +240,8 @@ var layers = [][]string{
 	{"internal/command"},
 	{"internal/decide"},
 	{"internal/commands/access", "internal/commands/pubsub", "internal/commands/tracking", "internal/commands/limiter",
-		"internal/commands/policy", "internal/commands/value", "internal/commands/keyspace", "internal/commands/transaction",
+		"internal/commands/policy", "internal/commands/explain", "internal/commands/value", "internal/commands/keyspace",
+		"internal/commands/transaction",
 		"internal/commands/connection", "internal/commands/persistence", "internal/commands/admin"},
 	{"internal/session"},
 	{"internal/commands"},

@@ -84,3 +84,40 @@ func TestHotKeyOfManyProcesses(t *testing.T) {
 	assert.Less(t, contended, ok/20)
 	assert.LessOrEqual(t, result.Counters.MostTries, int64(40))
 }
+
+// TestLimitIsShared has four processes use one limit, each with a demand of a quarter of what it admits. One is so far
+// away that others always write while its step is under way. It must get at least half of its share, and does not if
+// the servers do not make the steps.
+func TestLimitIsShared(t *testing.T) {
+	for _, c := range []struct{ away, timeout int64 }{{10 * ms, 100 * ms}, {40 * ms, 1000 * ms}} {
+		plan := Plan{Seed: 1, Processes: 4, Primaries: 1, Slots: 1, Callers: 16, Pause: 320 * ms, CallKey: "0:0",
+			Timeout: c.timeout, Duration: 10_000 * ms, Known: 10, Jitter: 10 * us, KeepDurations: true, Adds: true,
+			Delay: c.away, Distances: []int64{c.away / 2, 50 * us, 50 * us, 50 * us}}
+		result := Run(plan)
+		assert.Empty(t, result.Violations)
+		even := 0
+		for _, taken := range result.Taken {
+			even += taken / plan.Processes
+		}
+		took := result.Durations[0]
+		slices.Sort(took)
+		t.Logf("%d ms away: %v taken, p50 %d us, %d steps made by the server, %d conflicts", c.away/ms, result.Taken,
+			took[len(took)/2]/us, result.Counters.Scripted, result.Counters.Conflicts)
+		assert.GreaterOrEqual(t, result.Taken[0], even/2)
+		assert.Less(t, took[len(took)/2], c.away*5/2, "two round trips, and a wait for the one before")
+	}
+}
+
+// TestJointStepsAreNotStarved has steps on several keys share a key with others that the server makes. These let a
+// process that has lost twice have its turn.
+func TestJointStepsAreNotStarved(t *testing.T) {
+	plan := Plan{Seed: 3, Processes: 8, Primaries: 1, Slots: 1, Keys: 2, Rate: 20 * ms,
+		Callers: 16, Pause: 10 * ms, CallKey: "0:0", Timeout: 100 * ms, Duration: 2000 * ms,
+		Known: 10, Jitter: 10 * us, Adds: true, Delay: 300 * us, Burst: 1_000_000}
+	result := Run(plan)
+	assert.Empty(t, result.Violations)
+	c := result.Counters
+	t.Log(result.Ended, "tries", c.MostTries, "turns", c.Turns, "scripted", c.Scripted, "conflicts", c.Conflicts)
+	assert.Equal(t, map[string]int{"ok": result.Ended["ok"], "conflict": result.Ended["conflict"]}, result.Ended)
+	assert.LessOrEqual(t, result.Counters.MostTries, int64(24))
+}

@@ -22,6 +22,7 @@ func (w *world) scheduleFaults() {
 	w.every(p.Crash, func() { w.crash(w.anyOwner()) })
 	w.every(p.Split, func() { w.split(w.anyOwner()) })
 	w.every(p.Move, w.move)
+	w.every(p.Sleep, w.sleep)
 	w.every(p.Jump, func() {
 		w.fault("clock jumps")
 		w.anyOwner().offset += w.below(2*p.JumpSize) - p.JumpSize

@@ -67,7 +67,7 @@ func (p *process) send(b *combine.Batch) {
 	}
 	for _, r := range b.Requests {
 		request := *r
-		request.Parts = slices.Clone(r.Parts)
+		request.Parts, request.Adds = slices.Clone(r.Parts), slices.Clone(r.Adds)
 		t.copies = append(t.copies, request)
 	}
 	p.w.after(readTimeout, func() { p.giveUp(c, t, combine.Unknown) })

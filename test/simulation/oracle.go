@@ -19,12 +19,27 @@ import (
 //   - a step that changed nothing has seen a value that the key held during the call, or, if a limit
 //     has denied it, so long before as the plan allows;
 //   - a limit admits no more than it promises by the clocks of the servers;
-//   - each step ends exactly once, and by its deadline.
+//   - each step ends exactly once, and by its deadline;
+//   - what processes admit by tokens that they have taken ahead is within the limit, too;
+//   - a charge is made once and corrected once, however often its client repeats these steps.
 type oracle struct {
 	w        *world
 	steps    []*step
 	versions []*version
+	same     map[derived]*version
 	keys     map[string]*keyState
+	spent    []int64 // when tokens were spent that processes take ahead, or that steps took beside them
+	charges  []*charge
+	heads    map[string]*charge
+}
+
+// derived says what a version is made of. What is computed twice from the same is the same version: a process computes
+// what a server has made.
+type derived struct {
+	parent *version
+	step   *step
+	key    string
+	tat    int64
 }
 
 // version is a value that a step has computed.
@@ -33,6 +48,7 @@ type version struct {
 	parent *version // nil if the key did not exist
 	step   *step
 	tat    int64 // of a limit
+	stage  stage // of a charge
 	from   int64 // when a server held it first, or when it was a part of what a server was sent
 	to     int64 // the last time
 }
@@ -52,10 +68,16 @@ type step struct {
 	applied   map[string]int
 	forgotten bool
 	committed int64
+	extra     int64 // how many tokens it may take ahead
+	taken     int64 // how many its last run has taken ahead
+	tat       int64 // what that has left
+	now       int64 // the time of that, by the clock of the server
 }
 
 // isDeniable reports whether a value that was read before the step may deny it.
-func (s *step) isDeniable() bool { return s.kind == "change" && len(s.keys) == 1 && isLimit(s.keys[0]) }
+func (s *step) isDeniable() bool {
+	return (s.kind == "change" || s.kind == "call" || s.kind == "ahead") && len(s.keys) == 1 && isLimit(s.keys[0])
+}
 
 // keyState is what the oracle knows of a key.
 type keyState struct {
@@ -70,7 +92,9 @@ type keyState struct {
 // emission is the emission interval of the limits.
 const emission = 5 * ms
 
-func newOracle(w *world) *oracle { return &oracle{w: w, keys: map[string]*keyState{}} }
+func newOracle(w *world) *oracle {
+	return &oracle{w: w, keys: map[string]*keyState{}, same: map[derived]*version{}, heads: map[string]*charge{}}
+}
 
 // isLimit says which keys are limits; the others are lists of steps.
 func isLimit(key string) bool { return (key[len(key)-1]-'0')%2 == 0 }
@@ -93,8 +117,13 @@ func (o *oracle) newStep(p *process, kind string, keys []string) *step {
 	return s
 }
 
-func (o *oracle) newVersion(parent *version, s *step, key string) *version {
-	v := &version{parent: parent, step: s}
+func (o *oracle) newVersion(parent *version, s *step, key string, tat int64) *version {
+	made := derived{parent, s, key, tat}
+	if v := o.same[made]; v != nil {
+		return v
+	}
+	v := &version{parent: parent, step: s, tat: tat}
+	o.same[made] = v
 	v.bytes = binary.BigEndian.AppendUint64(nil, uint64(len(o.versions)))
 	v.bytes = append(v.bytes, key...)
 	o.versions = append(o.versions, v)
@@ -161,9 +190,11 @@ func (o *oracle) applied(n *node, key string, v *version) {
 	if n.deposed {
 		s.applied[key]--
 		s.forgotten = true
+		o.lost(key)
 		return
 	}
 	o.key(key).admitted++
+	o.reached(key, v)
 }
 
 // forgotten is called when a failover loses a write.
@@ -177,6 +208,7 @@ func (o *oracle) forgotten(key string, before *record, after *version) {
 		v.step.applied[key]--
 		v.step.forgotten = true
 		k.admitted--
+		o.unreached(key, v)
 	}
 	after.to = o.w.now
 	if old != nil {
@@ -232,15 +264,20 @@ func (o *oracle) end(s *step, err error) {
 		o.checkMade(s)
 	case err == nil:
 		o.checkSeen(s)
+		o.checkNotMade(s)
 	case !errors.Is(err, combine.ErrUnavailable):
-		for key, times := range s.applied {
-			if times > 0 {
-				w.violation("%s: step %d (%s) was made and ended with %v", key, s.number, s.kind, err)
-			}
-		}
+		o.checkNotMade(s)
 	}
 	o.count(s)
 	s.seen = nil
+}
+
+func (o *oracle) checkNotMade(s *step) {
+	for key, times := range s.applied {
+		if times > 0 {
+			o.w.violation("%s: step %d (%s) was made and ended with %v", key, s.number, s.kind, s.err)
+		}
+	}
 }
 
 func (o *oracle) checkMade(s *step) {
@@ -286,6 +323,9 @@ func (o *oracle) count(s *step) {
 		name = "refused"
 	default:
 		w.result.Shares[s.process]++
+		if s.changes {
+			w.result.Taken[s.process]++
+		}
 		if w.plan.KeepDurations {
 			w.result.Durations[s.process] = append(w.result.Durations[s.process], w.now-s.submitted)
 		}
@@ -298,6 +338,8 @@ func (o *oracle) count(s *step) {
 
 // atEnd checks that nothing is left.
 func (o *oracle) atEnd() {
+	o.checkSpent()
+	o.checkCharges()
 	for _, s := range o.steps {
 		if !s.ended {
 			o.w.violation("step %d (%s) has not ended", s.number, s.kind)

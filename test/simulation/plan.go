@@ -13,7 +13,9 @@ type Plan struct {
 	Primaries int
 	Slots     int
 	Keys      int     // of each slot
-	Callers   int     // of each process; each submits its next step when the last has ended
+	Callers   int     // of each process; each submits its next step when the last has ended, and after a pause
+	Pause     int64   // on average
+	CallKey   string  // that they use; a list if it is empty
 	Writes    bool    // all steps write one key; the hottest one is used by all processes
 	Rate      int64   // mean time between two steps of a process
 	CalmRate  int64   // as Rate, without faults: then each step must succeed, so it must not be too much
@@ -25,6 +27,17 @@ type Plan struct {
 	Calm      int64   // how long it then goes on
 	Known     int     // values that a machine remembers
 	DenialAge int64   // how long they may deny steps
+
+	Adds  bool    // servers make steps on limits by themselves, if they are asked to
+	Leave float64 // how often they leave the value to the process instead
+
+	Lease int64   // how long tokens may be taken ahead, of one limit; 0 means that none are
+	Load  float64 // the demand for this limit, as a part of what it admits
+	Saves bool    // processes save their blocks, and spend them all together
+	Sleep int64   // a process is suspended for a while, and its monotonic clock with it
+
+	Charges   int  // clients that charge and correct, each again and again
+	Forgetful bool // a fault: they do not look whether a step that they repeat was made
 
 	Burst    int64 // of the limits; 0 means 20
 	NoMargin bool  // limits expire at their TAT, without combine.ExpiryMargin
@@ -89,12 +102,7 @@ func PlanOf(seed uint64) Plan {
 	p.Rate = int64(p.Processes) * pick(30, 100, 300) * us
 	p.CalmRate = 10 * max(p.Rate, int64(p.Processes)*p.Delay)
 	p.Duration = pick(200, 500, 1000) * ms
-	sometimes := func(of ...int64) int64 {
-		if r.IntN(2) == 0 {
-			return 0
-		}
-		return pick(of...)
-	}
+	sometimes := func(of ...int64) int64 { return pick(of...) * pick(0, 1) }
 	p.Cut = float64(sometimes(1, 10, 100)) / 1000
 	p.CutIdle = sometimes(50, 500) * ms
 	p.Late = float64(sometimes(1, 20)) / 1000
@@ -118,5 +126,7 @@ func PlanOf(seed uint64) Plan {
 		p.Move = 0
 	}
 	p.DenialAge = sometimes(1, 20) * ms
+	p.Adds = r.IntN(4) > 0
+	p.Leave = float64(sometimes(1, 100)) / 1000
 	return p
 }

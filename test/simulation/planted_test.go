@@ -13,15 +13,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine is where the source of the machine is.
-const machine = "../../internal/store/remote/combine"
+// machine and blocks are where the source of the machine is, and of the blocks of tokens that are taken ahead.
+const (
+	machine = "../../internal/store/remote/combine"
+	blocks  = "../../internal/store/remote/ahead"
+)
 
 // fault is a mistake that could be made in the machine: other lines in the place of some.
 type fault struct{ name, file, lines, instead string }
 
 var planted = []fault{
 	{"a change of unknown outcome is sent again", "reply.go",
-		"\t\tif r.Kind == Write {\n\t\t\tm.forget(f)\n\t\t\tm.endAll(f, ErrUnavailable)\n\t\t\treturn\n\t\t}\n", ""},
+		"\t\tif r.changes() {\n\t\t\tm.forget(f)\n\t\t\tm.endAll(f, ErrUnavailable)\n\t\t\treturn\n\t\t}\n", ""},
+	{"what has ended counts as not made by the backend", "add.go",
+		"\t\tif s.state.place != ended {\n",
+		"if s.state.place == ended { continue }"},
+	{"the backend's steps are judged by the time of the reply", "add.go",
+		"\t\t\tm.outcome(s, r.Now, current)\n", "m.outcome(s, m.timeOf(l), current)"},
+	{"what the backend leaves to the process passes for made", "reply.go",
+		"\t\t\tf.added.refused = true\n\t\t\tm.read(f, r, l)\n", "m.wasAdded(f, r, l)"},
 	{"a conflict passes for success", "reply.go", "\t\tm.lost(f, r, l)\n", "m.written(f, l)"},
 	{"combining loses all steps but the last", "compute.go",
 		"\t\tscratch.values = append(scratch.values, f.current[at])\n",
@@ -43,20 +53,40 @@ var planted = []fault{
 	{"a key that is gone is believed", "reply.go", "\t\t\tl.doubtful, trusted = true, false\n", ""},
 	{"the turns of others are ignored", "contention.go",
 		"\t\tm.rest(q, span+m.jitter(span/4))\n", ""},
-	{"an admission is judged by what is known", "denial.go", "\treturn err == nil && change.Denied && change.Op == Keep\n",
-		"return err == nil"},
+	{"an admission is judged by what is known", "denial.go", "\treturn s.state.err == nil && change.Denied && change.Op == Keep\n",
+		"return s.state.err == nil"},
 	{"what is known denies for ever", "denial.go", "\t\treturn false // it is too old\n", ""},
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
+}
+
+// plantedInBlocks are mistakes that could be made with tokens that are taken ahead.
+var plantedInBlocks = []fault{
+	{"blocks do not lapse", "book.go", "\t\treturn max(min(e.unspent, (e.state.TAT-ahead)/emission), 0)\n",
+		"return e.unspent"},
+	{"a block is as large as it was asked for", "book.go",
+		"\t\te.refused, e.sent, e.state, e.unspent = false, sent, r.State, r.Extra\n",
+		"e.refused, e.sent, e.state, e.unspent = false, sent, r.State, s.Extra"},
+	{"tokens stay when they are spent", "book.go", "\t\t\te.unspent -= quantity\n", ""},
 }
 
 // TestPlantedFaultsAreFound shows that the simulation finds each mistake. All of them are planted in
 // one binary; the environment says which is made.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	binary := buildPlanted(t)
-	assert.NoError(t, exec.Command(binary, "-test.run=TestSeeds|TestHotKey", "-count=3").Run(), "without a fault")
+	findPlanted(t, machine, planted, "TestSeeds|TestHotKey")
+}
+
+// TestPlantedFaultsOfBlocksAreFound shows the same of tokens that are taken ahead.
+func TestPlantedFaultsOfBlocksAreFound(t *testing.T) {
+	findPlanted(t, blocks, plantedInBlocks, "TestLeaseSeeds")
+}
+
+// findPlanted requires that some tests find each of the faults in a package.
+func findPlanted(t *testing.T, folder string, planted []fault, tests string) {
+	binary := buildPlanted(t, folder, planted)
+	assert.NoError(t, exec.Command(binary, "-test.run="+tests, "-count=3").Run(), "without a fault")
 	for _, f := range planted {
 		t.Run(f.name, func(t *testing.T) {
-			command := exec.Command(binary, "-test.run=TestSeeds|TestHotKey", "-test.failfast", "-count=200")
+			command := exec.Command(binary, "-test.run="+tests, "-test.failfast", "-count=200")
 			command.Env = append(os.Environ(), "PLANTED="+f.name)
 			out, err := command.CombinedOutput()
 			require.Error(t, err, "it was not found")
@@ -66,12 +96,12 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-// buildPlanted builds these tests with the faults in the machine.
-func buildPlanted(t *testing.T) string {
+// buildPlanted builds these tests with the faults in a package.
+func buildPlanted(t *testing.T, folder string, planted []fault) string {
 	dir := t.TempDir()
 	overlay := map[string]string{}
 	replace := func(file, text string) {
-		path, err := filepath.Abs(filepath.Join(machine, file))
+		path, err := filepath.Abs(filepath.Join(folder, file))
 		require.NoError(t, err)
 		overlay[path] = filepath.Join(dir, file)
 		require.NoError(t, os.WriteFile(overlay[path], []byte(text), 0o600))
@@ -79,7 +109,7 @@ func buildPlanted(t *testing.T) string {
 	texts := map[string]string{}
 	for _, f := range planted {
 		if texts[f.file] == "" {
-			text, err := os.ReadFile(filepath.Join(machine, f.file))
+			text, err := os.ReadFile(filepath.Join(folder, f.file))
 			require.NoError(t, err)
 			texts[f.file] = string(text)
 		}
@@ -89,7 +119,7 @@ func buildPlanted(t *testing.T) string {
 	for file, text := range texts {
 		replace(file, text)
 	}
-	replace("planted.go", "package combine\n\nimport \"os\"\n\nvar planted = os.Getenv(\"PLANTED\")\n")
+	replace("planted.go", "package "+filepath.Base(folder)+"\n\nimport \"os\"\n\nvar planted = os.Getenv(\"PLANTED\")\n")
 	list, err := json.Marshal(map[string]any{"Replace": overlay})
 	require.NoError(t, err)
 	name, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simulation.test")

@@ -20,6 +20,7 @@ type process struct {
 	dark    map[*node]int64
 	wakeAt  int64
 	stopped bool
+	taking  *taking // nil if it takes nothing ahead
 }
 
 // began is the monotonic time of a process minus the true time.
@@ -39,6 +40,9 @@ func (w *world) addProcess(number int) {
 	}
 	if w.plan.Rate > 0 {
 		w.after(w.exponential(w.plan.Rate), p.arrive)
+	}
+	if w.plan.Lease > 0 {
+		p.startTaking()
 	}
 	for range w.plan.Callers {
 		w.after(w.below(ms), p.call)
@@ -158,7 +162,11 @@ func (p *process) submitWrite() {
 // call is a caller that submits a step, and the next one when it has ended.
 func (p *process) call() {
 	if !p.stopped {
-		p.submit("call", []string{hottest})
+		key := p.w.plan.CallKey
+		if key == "" {
+			key = hottest
+		}
+		p.submit("call", []string{key})
 		p.drive()
 	}
 }
@@ -184,7 +192,8 @@ func (p *process) neighbours(key string) []string {
 }
 
 func (p *process) submit(kind string, keys []string) {
-	s := p.w.oracle.newStep(p, kind, keys)
+	w := p.w
+	s := w.oracle.newStep(p, kind, keys)
 	submitted := &combine.Step{
 		Keys: keys, Deadline: s.deadline + began, Expiry: kind == "expiry", Deniable: s.isDeniable(),
 		Run: func(now int64, values []combine.Value, changes []combine.Change) error {
@@ -193,9 +202,15 @@ func (p *process) submit(kind string, keys []string) {
 		Done: func(_ any, err error) {
 			p.w.oracle.end(s, err)
 			if kind == "call" {
-				p.w.after(us, p.call)
+				w.after(us+w.below(2*w.plan.Pause), p.call)
 			}
 		},
+	}
+	if kind != "call" && p.w.chance(0.2) {
+		submitted.Absent = len(keys)
+	}
+	if s.isDeniable() && w.plan.Adds {
+		submitted.Adds = &adding{p, s}
 	}
 	if kind == "tries" {
 		submitted.Tries = 2
@@ -206,7 +221,7 @@ func (p *process) submit(kind string, keys []string) {
 // run computes a step: limits are GCRA, and lists get another version.
 func (p *process) run(s *step, now int64, values []combine.Value, changes []combine.Change) error {
 	o := p.w.oracle
-	s.seen, s.changes = s.seen[:0], s.kind != "peek"
+	s.seen, s.changes, s.now = s.seen[:0], s.kind != "peek", now
 	for i, key := range s.keys {
 		v := o.lookup(values[i].Bytes)
 		s.seen = append(s.seen, v)
@@ -218,21 +233,42 @@ func (p *process) run(s *step, now int64, values []combine.Value, changes []comb
 		}
 	}
 	if !s.changes {
+		s.tat, s.taken = tatOf(s.seen[0]), 0
 		changes[0].Denied = s.isDeniable()
 		return nil
 	}
 	for i, key := range s.keys {
-		v := o.newVersion(s.seen[i], s, key)
-		changes[i] = combine.Change{Op: combine.Set, Bytes: v.bytes, Expires: combine.Never}
+		var tat int64
+		expires := combine.Never
 		switch {
 		case isLimit(key):
-			v.tat = max(tatOf(s.seen[i]), now) + emission
-			changes[i].Expires = v.tat + p.w.plan.margin()
+			tat, s.taken = s.take(now, tatOf(s.seen[i]), p.w.plan.burst())
+			s.tat = tat
+			expires = tat + p.w.plan.margin()
 		case isShort(key):
-			changes[i].Expires = now + 20*ms
+			expires = now + 20*ms
 		}
+		v := o.newVersion(s.seen[i], s, key, tat)
+		changes[i] = combine.Change{Op: combine.Set, Bytes: v.bytes, Expires: expires}
 	}
 	return nil
+}
+
+// adding is a step on a limit that a server can make.
+type adding struct {
+	p *process
+	s *step
+}
+
+func (a *adding) Fits(with combine.Adding, _ int64) bool { return with != nil && a.s.number%16 != 15 }
+
+func (a *adding) Apply(now int64, held combine.Value) combine.Value {
+	plan, before := &a.p.w.plan, a.p.w.oracle.lookup(held.Bytes)
+	if max(tatOf(before)-now, 0)+emission > plan.burst()*emission {
+		return held
+	}
+	tat, _ := a.s.take(now, tatOf(before), plan.burst())
+	return combine.Value{Bytes: a.p.w.oracle.newVersion(before, a.s, a.s.keys[0], tat).bytes, Expires: tat + plan.margin()}
 }
 
 func tatOf(v *version) int64 {

@@ -101,6 +101,8 @@ func (w *world) execute(p *process, n *node, r *combine.Request) {
 		w.readParts(n, r)
 	case combine.Write:
 		w.executeWrite(n, r)
+	case combine.Add:
+		w.executeAdd(n, r)
 	case combine.Command:
 		w.executeCommand(n, r)
 	}
@@ -199,6 +201,22 @@ func (w *world) executeWrite(n *node, r *combine.Request) {
 	}
 }
 
+// executeAdd makes the steps of a request, unless the plan says that it leaves the value to the process.
+func (w *world) executeAdd(n *node, r *combine.Request) {
+	w.readParts(n, r)
+	if w.chance(w.plan.Leave) {
+		r.Reply.Status = combine.Conflict
+		return
+	}
+	key, v := r.Parts[0].Key, r.Parts[0].Value
+	for _, a := range r.Adds {
+		v = a.Apply(r.Now, v)
+	}
+	if !bytes.Equal(v.Bytes, r.Parts[0].Value.Bytes) {
+		w.set(n, key, v.Bytes, v.Expires)
+	}
+}
+
 // set writes a value that a step has made.
 func (w *world) set(n *node, key string, value []byte, expires int64) {
 	before := w.get(n, key)
@@ -238,7 +256,7 @@ func (w *world) executeCommand(n *node, r *combine.Request) {
 	if present != nil {
 		parent = present.version
 	}
-	v := w.oracle.newVersion(parent, w.oracle.steps[stepNumber(r.Command[2])], key)
+	v := w.oracle.newVersion(parent, w.oracle.steps[stepNumber(r.Command[2])], key, 0)
 	w.set(n, key, v.bytes, combine.KeepExpiry)
 	r.Reply.Raw = v
 }

@@ -31,9 +31,46 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// TestLeaseSeeds runs seeds in which processes take tokens ahead, the same ones each time, or more with -long.
+func TestLeaseSeeds(t *testing.T) {
+	end, blocks := time.Now().Add(*long), 0
+	for seed := *first; seed < *first+*count || time.Now().Before(end); seed++ {
+		result := Run(PlanOfLeases(seed))
+		if *shows {
+			fmt.Printf("%+v\n%v %v %d from blocks\n\n", result.Plan, result.Ended, result.Faults, result.Blocks)
+		}
+		if len(result.Violations) > 0 {
+			t.Fatalf("seed %d, %+v:\n%s", seed, result.Plan, strings.Join(result.Violations, "\n"))
+		}
+		blocks += result.Blocks
+	}
+	assert.Positive(t, blocks)
+}
+
 // TestRunsCanBeRepeated: a seed would be of no use otherwise.
 func TestRunsCanBeRepeated(t *testing.T) {
 	for seed := range uint64(5) {
 		assert.Equal(t, Run(PlanOf(seed)), Run(PlanOf(seed)), "seed %d", seed)
+		assert.Equal(t, Run(PlanOfLeases(seed)), Run(PlanOfLeases(seed)), "seed %d", seed)
 	}
+}
+
+// Clients that charge and correct reach their end amid faults, and repeat steps. If they do not look whether a step was
+// made before they make it again, the oracle finds a charge that was corrected twice.
+func TestChargesAreCorrectedOnce(t *testing.T) {
+	var done, repeated, found int
+	for seed := range uint64(20) {
+		plan := PlanOf(seed)
+		plan.Processes, plan.Charges, plan.Cut = min(plan.Processes, 8), 5, 0.05
+		result := Run(plan)
+		assert.Empty(t, result.Violations, "seed %d", seed)
+		done, repeated = done+result.Corrected, repeated+result.Repeated
+		plan.Forgetful = true
+		if len(Run(plan).Violations) > 0 {
+			found++
+		}
+	}
+	t.Logf("%d charges corrected, %d steps repeated; without looking, %d of 20 seeds are found", done, repeated, found)
+	assert.Positive(t, repeated)
+	assert.Positive(t, found)
 }

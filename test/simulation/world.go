@@ -52,8 +52,12 @@ type Result struct {
 	Faults     map[string]int
 	Counters   combine.Counters // the sum of all processes; MostTries is the largest
 	Shares     []int            // of each process: the steps that succeeded
+	Taken      []int            // of them, those that changed something
 	Durations  [][]int64        // of each process: how long these took, if the plan says so
+	Blocks     int              // calls that were allowed by tokens taken ahead
 	Requests   []int            // of each server: those that it has answered
+	Corrected  int              // charges that were corrected
+	Repeated   int              // steps of charges that were repeated
 }
 
 // event is something that happens at an instant.
@@ -95,9 +99,13 @@ func Run(plan Plan) Result {
 	for i := range w.slots {
 		w.slots[i].owner = w.nodes[i%plan.Primaries]
 	}
-	w.result.Shares, w.result.Durations = make([]int, plan.Processes), make([][]int64, plan.Processes)
+	w.result.Shares, w.result.Taken = make([]int, plan.Processes), make([]int, plan.Processes)
+	w.result.Durations = make([][]int64, plan.Processes)
 	for i := range plan.Processes {
 		w.addProcess(i)
+	}
+	for range plan.Charges {
+		w.after(w.below(ms), w.beginCharge)
 	}
 	w.scheduleFaults()
 	w.after(plan.Duration, w.heal)
@@ -107,6 +115,10 @@ func Run(plan Plan) Result {
 	}
 	w.until(w.now + 5000*ms)
 	w.oracle.atEnd()
+	for _, c := range w.oracle.charges {
+		w.result.Corrected += c.made[corrected]
+		w.result.Repeated += c.again
+	}
 	w.result.Admitted = map[string]int64{}
 	for key, k := range w.oracle.keys {
 		w.result.Admitted[key] = k.admitted
@@ -185,7 +197,7 @@ func (w *world) sum() {
 		sum.Batches += c.Batches
 		sum.Requests += c.Requests
 		sum.Reads += c.Reads
-		sum.Writes += c.Writes
+		sum.Scripted += c.Scripted
 		sum.Commands += c.Commands
 		sum.Connects += c.Connects
 		sum.Conflicts += c.Conflicts

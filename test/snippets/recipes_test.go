@@ -4,9 +4,14 @@ import (
 	"context"
 	"fmt"
 	"go/format"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,15 +55,20 @@ func recipes(t *testing.T) map[string]*recipe {
 	return all
 }
 
-// Each recipe has a program in each language, which is short. Those in Go are formatted.
+// Each recipe has a program in each language, which is short unless it reads the answer of a model. Those in Go are
+// formatted.
 func TestRecipesAreComplete(t *testing.T) {
 	for name, r := range recipes(t) {
+		most := 40
+		if name == "tokens" {
+			most = 60
+		}
 		assert.NotEmpty(t, r.prints, name)
 		assert.Len(t, r.programs, 3, name)
 		for _, extension := range []string{".go", ".py", ".mjs"} {
 			text := r.programs[extension]
 			assert.NotEmpty(t, text, name+extension)
-			assert.LessOrEqual(t, strings.Count(text, "\n"), 40, name+extension)
+			assert.LessOrEqual(t, strings.Count(text, "\n"), most, name+extension)
 			assert.Equal(t, 1, strings.Count(text, "6379"), name+extension)
 		}
 		formatted, err := format.Source([]byte(r.programs[".go"]))
@@ -77,19 +87,44 @@ type runner struct {
 	t      *testing.T
 	server *redis.Client
 	proxy  *proxy
+	model  string // the port of a model
 }
 
 func newRunner(t *testing.T) *runner {
 	server := peer.Start(t, "--id-ttl", "3600")
 	client := peer.Client(&redis.Options{Addr: server.Addr})
 	t.Cleanup(func() { client.Close() })
-	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr)}
+	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr), model: startModel(t)}
+}
+
+// words finds how long an answer is to be.
+var words = regexp.MustCompile(`(\d+) words`)
+
+// startModel starts a stub of a language model, which streams an answer of as many tokens as the prompt asks for words,
+// a hundred at a time, and breaks it off after 6000. It returns its port. model.py is the same for the other languages.
+func startModel(t *testing.T) string {
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		tokens, _ := strconv.Atoi(words.FindStringSubmatch(string(body))[1])
+		for took := 0; took < tokens; {
+			took = min(took+100, tokens)
+			fmt.Fprintf(w, "data: {\"choices\": [{\"text\": \"la\"}], \"usage\": {\"total_tokens\": %d}}\n\n", took)
+			_ = http.NewResponseController(w).Flush()
+			if took == 6000 {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		fmt.Fprint(w, "data: [DONE]\n\n")
+	}))
+	t.Cleanup(model.Close)
+	_, port, _ := net.SplitHostPort(model.Listener.Addr().String())
+	return port
 }
 
 // inTest replaces the port in a program by that of the proxy, and a timeout of half a second by a long
 // one, because a test machine may be busy.
 func (r *runner) inTest(text string) string {
-	return strings.NewReplacer("6379", r.proxy.port(), "500 * time", "20000 * time").Replace(text)
+	return strings.NewReplacer("6379", r.proxy.port(), "8000", r.model, "500 * time", "20000 * time").Replace(text)
 }
 
 // build compiles all recipes into one binary, whose argument is the name of a recipe: to link one for

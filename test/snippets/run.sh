@@ -87,7 +87,7 @@ recipe() { # file, command...
     shift
     expected=$(block "$recipes" "${file%.*}.txt" | without_seconds)
     [[ $file != retries.* ]] || at=$(cat "$dir/once.port")
-    block "$recipes" "$file" | sed -E "s/\\b500\\b/20000/; s/=0\\.5,/=20,/; s/6379/$at/" >"$dir/$file"
+    block "$recipes" "$file" | sed -E "s/\\b500\\b/20000/; s/=0\\.5,/=20,/; s/6379/$at/; s/8000/$(cat "$dir/model.port")/" >"$dir/$file"
     [ -n "$expected" ] && grep -q "$at" "$dir/$file" || fail "docs/recipes.md has no block named $file or ${file%.*}.txt"
     until [ "${hour:-}" = "$(date +%H)" ]; do # a day may end while a program with a calendar quota runs
         hour=$(date +%H)
@@ -131,6 +131,10 @@ for mode in drop once hang refuse; do
     started+=($!)
     await "$dir/$mode.port" '[0-9]'
 done
+
+python3 "$here/model.py" >"$dir/model.port" &
+started+=($!)
+await "$dir/model.port" '[0-9]'
 
 python_clients() {
     installed python || fail "cannot install redis-py: $(tail -1 "$clients/python.log")"
