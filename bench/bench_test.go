@@ -48,7 +48,8 @@ func newTestBench(t *testing.T, o *options) *bench {
 }
 
 func TestSmokeCPU(t *testing.T) {
-	o := quick(t, "--other", "redis-server --save '' --port {port} --unixsocket {socket}", "--other-call", "SET {key} 1")
+	o := quick(t, "--other", "redis-server --save '' --port {port} --unixsocket {socket}", "--other-call", "SET {key} 1",
+		"--newer", "redis-server")
 	l := cpuLoad{pipeline: 4, connections: 3, keys: 100, limit: limitUsual, unix: true}
 	overTCP := o.throttle().named("over TCP")
 	overTCP.tcp = true
@@ -63,7 +64,10 @@ func TestSmokeCPU(t *testing.T) {
 		assert.Equal(t, 2, row.Ratio.Rounds)
 	}
 	assert.Equal(t, []string{report.Incr, "redis-server INCR again", report.Throttle, report.Lua, "over TCP",
-		"redis-server"}, names)
+		o.newer.name + ": INCR", o.newer.name + ": GCRA in Lua", "redis-server"}, names)
+	assert.Regexp(t, `^redis-server \d+\.\d+\.\d+$`, o.newer.name)
+	_, err = parseOptions([]string{"--newer", "redis-benchmark"})
+	assert.ErrorContains(t, err, "neither a redis-server nor a valkey-server")
 }
 
 func TestSmokeLatency(t *testing.T) {

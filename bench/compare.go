@@ -30,6 +30,7 @@ func (o *options) compareScenarios(few, million int) []scenario {
 		return cpuLoad{pipeline: pipeline, connections: 50, keys: few, limit: limitCompared}
 	}
 	field := append([]contender{incr}, contendersOf(o.rivals())...)
+	field = append(field, o.newer.instead(incr, lua, rateInLua())...)
 	return []scenario{
 		{"compare-p1", "P=1, 50 connections, 100k keys", load(1).cpu(field)},
 		{"compare-p64", "P=64, 50 connections, 100k keys", load(64).cpu(field)},
@@ -51,10 +52,14 @@ func (o *options) rivals() []rival {
 	if o.throttlecrab != "" {
 		all = append(all, rival{contender: o.crab(), decide: crabCall, answer: asCrab})
 	}
-	rate := contender{name: report.RedisRate, start: redisServer, script: scriptOfRedisRate(),
-		call: "EVALSHA {sha} 1 rate:{key} {limit}"}
 	return append(all, rival{contender: lua, decide: scripted(""), answer: asThrottle},
-		rival{contender: rate, decide: scripted("rate:"), answer: asRedisRate})
+		rival{contender: rateInLua(), decide: scripted("rate:"), answer: asRedisRate})
+}
+
+// rateInLua is the script of redis_rate.
+func rateInLua() contender {
+	return contender{name: report.RedisRate, start: redisServer, script: scriptOfRedisRate(),
+		call: "EVALSHA {sha} 1 rate:{key} {limit}"}
 }
 
 func contendersOf(rivals []rival) (all []contender) {

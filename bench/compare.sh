@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Compares cellserver with other limiters, and writes the results into docs/compare.md: bench/compare.sh [options of bench]
+# NEWER_SERVER may name a newer redis-server or valkey-server, on which INCR and the scripts are measured, too.
 # The others are built by cargo, redis-cell in bin/rediscell and throttlecrab in bin/compare. REDIS_CELL and THROTTLECRAB may
 # name them instead. One that cannot be had is left out, with the reason. The whole takes up to 15 minutes on two quiet cores,
 # after the others have been built.
@@ -22,6 +23,9 @@ if (build_redis_cell); then
     peers="redis-cell $REDIS_CELL_VERSION, $peers"
 fi
 
+if [ -n "${NEWER_SERVER:-}" ]; then
+    options+=(--newer "$NEWER_SERVER")
+fi
 if [ -z "${THROTTLECRAB:-}" ]; then
     THROTTLECRAB=$PWD/bin/compare/bin/throttlecrab-server
     if [ ! -x "$THROTTLECRAB" ] && command -v cargo >/dev/null && command -v protoc >/dev/null; then

@@ -128,6 +128,7 @@ func (o *options) guests() (guests []contender) {
 		loaded := append(redisServer[:len(redisServer):len(redisServer)], "--loadmodule", o.module)
 		guests = append(guests, contender{name: "redis-server with module, CL.THROTTLE", start: loaded, call: throttleCall})
 	}
+	guests = append(guests, o.newer.instead(incr, lua)...)
 	if o.other != "" {
 		name, _, _ := strings.Cut(strings.TrimSpace(o.other), " ")
 		guests = append(guests, contender{name: filepath.Base(name), start: []string{"sh", "-c", "exec " + o.other},

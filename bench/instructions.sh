@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
 # Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and compares
-# with it a CL.TAKE of a policy with that limit, which may cost a fifth more, and a CL.ALL of that limit and
-# another, which may cost three times as much:
+# with it a CL.TAKE of a policy with that limit, which may cost a fifth more, a CL.ALL of that limit and another, which
+# may cost three times as much, and a CL.THROTTLE with an ID of its own:
 #
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
+#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; at most 1.6 times as many
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
-# calls and one of 64,000 (BenchmarkSession, BenchmarkTake and BenchmarkAll, valgrind's callgrind), so that the start of
-# the process does not count. Record the profile again (make pgo) before comparing a change on the hot path: the
-# compiler follows the profile by the names and the lines of functions.
+# calls and one of 64,000 (BenchmarkSession, BenchmarkTake, BenchmarkAll and BenchmarkID, valgrind's callgrind), so that
+# the start of the process does not count. Record the profile again (make pgo) before comparing a change on the hot path:
+# the compiler follows the profile by the names and the lines of functions.
 set -euo pipefail
 cd "$(dirname "$(realpath "$0")")/.."
 command -v valgrind >/dev/null || { echo "bench/instructions.sh: valgrind is not installed" >&2; exit 1; }
@@ -47,6 +48,13 @@ if [ "${1-}" = --dir ]; then
     with=$(count . Tracked/P=64 1048576 2097152)
     printf 'CL.THROTTLE, 64 in flight, with --dir: %s instructions, %s without: %s\n' "$(show "$with")" \
         "$(show "$without")" "$(difference "$without" "$with")"
+    exit
+fi
+if [ "${1-}" = --holds ]; then
+    ids=$(count . BenchmarkHolds/ID/P=64 6400 19200)
+    holds=$(count . BenchmarkHolds/holds/P=64 6400 19200)
+    printf 'HOLD and SETTLE, 64 in flight: %s instructions, %s times those of two CL.FIXED with ID\n' "$(show "$holds")" \
+        "$(awk "BEGIN { printf \"%.2f\", $holds / $ids }")"
     exit
 fi
 if [ $# -gt 0 ]; then

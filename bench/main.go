@@ -12,6 +12,7 @@
 //	make bench ARGS=--list                                         the scenarios
 //	make bench ARGS="--only 'latency|memory'"                      those whose names match
 //	make bench ARGS="--module /path/redis_cell.so"                 also a Redis module
+//	make bench ARGS="--newer /path/valkey-server"                  INCR and the scripts also on a newer server
 //	make bench ARGS="--other 'dragonfly --port {port}'"            also another server
 //	make bench ARGS="--only store"                                 keys in Redis and Valkey, compared with redis_rate
 //	make bench ARGS="--publish --only memory"                      writes bench/RESULTS.md, the plots and the documents

@@ -18,6 +18,7 @@ type options struct {
 	other     string
 	otherCall string
 	module    string
+	newer     newer
 
 	throttlecrab string
 	peers        string
@@ -42,7 +43,7 @@ const (
 	fewestOfMost = 4000 // keys: the scenarios divide them into steps
 )
 
-func parseOptions(args []string) (*options, error) {
+func parseOptions(args []string) (_ *options, err error) {
 	o := &options{args: args}
 	f := pflag.NewFlagSet("bench", pflag.ContinueOnError)
 	f.SortFlags = false
@@ -55,6 +56,8 @@ func parseOptions(args []string) (*options, error) {
 	f.StringVar(&o.otherCall, "other-call", throttleCall,
 		"the call to the other server; {limit} stands for max_burst, count, period, quantity")
 	f.StringVar(&o.module, "module", "", "`file` of a Redis module with CL.THROTTLE to compare with, such as redis-cell")
+	newerServer := f.String("newer", "",
+		"`program` of a newer redis-server or valkey-server, which INCR and the scripts are measured with, too")
 	f.StringVar(&o.throttlecrab, "throttlecrab", "", "`program` of throttlecrab's server, for the scenarios that compare limiters")
 	f.StringVar(&o.peers, "peers", "", "versions of other limiters, published with the results")
 	f.IntVar(&o.rounds, "rounds", 0, "alternating rounds (default 21 for CPU, 5 for latency)")
@@ -66,6 +69,9 @@ func parseOptions(args []string) (*options, error) {
 	f.BoolVar(&o.allowDirty, "allow-dirty", false, "publish even with uncommitted changes")
 	f.StringVar(&o.root, "root", ".", "the project's `directory`, in which to publish")
 	if err := f.Parse(args); err != nil {
+		return nil, err
+	}
+	if o.newer, err = findNewer(*newerServer); err != nil {
 		return nil, err
 	}
 	return o, o.complete(f, *only)
