@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"cellserver/internal/command"
+	"cellserver/internal/decide"
 	"cellserver/internal/session"
 	"cellserver/internal/web"
 )
@@ -43,7 +45,9 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	_, refused = k.decide(r, func() { waited = web.KeepOpen(w) == nil })
 	if refused != "" {
 		status := web.StatusOf(refused)
-		if strings.HasPrefix(refused, "ERR no such policy") {
+		if known, ok := takeStatuses[firstWord(refused)]; ok {
+			status = known
+		} else if strings.HasPrefix(refused, "ERR no such policy") {
 			status = http.StatusNotFound
 		}
 		send(w, status, append(appendError(nil, refused), '\n'), waited)
@@ -57,10 +61,21 @@ func (a *API) take(w http.ResponseWriter, r *http.Request, policy string) {
 	k.answer(w, o, status, waited)
 }
 
+// takeStatuses are the statuses of errors about holds, by their first words.
+var takeStatuses = map[string]int{
+	"NOHOLD": http.StatusNotFound, "HOLDLAPSED": http.StatusGone,
+	"HOLDSETTLED": http.StatusConflict, "HOLDOPEN": http.StatusConflict,
+}
+
+func firstWord(text string) string {
+	word, _, _ := strings.Cut(text, " ")
+	return word
+}
+
 // parameters are the parameters of a request to take.
 type parameters struct {
-	values [len(parameterNames)]string
-	given  [len(parameterNames)]bool
+	values [command.MaxArgs]string
+	given  [command.MaxArgs]bool
 }
 
 // The indexes of parameters.
@@ -69,10 +84,27 @@ const (
 	quantityAt
 	modeAt
 	decisionAt
-	optionsAt // those after it are options of CL.TAKE, with the same names
+	optionsAt // those after it, except the ttl, are options of CL.TAKE, with the same names
 )
 
-var parameterNames = [...]string{"subject", "quantity", "mode", "decision", "leave", "wait", "id"}
+var parameterNames = slices.Concat(
+	[]string{"subject", "quantity", "mode", "decision", "leave"}, namesOf(decide.CallArgs), []string{"ttl"},
+)
+
+// The indexes of the parameters about holds. That of the ttl, which is the second word of HOLD, is the last.
+var (
+	holdAt   = slices.Index(parameterNames, "hold")
+	settleAt = slices.Index(parameterNames, "settle")
+	ttlAt    = len(parameterNames) - 1
+)
+
+// namesOf returns the names of options as parameters, in lower case.
+func namesOf(options []command.Arg) (names []string) {
+	for i := range options {
+		names = append(names, strings.ToLower(options[i].Tokens[0]))
+	}
+	return names
+}
 
 // read reads a query. If it is wrong, refused says why. It uses no url.Values, which is a map.
 func (p *parameters) read(query string) (refused string) {
@@ -88,7 +120,7 @@ func (p *parameters) read(query string) (refused string) {
 		if wrongName != nil || wrongValue != nil || strings.Contains(pair, ";") {
 			return "ERR the query is malformed"
 		}
-		i := slices.Index(parameterNames[:], name)
+		i := slices.Index(parameterNames, name)
 		switch {
 		case i < 0:
 			return "ERR the query has an unknown parameter: " + name
@@ -102,6 +134,10 @@ func (p *parameters) read(query string) (refused string) {
 		return "ERR the mode must be take, peek, upto or force"
 	case p.given[decisionAt] && p.values[decisionAt] != "body":
 		return "ERR the decision must be body, or not be there"
+	case p.given[holdAt] != p.given[ttlAt]:
+		return "ERR hold and ttl go together"
+	case p.given[settleAt] && !p.given[quantityAt]:
+		return "ERR settle needs a quantity: what was used in fact"
 	case !p.given[subjectAt]: // one that is empty is a subject like any other
 		return "ERR the query must have a subject"
 	}
@@ -111,16 +147,19 @@ func (p *parameters) read(query string) (refused string) {
 // modes are the values of the parameter mode; the first is the default.
 var modes = []string{"take", "peek", "upto", "force"}
 
-// addCall adds the call. command is the name of CL.TAKE.
-func (p *parameters) addCall(to *session.Calls, command, policy string) {
-	buffer := [6 + 2*len(parameterNames)]string{command, p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
+// addCall adds the call. take is the name of CL.TAKE.
+func (p *parameters) addCall(to *session.Calls, take, policy string) {
+	buffer := [6 + 2*command.MaxArgs]string{take, p.values[subjectAt], policy, p.values[quantityAt], "VERBOSE"}
 	words := buffer[:5]
 	if mode := p.values[modeAt]; mode != "" && !strings.EqualFold(mode, modes[0]) {
 		words = append(words, mode)
 	}
-	for i := optionsAt; i < len(parameterNames); i++ {
+	for i := optionsAt; i < ttlAt; i++ {
 		if p.given[i] { // one that is empty is refused by CL.TAKE
 			words = append(words, parameterNames[i], p.values[i])
+		}
+		if i == holdAt && p.given[i] {
+			words = append(words, p.values[ttlAt])
 		}
 	}
 	to.Add(words...)

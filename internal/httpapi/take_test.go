@@ -57,6 +57,52 @@ func TestTake(t *testing.T) {
 	}
 }
 
+// TestTakeHolds: charges are corrected once, and each wrong order has a status of its own.
+func TestTakeHolds(t *testing.T) {
+	a := newAPI(t)
+	for _, c := range []struct {
+		query  string
+		status int
+		body   string
+	}{
+		{"both?subject=h&hold=a&ttl=10m", 200, `{"allowed":true,"policy":"both","decided_by":"fixed","shadow":false,` +
+			`"limit":2,"remaining":1,"retry_after":-1,"reset_after":60}`},
+		{"both?subject=h&hold=a&ttl=10m", 200, `{"allowed":true,"policy":"both","decided_by":"fixed","shadow":false,` +
+			`"limit":2,"remaining":1,"retry_after":-1,"reset_after":60}`},
+		{"both?subject=h&quantity=2&hold=a&ttl=10m", 409, `{"error":"HOLDOPEN a hold of another call is open under this ID"}`},
+		{"both?subject=h&quantity=0&settle=a", 200, `{"allowed":true,"policy":"both","decided_by":"throttle","shadow":false,` +
+			`"limit":3,"remaining":3,"retry_after":-1,"reset_after":0,"taken":-1}`},
+		{"both?subject=h&quantity=0&settle=a", 200, `{"allowed":true,"policy":"both","decided_by":"throttle","shadow":false,` +
+			`"limit":3,"remaining":3,"retry_after":-1,"reset_after":0,"taken":-1}`},
+		{"both?subject=h&quantity=1&settle=a", 409, `{"error":"HOLDSETTLED the hold was settled with 0"}`},
+		{"both?subject=h&quantity=1&settle=b", 404, `{"error":"NOHOLD no such hold: nothing was charged under this ID, ` +
+			`or it was settled or lapsed long ago"}`},
+		{"both?subject=h&quantity=1&settle=b&mode=force", 200, `{"allowed":true,"policy":"both","decided_by":"fixed",` +
+			`"shadow":false,"limit":2,"remaining":1,"retry_after":-1,"reset_after":60,"taken":1}`},
+		{"both?subject=h&settle=a", 400, `{"error":"ERR settle needs a quantity: what was used in fact"}`},
+		{"both?subject=h&hold=a", 400, `{"error":"ERR hold and ttl go together"}`},
+		{"both?subject=h&ttl=5", 400, `{"error":"ERR hold and ttl go together"}`},
+		{"both?subject=h&hold=c&ttl=x", 400, `{"error":"ERR value is not an integer or out of range: ttl ` +
+			`(units are ms, s, m, h and d)"}`},
+		{"both?subject=h&hold=&ttl=5", 400, `{"error":"ERR id is empty"}`},
+	} {
+		status, _, body := a.do(a.request("/v1/take/"+c.query, ""))
+		assert.Equal(t, c.status, status, c.query)
+		assert.Equal(t, c.body, body, c.query)
+	}
+}
+
+// TestLapsedHold: a hold that is settled too late is gone.
+func TestLapsedHold(t *testing.T) {
+	a := newAPI(t)
+	status, _, _ := a.do(a.request("/v1/take/both?subject=u&hold=a&ttl=2", ""))
+	assert.Equal(t, 200, status)
+	a.clock.Advance(2 * time.Second)
+	status, _, body := a.do(a.request("/v1/take/both?subject=u&quantity=0&settle=a", ""))
+	assert.Equal(t, 410, status)
+	assert.Equal(t, `{"error":"HOLDLAPSED the hold has lapsed: what it charged stays charged"}`, body)
+}
+
 // TestFieldsOfTake: the fields are those that VERBOSE shows.
 func TestFieldsOfTake(t *testing.T) {
 	a := newAPI(t)

@@ -89,6 +89,7 @@ func New(c Config) *Page {
 	}
 	p.mux.Handle("GET /stream", p.forUsers(p.stream))
 	p.mux.Handle("POST /inspect", p.action(inspect))
+	p.mux.Handle("POST /explain", p.action(explain))
 	p.mux.Handle("POST /delete", p.action(remove))
 	p.mux.Handle("POST /bans", p.action(bans))
 	return p

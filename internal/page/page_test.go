@@ -228,6 +228,11 @@ func TestRights(t *testing.T) {
 	assert.Equal(t, "cl.lease", found.Kind)
 	assert.Equal(t, map[string]string{"holders": "1", "held": "1"}, found.State)
 	assert.Equal(t, `"b\n"`, found.Holders[0].Name)
+	f.call("CL.FIXED", "llm", "10000", "60", "3000", "HOLD", "req-7", "10m")
+	status, text = f.do("POST", "/inspect", "viewer", `{"key":"llm"}`)
+	require.Equal(t, http.StatusOK, status, text)
+	require.NoError(t, json.Unmarshal([]byte(text), &found))
+	assert.Equal(t, []string{"1", "3000"}, []string{found.State["holds"], found.State["held"]})
 	for body, want := range map[string]string{
 		"{": "the body must be an object with a key, in JSON", `{"key":"\"a"}`: "a name in quotes ends with a quote",
 	} {
@@ -243,6 +248,32 @@ func TestRights(t *testing.T) {
 	assert.Contains(t, string(f.call("INFO", "stats").text), "acl_access_denied_cmd:2\r\n", "with the one of /delete")
 	assert.Equal(t, map[string]string{"CL.TOP": "NOPERM User viewer has no permissions to run the 'cl.top' command"},
 		m.Errors)
+}
+
+// A call is explained with the rights of the user, and nothing is taken.
+func TestExplain(t *testing.T) {
+	f := newFixture(t, unchanged)
+	f.call("CL.FIXED", "a b", "5", "60", "2")
+	f.call("ACL", "SETUSER", "viewer", "+cl.explain", "+cl.fixed")
+	for range 2 {
+		status, text := f.do("POST", "/explain", "viewer", `{"key":"cl.fixed \"a b\" 5 60 4"}`)
+		require.Equal(t, http.StatusOK, status, text)
+		var found explanation
+		require.NoError(t, json.Unmarshal([]byte(text), &found))
+		assert.False(t, found.Allowed)
+		assert.Equal(t, "the call would be limited", found.Why[0])
+		assert.Positive(t, found.Limits[0].Full)
+		found.Limits[0].Full = 0
+		assert.Equal(t, []explainedLimit{{"fixed", `"a b"`, 5, 2, 3, 0}}, found.Limits)
+	}
+	for line, want := range map[string]string{
+		`CL.SLIDING a 5 60`: "NOPERM", `CL.FIXED \"a`: "unbalanced quotes", "": "wrong number of arguments",
+		"GET a": "ERR CL.EXPLAIN",
+	} {
+		status, text := f.do("POST", "/explain", "viewer", `{"key":"`+line+`"}`)
+		assert.NotEqual(t, http.StatusOK, status)
+		assert.Contains(t, text, want)
+	}
 }
 
 // The bans of a policy are listed on request, and subjects of any bytes as text.

@@ -251,6 +251,19 @@ function drawPolicies(policies, error) {
   show("policies-error", error);
 }
 
+// drawDomains shows the domains of Envoy's rate limits: limits=3,ok=10,over_limit=2,name="shop".
+function drawDomains(fields) {
+  const rows = [];
+  for (let i = 0; fields["envoy_domain" + i]; i++) {
+    const [, limits, allowed, over, name] = fields["envoy_domain" + i].match(/^limits=(\d+),ok=(\d+),over_limit=(\d+),name="(.*)"$/);
+    const row = element("tr", "");
+    row.append(element("th", name, { scope: "row" }), element("td", limits), element("td", allowed), element("td", over));
+    rows.push(row);
+  }
+  byId("domains").replaceChildren(...rows);
+  byId("domains-section").hidden = rows.length === 0;
+}
+
 async function showBans(policy) {
   show("bans-notice", "");
   show("bans-error", "");
@@ -277,6 +290,7 @@ function draw(m) {
   drawKeys("limited", m.limited, m.errors["CL.TOP"]);
   drawKeys("seen", m.seen, m.errors["CL.TOP"]);
   drawPolicies(m.policies, m.errors["CL.POLICY"]);
+  drawDomains(m.fields);
   previous = m;
 }
 
@@ -370,6 +384,23 @@ function drawKey(found) {
     [element("dt", name), element("dd", fieldText(name, value))]));
 }
 
+// explain shows what a call would be answered. The bars are the used part of each limit.
+async function explain(call) {
+  show("explain-error", "");
+  byId("explanation").hidden = true;
+  try {
+    const found = await post("/explain", call);
+    byId("explain-why").replaceChildren(...found.why.map((line) => element("li", line)));
+    byId("explain-bars").replaceChildren(...(found.limits || []).map((limit) => drawBar({
+      name: limit.name, part: Math.min(1, limit.used / Math.max(1, limit.size)), uses: true,
+      text: count(limit.used) + " of " + count(limit.size) + (limit.full_ms > 0 ? ", all back in " + duration(limit.full_ms) : ""),
+    })));
+    byId("explanation").hidden = false;
+  } catch (failure) {
+    show("explain-error", failure.message);
+  }
+}
+
 async function deleteKey() {
   byId("confirm").close();
   try {
@@ -413,6 +444,10 @@ function connect() {
 byId("lookup-form").addEventListener("submit", (event) => {
   event.preventDefault();
   lookUp(byId("key").value);
+});
+byId("explain-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  explain(byId("call").value);
 });
 byId("delete").addEventListener("click", () => {
   byId("confirm-key").textContent = drawnKey;
