@@ -11,7 +11,8 @@ ARG TARGETOS
 ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
-    go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data
+    go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data bin/names && \
+    ln -s /cellserver bin/names/ratelimit
 
 FROM scratch
 ARG VERSION=dev
@@ -19,6 +20,8 @@ LABEL org.opencontainers.image.title="cellserver" \
       org.opencontainers.image.description="A rate-limit server that speaks the Redis protocol" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build /src/bin/cellserver /cellserver
+# By the name /bin/ratelimit, it takes the place of envoyproxy/ratelimit, with its environment: see docs/envoy.md.
+COPY --from=build /src/bin/names /bin
 # A place for --dir. A new volume that is mounted here gets the owner of this directory, so that the
 # user below can write to it. It is no VOLUME: without --dir, which is the default, nothing is written.
 COPY --from=build --chown=65532:65532 /src/bin/data /data

@@ -41,7 +41,7 @@ test-race: test-servers ## run every test with the race detector
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
 	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/commands/... ./internal/session ./internal/client \
-		./internal/maxmemory ./test/hostile
+		./internal/maxmemory ./internal/replay ./test/hostile
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 
@@ -81,7 +81,7 @@ SEED := 1000
 
 .PHONY: simulate
 simulate: ## simulate the core of the remote store, with faults, for SIMULATE, from the seed SEED on (test does so for seconds)
-	$(GO) test -count=1 -timeout 0 ./test/simulation -run TestSeeds -long $(SIMULATE) -first $(SEED)
+	$(GO) test -count=1 -timeout 0 ./test/simulation -run 'TestSeeds|TestLeaseSeeds' -long $(SIMULATE) -first $(SEED)
 
 .PHONY: simulate-scale
 simulate-scale: ## simulate up to 1000 processes and 100 primaries, in two minutes (ARGS=-write writes the table and the pictures of docs/scale.md)
@@ -96,6 +96,7 @@ check: ## run everything that CI runs, with a summary at the end
 vet: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+	cd clients/go && $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
 
 # The latest version whose dependencies are all available from the module proxy.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.3.0
@@ -116,12 +117,25 @@ tidy: ## check that go.mod and go.sum are tidy
 	$(GO) mod tidy -diff
 	$(GO) mod verify
 	cd test/clients/go && $(GO) mod tidy -diff
+	cd clients/go && $(GO) mod tidy -diff
 
 .PHONY: test-clients
 test-clients: build ## run real clients and limiter libraries in other languages, installed in bin/clients (CLIENTS=newest for the newest versions)
+	clients/test.sh bin/cellserver
 	test/clients/run.sh bin/cellserver
 	test/clients/limiters/run.sh bin/cellserver
 	test/snippets/run.sh bin/cellserver
+
+# That of the last release.
+CLIENTS_VERSION := $(patsubst v%,%,$(shell git describe --tags --abbrev=0 2>/dev/null || echo 0.0.0))
+
+.PHONY: client-faults
+client-faults: build ## let each client make 100,000 calls while connections are cut and servers fail (test-clients has 2,000)
+	FAULTS=100000 clients/test.sh bin/cellserver
+
+.PHONY: clients
+clients: ## build the packages of the clients in dist/clients (after make test-clients, which installs the compiler of TypeScript)
+	NODE_MODULES=$(CURDIR)/bin/clients/own_node/node_modules clients/build.sh dist/clients $(CLIENTS_VERSION)
 
 .PHONY: test-redis-suite
 test-redis-suite: build ## run Redis's own tests; those not listed must pass (ARGS=-update removes passing ones from the lists)
@@ -150,7 +164,7 @@ rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review 
 	$(GO) test ./test/migrate -run TestPageIsCurrent -rewrite
 	$(GO) test ./bench/report -run TestPublishedFollowsFromResults -rewrite
 	$(GO) test ./test/simulation/scale -run TestPageFollowsFromResults -rewrite
-	$(GO) test ./test/prometheus -run TestPageIsCurrent -rewrite
+	$(GO) test ./test/prometheus -run "TestPageIsCurrent|TestAlertsHaveRunbooks" -rewrite
 	$(GO) run ./bench/limiters
 
 # TZDATA chooses a version, as in make zoneinfo TZDATA===2026.6. The same version gives the same bytes.
@@ -202,13 +216,17 @@ benchstat: ## compare the micro-benchmarks with the last tag (SINCE=commit for a
 instructions: ## count the instructions of a CL.THROTTLE (SINCE=commit compares with it; needs valgrind)
 	bench/instructions.sh $(SINCE)
 
+.PHONY: bench-replay
+bench-replay: build ## compare the CPU time of policies replay with gawk's, on a log of a million lines (needs gawk; ROUNDS=n)
+	bench/replay.sh
+
 # With this profile, the compiler inlines the functions of the hot path: a CL.THROTTLE with 64 calls in flight takes a tenth less
 # CPU time.
 .PHONY: pgo
 pgo: ## record the profile for optimized builds (cmd/cellserver/default.pgo) again, in three runs
 	@mkdir -p bin/pgo
 	for run in 1 2 3; do \
-		$(GO) test -run '^$$' -bench '^Benchmark(Session|Values|Take|All|Limiters)$$' -benchtime 3s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
+		$(GO) test -run '^$$' -bench '^Benchmark(Session|ID|Values|Take|All|Limiters)$$' -benchtime 3s -cpuprofile bin/pgo/$$run -o /dev/null ./internal/commands || exit 1; \
 	done
 	$(GO) tool pprof -proto bin/pgo/1 bin/pgo/2 bin/pgo/3 > cmd/cellserver/default.pgo
 
@@ -219,6 +237,11 @@ bench: build ## compare CPU per call with redis-server, 21 alternating rounds (A
 .PHONY: compare
 compare: build ## compare with redis-cell, throttlecrab, redis_rate and a script, in 15 minutes, and write docs/compare.md (cargo and protoc build the first two)
 	bench/compare.sh $(ARGS)
+	$(MAKE) compare-envoy
+
+.PHONY: compare-envoy
+compare-envoy: ## measure what Envoy's rate limit service needs, beside envoyproxy/ratelimit, and check the bars
+	$(GOTEST) ./test/envoy -run 'TestCost$$|TestNeeds' -cost -v
 
 .PHONY: test-release
 test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
