@@ -245,7 +245,7 @@ func TestAccessibility(t *testing.T) {
 		}
 	}
 	assert.GreaterOrEqual(t, seen["button"], 6)
-	assert.Equal(t, 1, seen["textbox"])
+	assert.Equal(t, 2, seen["textbox"], "a key to find, and a call to explain")
 	for _, width := range []int{320, 390, 760, 761, 1280, 2560} {
 		b.size(width, 800, width < 500, "light")
 		var inner, content int

@@ -91,6 +91,7 @@ func servers(t *testing.T) (addresses []string, made int) {
 		call(t, s, 1, "nosuch")
 		if args[0] == "--measure-pauses" {
 			call(t, s, 1, "CL.TAKE user api 1 HOLD id 1m") // for the quantities by policy
+			made++
 		}
 		addresses, made = append(addresses, address), made+100
 	}

@@ -84,7 +84,8 @@ func TestMonitoringFields(t *testing.T) {
 	var info strings.Builder
 	for _, measured := range []string{"loops", "locks"} {
 		client := peer.Client(&redis.Options{Addr: peer.StartPlain(t, "--measure-pauses", measured, "--dir",
-			t.TempDir(), "--policies", writePolicies(t)).Addr})
+			t.TempDir(), "--policies", writePolicies(t), "--grpc-unixsocket", t.TempDir()+"/grpc", "--envoy-config",
+			envoyConfig(t)).Addr})
 		defer client.Close()
 		require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err()) // every call is timed
 		for range 100 {                                                                         // for latencystats
@@ -104,6 +105,14 @@ func TestMonitoringFields(t *testing.T) {
 	assert.Greater(t, len(fields), 30)
 	assert.Empty(t, missingFields(fields, info.String()), "fields that INFO does not have")
 	assert.Equal(t, []string{"nosuch"}, missingFields([]string{"db0", "nosuch"}, info.String()))
+}
+
+// envoyConfig returns the path of a configuration for --envoy-config.
+func envoyConfig(t *testing.T) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "limits")
+	require.NoError(t, os.WriteFile(path, []byte("domain: shop\ndescriptors: [{key: user, rate_limit: {unlimited: true}}]\n"), 0o600))
+	return path
 }
 
 func missingFields(fields []string, info string) (missing []string) {
