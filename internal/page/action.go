@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"mime"
 	"net/http"
+	"strconv"
 
 	"cellserver/internal/web"
 )
@@ -88,10 +89,10 @@ type inspection struct {
 	Holders []holder          `json:"holders"`
 }
 
-// holder is a lease of a key.
+// holder is a lease or an open hold of a key.
 type holder struct {
-	Name    string `json:"name"` // in quotes
-	Permits int64  `json:"permits"`
+	Name    string `json:"name"`    // of the lease's holder, or the ID of the hold, in quotes
+	Permits int64  `json:"permits"` // or the quantity that was charged
 	Ends    int64  `json:"ends_ms"`
 }
 
@@ -117,10 +118,15 @@ func inspect(ctx context.Context, c *caller, key string) (any, error) {
 			value.pairs(func(name string, value reply) { found.State[name] = string(value.text) })
 		}
 	})
-	if found.Kind != "cl.lease" {
+	switch {
+	case found.Kind == "cl.lease":
+		r, err = c.ask(ctx, "CL.HOLDERS", key)
+	case found.State["holds"] != "":
+		r, err = c.ask(ctx, "CL.HOLDS", key, "COUNT", strconv.Itoa(maxShownHolders))
+	default:
 		return found, nil
 	}
-	if r, err = c.ask(ctx, "CL.HOLDERS", key); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	for _, h := range r.parts[:min(len(r.parts), maxShownHolders)] {

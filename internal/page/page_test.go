@@ -51,7 +51,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	f.admin = newCaller(in, "test", "test", "")
 	t.Cleanup(f.admin.Close)
 	f.call("ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+info", "+cl.top", "+cl.inspect", "+cl.holders",
-		"+cl.policy")
+		"+cl.holds", "+cl.policy")
 	f.call("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
 	return f
 }
@@ -233,6 +233,7 @@ func TestRights(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, text)
 	require.NoError(t, json.Unmarshal([]byte(text), &found))
 	assert.Equal(t, []string{"1", "3000"}, []string{found.State["holds"], found.State["held"]})
+	assert.Equal(t, []holder{{`"req-7"`, 3000, 600000}}, found.Holders)
 	for body, want := range map[string]string{
 		"{": "the body must be an object with a key, in JSON", `{"key":"\"a"}`: "a name in quotes ends with a quote",
 	} {

@@ -352,7 +352,7 @@ function barsOf(found) {
   for (const name of uses) bars.push({ name, part: Number(state[name]) / most, text: count(Number(state[name])), uses: true });
   const last = Math.max(1, ...(found.holders || []).map((h) => h.ends_ms));
   for (const h of (found.holders || []).slice(0, 10)) {
-    bars.push({ name: h.name, part: h.ends_ms / last, text: h.permits + " for " + duration(h.ends_ms), uses: true });
+    bars.push({ name: h.name, part: h.ends_ms / last, text: count(h.permits) + " for " + duration(h.ends_ms), uses: true });
   }
   return bars;
 }
