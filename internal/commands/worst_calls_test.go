@@ -166,6 +166,7 @@ var worstCalls = append([]worst{
 	{row: "cl.ban", call: "CL.BAN {64K} api 9 reason", where: onLoop},
 	{row: "cl.pardon", call: "CL.PARDON {64K} api", where: onLoop},
 	{row: "cl.plan", call: "CL.PLAN {64K} plans pro 9 reason", where: onLoop},
+	{row: "cl.grant", stage: "overrides", call: "CL.GRANT {64K} long fixed 9 reason", where: offLoop},
 	{row: "cl.bans", stage: "keys", call: "CL.BANS api 1000", where: offLoop},
 	{row: "cl.explain", stage: "manyholds", call: "CL.EXPLAIN CL.ALL 64 (SLIDINGLOG holds# 4000 1000000 1)*64",
 		where: offLoop},

@@ -152,7 +152,7 @@ func (e *Explanation) readLimits(c *command.Call, k *Call) (err error) {
 		if e.Standings[i], err = c.View.Standing(c.Context, k.Parts[i].Standing); err != nil {
 			return err
 		}
-		k.usePlan(&k.Parts[i], c.View.Now(), &e.Standings[i])
+		k.useStanding(&k.Parts[i], c.View.Now(), &e.Standings[i])
 	}
 	for i := range k.Requests {
 		if err = e.Limits[i].read(c.Context, c.View, k.Requests[i]); err != nil {

@@ -179,7 +179,7 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 	if _, explained := c.Outcome.(*Explanation); explained {
 		return errExplainsSettle
 	}
-	if err := d.findPlans(c, k); err != nil {
+	if err := d.findRules(c, k); err != nil {
 		return err
 	}
 	s.Key, s.ID, s.Requests, s.Remember = k.Key, c.Words[k.SettleAt], k.Requests, d.IDTime
@@ -203,18 +203,20 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 	return k.Reply(decisions, true)
 }
 
-// findPlans reads the standings of the subjects of policies with plans: a hold is corrected by the rules of their plan.
-func (d *Decider) findPlans(c *command.Call, k *Call) error {
+// findRules reads the standings of subjects: a hold is corrected by the rules of their plan, and shown with what they
+// were granted. Where an operation costs a round trip, grants alone are not worth one.
+func (d *Decider) findRules(c *command.Call, k *Call) error {
+	_, steps := c.View.(store.Stepper)
 	for i := range k.Parts {
 		p := &k.Parts[i]
-		if len(p.Policy.Plans) == 0 || !d.MayHaveStandings() {
+		if steps && len(p.Policy.Plans) == 0 || !d.MayHaveStandings() {
 			continue
 		}
 		state, err := c.View.Standing(c.Context, p.Standing)
 		if err != nil {
 			return err
 		}
-		k.usePlan(p, c.View.Now(), &state)
+		k.useStanding(p, c.View.Now(), &state)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"cellserver/internal/command"
+	"cellserver/internal/limit"
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
 	"cellserver/internal/standing"
@@ -28,7 +29,7 @@ type Part struct {
 	Verdict   policy.Verdict
 	Decisions []quota.Decision
 
-	without *policy.Treatment // the treatment without a plan, once a plan was looked for
+	without *policy.Treatment // the treatment without plan and grants, once they were looked for
 	decided bool              // by the standing, or by an override that needs no limits
 	banned  bool              // by this call
 	asked   int               // index of its first request among Call.asked
@@ -95,7 +96,7 @@ func (a *attempt) judge(ctx context.Context, v store.View) error {
 		if err != nil {
 			return err
 		}
-		a.of.usePlan(p, v.Now(), &state)
+		a.of.useStanding(p, v.Now(), &state)
 		p.judge(v.Now(), &state)
 	}
 	a.of.ask()
@@ -110,20 +111,23 @@ func (a *attempt) judgeWithoutStore() {
 	a.of.ask()
 }
 
-// usePlan sets the rules of the requests of a part to the limits of the plan that its subject has. Their keys stay. It
-// may be called again, with another standing.
-func (k *Call) usePlan(p *Part, now int64, s *standing.State) {
-	if len(p.Policy.Plans) == 0 {
+// useStanding sets the rules of the requests of a part to the limits that its subject has: those of its plan, with what
+// it was granted. Their keys stay. It may be called again, with another standing.
+func (k *Call) useStanding(p *Part, now int64, s *standing.State) {
+	if len(p.Policy.Plans) == 0 && s.Grants == "" && p.without == nil {
 		return
 	}
 	if p.without == nil {
 		t := p.Treatment
 		p.without = &t
 	}
-	p.Treatment = p.Policy.PlanFor(now, s, *p.without)
+	p.Treatment = p.Policy.PlanFor(now, s, *p.without).Granted(now, s)
 	for i := range p.Treatment.Limits {
 		r := &k.Requests[p.From+i]
 		r.Rule = p.Treatment.Limits[i].Rule
+		if s.Grants != "" {
+			r.Ahead = limit.NotAhead // tokens taken ahead would be spent after the grant has ended
+		}
 		if p.Leave < 0 {
 			r.Leave = policy.LeaveOf(p.Leave, r.Size())
 		}

@@ -7,6 +7,7 @@
 //	policy.go    what a Set consists of
 //	match.go     the limits of a subject: overrides by pattern and by network
 //	plan.go      plans: other limits for subjects that were given one
+//	grant.go     grants: more of a limit for a subject
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
 //	diff.go      what changes between two Sets, as lines for the log

@@ -10,17 +10,19 @@ import (
 
 // The first byte of an encoded state is its version. It must change when the encoding does. A state has the lowest
 // version that has all of its fields, so that older programs can read it: those that counted all refusals by estimate
-// know version 1, and those without plans know 1 and 2.
+// know version 1, those without plans know 1 and 2, and those without grants know 1 to 3.
 const (
 	version       = 1
 	versionRecent = 2
 	versionPlan   = 3
+	versionGrants = 4
 )
 
 // MaxBytes is the length of the longest encoded state: the version, five instants, two reasons with
-// their lengths, and four counts; the instants of refusals with two counts; and a plan: an instant, a reason and a
-// name with their lengths.
-const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes + 9 + 8 + 2 + MaxReason + 1 + MaxPlan
+// their lengths, and four counts; the instants of refusals with two counts; a plan: an instant, a reason and a
+// name with their lengths; and grants with their count: an instant, a reason, a label and a quantity each.
+const MaxBytes = 1 + 5*8 + 2*(2+MaxReason) + 4*9 + 1 + (MaxExact-1)*instantBytes + 9 + 8 + 2 + MaxReason + 1 + MaxPlan +
+	1 + MaxGrants*(8+2+MaxReason+2+MaxLabel+9)
 
 // The errors of Read.
 var (
@@ -32,7 +34,7 @@ var (
 
 // Append appends an encoded state, which must be one that Check accepts:
 //
-//	byte       the version, 1 to 3
+//	byte       the version, 1 to 4
 //	instant    the end of the exemption
 //	text       its reason
 //	instant    the end of the ban
@@ -51,12 +53,18 @@ var (
 //	text       its reason
 //	text       its name
 //
+// and in version 4, where there may be no plan, also
+//
+//	count      of grants, at least 1; of each of them: instant its end, text its reason, text its label, count quantity
+//
 // An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
 // lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there
 // is 0. Each state has exactly one encoding, so equal states have equal bytes.
 func Append(dst []byte, s *State) []byte {
 	number := byte(version)
 	switch {
+	case s.Grants != "":
+		number = versionGrants
 	case s.Plan != (Plan{}):
 		number = versionPlan
 	case s.Recent != (Recent{}):
@@ -75,9 +83,12 @@ func Append(dst []byte, s *State) []byte {
 	if number >= versionRecent {
 		dst = appendRecent(dst, s.Recent)
 	}
-	if number == versionPlan {
+	if number >= versionPlan {
 		dst = appendTerm(dst, s.Plan.Term)
 		dst = appendText(dst, s.Plan.Name)
+	}
+	if number >= versionGrants {
+		dst = append(binary.AppendUvarint(dst, uint64(len(s.Grants.List()))), s.Grants...)
 	}
 	return dst
 }
@@ -110,7 +121,7 @@ func Read(value []byte) (State, error) {
 	switch {
 	case len(value) == 0 || len(value) > MaxBytes:
 		return State{}, ErrInvalid
-	case value[0] < version || value[0] > versionPlan:
+	case value[0] < version || value[0] > versionGrants:
 		return State{}, ErrVersion
 	}
 	r := reader{rest: value[1:]}
@@ -121,9 +132,12 @@ func Read(value []byte) (State, error) {
 	if value[0] >= versionRecent {
 		s.Recent = r.recent(value[0])
 	}
-	if value[0] == versionPlan {
+	if value[0] >= versionPlan {
 		s.Plan = Plan{Term: r.term(), Name: r.text()}
-		r.failed = r.failed || s.Plan == Plan{}
+		r.failed = r.failed || value[0] == versionPlan && s.Plan == Plan{}
+	}
+	if value[0] >= versionGrants {
+		s.Grants = r.grants()
 	}
 	if r.failed || len(r.rest) > 0 || duration > math.MaxInt64-s.Refusals.Start {
 		return State{}, ErrInvalid
@@ -139,7 +153,7 @@ func Read(value []byte) (State, error) {
 // instant.
 func (s *State) Check() bool {
 	levels := s.Level > 0 && s.Level <= maxLevel && s.LevelEnd > 0 || s.Level == 0 && s.LevelEnd == 0
-	terms := s.Exemption.check() && s.Ban.check() && s.Plan.check()
+	terms := s.Exemption.check() && s.Ban.check() && s.Plan.check() && s.Grants.check()
 	return s.Expires() > 0 && levels && terms && checkRefusals(s.Refusals) && s.Recent.check()
 }
 
@@ -173,20 +187,30 @@ func (s *State) Shift(by int64) bool {
 		if *at == 0 {
 			continue
 		}
-		if by > 0 && *at > math.MaxInt64-by || *at+by <= 0 {
+		shifted, ok := shift(*at, by)
+		if !ok {
 			return false
 		}
-		*at += by
+		*at = shifted
 	}
 	if next.Refusals.End != 0 {
 		next.Refusals.Start += by
 	}
 	next.Recent = next.Recent.shifted(by)
-	if !next.Check() {
+	var ok bool
+	if next.Grants, ok = next.Grants.shifted(by); !ok || !next.Check() {
 		return false
 	}
 	*s = next
 	return true
+}
+
+// shift adds a number of nanoseconds to an instant. ok is false if the result is not an instant.
+func shift(at, by int64) (shifted int64, ok bool) {
+	if by > 0 && at > math.MaxInt64-by || at+by <= 0 {
+		return at, false
+	}
+	return at + by, true
 }
 
 // reader reads an encoded state. After the first invalid field, it returns zeros.
@@ -232,10 +256,10 @@ func (r *reader) term() Term {
 
 func (r *reader) text() string { return string(r.bytes(r.count())) }
 
-// recent reads instants of refusals. There must be at least one, except in a state with a plan.
+// recent reads instants of refusals. There must be at least one, except in a state with a plan or grants.
 func (r *reader) recent(number byte) Recent {
 	n := r.count()
-	if n == 0 && number == versionPlan {
+	if n == 0 && number >= versionPlan {
 		return Recent{}
 	}
 	if n < 1 || n >= MaxExact {

@@ -41,13 +41,27 @@ func recent(period int64, instants ...int64) (r Recent) {
 	return r
 }
 
+// grants returns grants, of which none has ended.
+func grants(all ...Grant) Grants {
+	s := State{}
+	for _, grant := range all {
+		s, _ = s.Grant(0, grant)
+	}
+	return s.Grants
+}
+
 // largest has the longest encoding.
 func largest() State {
 	reason := strings.Repeat("r", MaxReason)
+	var most []Grant
+	for i := range MaxGrants {
+		label := strings.Repeat("l", MaxLabel-1) + string(rune('a'+i))
+		most = append(most, Grant{label, math.MaxInt64, Term{math.MaxInt64, reason}})
+	}
 	return State{Exemption: Term{math.MaxInt64, reason}, Ban: Term{math.MaxInt64, reason}, Level: maxLevel, LevelEnd: 1,
 		Refusals: window.Sliding{Previous: math.MaxInt64, Current: math.MaxInt64, End: math.MaxInt64 - 1, Until: 1},
 		Recent:   recent(math.MaxInt64, make([]int64, MaxExact-1)...),
-		Plan:     Plan{strings.Repeat("p", MaxPlan), Term{math.MaxInt64, reason}}}
+		Plan:     Plan{strings.Repeat("p", MaxPlan), Term{math.MaxInt64, reason}}, Grants: grants(most...)}
 }
 
 func TestGoldenForms(t *testing.T) {
@@ -84,7 +98,7 @@ func TestChangedForms(t *testing.T) {
 				value[i] ^= byte(change)
 				if s, err := Read(value); err == nil {
 					require.Equal(t, value, Append(nil, &s))
-				} else if i == 0 && value[0] > versionPlan {
+				} else if i == 0 && value[0] > versionGrants {
 					require.ErrorIs(t, err, ErrVersion)
 				}
 				value[i] ^= byte(change)
@@ -92,6 +106,9 @@ func TestChangedForms(t *testing.T) {
 		}
 	}
 }
+
+// one returns a grant as it is encoded.
+func one(g Grant) Grants { return Grants(g.append(nil)) }
 
 func TestInvalidStates(t *testing.T) {
 	for name, s := range map[string]State{
@@ -111,6 +128,13 @@ func TestInvalidStates(t *testing.T) {
 		"a plan without an end":   {Ban: Term{1, ""}, Plan: Plan{Name: "pro"}},
 		"a plan without a name":   {Plan: Plan{"", Term{1, ""}}},
 		"a plan of a long name":   {Plan: Plan{strings.Repeat("p", MaxPlan+1), Term{1, ""}}},
+		"a grant without an end":  {Grants: one(Grant{"a", 1, Term{}})},
+		"a grant of nothing":      {Grants: one(Grant{"a", 0, Term{1, ""}})},
+		"a grant without a label": {Grants: one(Grant{"", 1, Term{1, ""}})},
+		"a grant of a long label": {Grants: one(Grant{strings.Repeat("a", MaxLabel+1), 1, Term{1, ""}})},
+		"a label twice":           {Grants: one(Grant{"a", 1, Term{1, ""}}) + one(Grant{"a", 2, Term{1, ""}})},
+		"labels out of order":     {Grants: one(Grant{"b", 1, Term{1, ""}}) + one(Grant{"a", 2, Term{1, ""}})},
+		"too many grants":         {Grants: largest().Grants + one(Grant{"z", 1, Term{1, ""}})},
 		"a long reason":           {Exemption: Term{1, strings.Repeat("a", MaxReason+1)}},
 	} {
 		require.False(t, s.Check(), name)
@@ -128,7 +152,7 @@ func drawState(t *rapid.T) State {
 	for range rapid.IntRange(1, 30).Draw(t, "steps") {
 		now += rapid.Int64Range(0, 300e9).Draw(t, "ns")
 		duration := rapid.Int64Range(0, 1e12).Draw(t, "duration")
-		switch rapid.IntRange(0, 7).Draw(t, "step") {
+		switch rapid.IntRange(0, 8).Draw(t, "step") {
 		case 0:
 			s = s.ExemptFor(now, duration, rapid.StringN(0, 20, MaxReason).Draw(t, "reason"))
 		case 1:
@@ -137,6 +161,9 @@ func drawState(t *rapid.T) State {
 			s = s.Pardon(now)
 		case 3:
 			s = s.PlanFor(now, duration, "pro", rapid.StringN(0, 20, MaxReason).Draw(t, "reason"))
+		case 4:
+			label := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "label")
+			s, _ = s.Grant(now, Grant{label, duration % 3, Term{now + duration, "why"}})
 		default:
 			s, _ = s.Refused(now, r)
 		}

@@ -1,7 +1,7 @@
 // Package standing keeps what a policy remembers about one subject apart from its limits: whether
-// it is exempt from them, whether it is banned, how often it was refused, and which plan it has. Like window it is
-// pure arithmetic: state and instant go in, the next state comes out. The caller owns the clock and
-// the state.
+// it is exempt from them, whether it is banned, how often it was refused, which plan it has, and what it
+// was granted. Like window it is pure arithmetic: state and instant go in, the next state comes out. The caller owns
+// the clock and
 //
 // A subject is banned by hand, or because the limits have refused it too often: After times within
 // Within. If After is at most MaxExact, the instants of the refusals are kept, and the count is exact,
@@ -38,6 +38,7 @@ type State struct {
 	Refusals  window.Sliding // since the last ban, if they are counted by estimate
 	Recent    Recent         // since the last ban, if they are counted exactly
 	Plan      Plan
+	Grants    Grants
 }
 
 // MaxPlan is the length of the longest name of a plan, in bytes.
@@ -81,6 +82,7 @@ func (s State) At(now int64) State {
 	if now >= s.Plan.Until {
 		s.Plan = Plan{}
 	}
+	s.Grants = s.Grants.at(now)
 	return s
 }
 
@@ -104,7 +106,7 @@ func (s *State) Banned(now int64) (rest int64, banned bool) {
 
 // Expires returns the instant from which the state has no effect any more; 0 if it has none.
 func (s *State) Expires() int64 {
-	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End, s.Recent.End, s.Plan.Until)
+	return max(s.Exemption.Until, s.Ban.Until, s.LevelEnd, s.Refusals.End, s.Recent.End, s.Plan.Until, s.Grants.end())
 }
 
 // Refused returns the state after a limit has refused the subject at an instant, and whether this
@@ -170,10 +172,10 @@ func (s State) BanFor(now, duration int64, reason string) State {
 	return next
 }
 
-// Pardon returns the state without its ban, level and refusals. An exemption stays, and so does a plan.
+// Pardon returns the state without its ban, level and refusals. An exemption stays, and so do a plan and grants.
 func (s State) Pardon(now int64) State {
 	s = s.At(now)
-	return State{Exemption: s.Exemption, Plan: s.Plan}
+	return State{Exemption: s.Exemption, Plan: s.Plan, Grants: s.Grants}
 }
 
 // PlanFor returns the state with a plan for a time in nanoseconds; 0 ends the plan.

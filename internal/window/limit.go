@@ -52,6 +52,12 @@ func (l Limit) Size() int64 { return l.size }
 // Period returns the period.
 func (l Limit) Period() time.Duration { return time.Duration(l.period) }
 
+// Plus returns the limit with a larger size, which is at most the largest int64. more is not negative.
+func (l Limit) Plus(more int64) Limit {
+	l.size = min(l.size, math.MaxInt64-more) + more
+	return l
+}
+
 // NewLimit makes a limit from the arguments of a call.
 func NewLimit(limit int64, period quota.Period) (Limit, error) {
 	ns, ok := period.Nanoseconds(maxPeriod)

@@ -130,11 +130,26 @@ func (x *explanation) whyPart(i int) (lines []string) {
 		lines = append(lines, fmt.Sprintf("the subject was given plan %s, which does not matter: it has an override, or %s has no such plan",
 			plan.Name, name))
 	}
+	lines = append(lines, x.whyGrants(i)...)
 	if v.Refused && !v.Limited {
 		lines = append(lines, name+" refuses the call, but is in shadow mode")
 	}
 	if n := x.Standings[i].Counted(x.At); n > 0 && p.Policy.Ban != nil && v.By == policy.ByLimit {
 		lines = append(lines, fmt.Sprintf("refusals that count for a ban from %s: %d", name, n))
+	}
+	return lines
+}
+
+// whyGrants says what the subject of a part was granted.
+func (x *explanation) whyGrants(i int) (lines []string) {
+	p := &x.Call.Parts[i]
+	for _, grant := range x.Standings[i].At(x.At).Grants.List() {
+		line := fmt.Sprintf("the subject was granted %d more of %s.%s for %s more", grant.Quantity, p.Policy.Name, grant.Label,
+			duration(grant.Until-x.At))
+		if at := p.Treatment.Find(grant.Label); at < 0 || !p.Treatment.Limits[at].Grantable() {
+			line += ", which does not matter: it has no such limit"
+		}
+		lines = append(lines, line)
 	}
 	return lines
 }

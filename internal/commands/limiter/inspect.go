@@ -18,7 +18,8 @@ func (l *Family) inspect() *command.Command {
 		Reply: `A map: kind; state, the kind's own fields by name (of cl.throttle: tat, the theoretical arrival time in Unix
 nanoseconds; ` + plainFields() + `of cl.slidinglog: entries, used, oldest,
 newest; of cl.quota: unit, used, end; of cl.lease: holders, held; of cl.standing, which CL.BAN and CL.EXEMPT write:
-exempt_until, exempt_reason, banned_until and banned_reason, plan, plan_until and plan_reason, of what there is, level, refusals; of a limiter with open
+exempt_until, exempt_reason, banned_until and banned_reason, plan, plan_until and plan_reason, and granted, granted_until and
+granted_reason with _ and the label of each limit, of what there is, level, refusals; of a limiter with open
 holds also holds, how many, and held, what they have charged; instants are Unix nanoseconds); expires_ms, the milliseconds until the limit has fully recovered, or -1 for a value that does not expire.
 Nil if there is no such key.`,
 		Run: func(c *command.Call) error {

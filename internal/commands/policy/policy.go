@@ -6,7 +6,8 @@
 //	             the subject's standing. Package decide does the rest, and CL.ALL gets the same parts
 //	             for its members.
 //	all.go       what CL.ALL asks of policies: decide.Policies
-//	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, bans.go CL.BANS
+//	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, grant.go CL.GRANT,
+//	             bans.go CL.BANS
 //	clpolicy.go  CL.POLICY and its subcommands
 //	files.go     the policies in force, and how their files are watched
 //
@@ -33,7 +34,8 @@ type Family struct {
 
 // Commands returns the rows of the family, in reading order.
 func (f *Family) Commands() []*command.Command {
-	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.plan(), f.bans()})
+	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.plan(), f.grant(),
+		f.bans()})
 }
 
 // Snapshot returns the policies in force: see command.KeyRules.

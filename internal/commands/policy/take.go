@@ -262,6 +262,11 @@ func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte)
 		return keys
 	}
 	s, t, _ := treatCounted(p, text)
+	return append(keys, f.keysOf(p, s, t)...)
+}
+
+// keysOf returns the names of the keys of a subject: first its standing, and then its limits.
+func (f *Family) keysOf(p *policies.Policy, s policies.Subject, t policies.Treatment) (keys [][]byte) {
 	head := slices.Clip(policies.AppendKeyHead(nil, f.prefix, p, s))
 	keys = append(keys, append(head, policies.StandingLabel...))
 	for i := range t.Limits {

@@ -118,5 +118,12 @@ func standingFields(state standing.State, now int64) (fields []store.Field) {
 			fields = append(fields, store.Field{Name: "plan_reason", Text: plan.Reason})
 		}
 	}
+	for _, grant := range state.Grants.List() {
+		fields = append(fields, number("granted_"+grant.Label, grant.Quantity),
+			instant("granted_until_"+grant.Label, grant.Until))
+		if grant.Reason != "" {
+			fields = append(fields, store.Field{Name: "granted_reason_" + grant.Label, Text: grant.Reason})
+		}
+	}
 	return append(fields, number("level", state.Level), number("refusals", state.Counted(now)))
 }

@@ -1,0 +1,33 @@
+package policy
+
+import (
+	"slices"
+
+	"cellserver/internal/limit"
+	"cellserver/internal/standing"
+)
+
+// Grantable reports whether a subject may be granted more of the limit: its windows end, and what is granted ends with
+// the present one.
+func (l *Limit) Grantable() bool { return l.Kind == limit.Fixed || l.Kind == limit.Quota }
+
+// Find returns the index of the limit with a label; -1 if the treatment has none.
+func (t *Treatment) Find(label string) int {
+	return slices.IndexFunc(t.Limits, func(l Limit) bool { return l.Label() == label })
+}
+
+// Granted returns the treatment of a subject with what it was granted. Grants of limits that it does not have do not
+// matter, and neither do they if all or none of its calls are allowed.
+func (t Treatment) Granted(now int64, s *standing.State) Treatment {
+	if s == nil || s.Grants == "" {
+		return t
+	}
+	limits := slices.Clone(t.Limits)
+	for _, grant := range s.At(now).Grants.List() {
+		if i := t.Find(grant.Label); i >= 0 && limits[i].Grantable() {
+			limits[i].Window = limits[i].Window.Plus(grant.Quantity)
+		}
+	}
+	t.Limits = limits
+	return t
+}
