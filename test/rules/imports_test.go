@@ -11,7 +11,7 @@ const redcon = "github.com/tidwall/redcon"
 // mayImport says for each package which packages its code imports, its tests aside: those of the
 // project, then those of others. The standard library is free to all. The chain to remember is
 //
-//	quota < gcra, window, lease < form < store < client < command < families < session < commands,
+//	quota < gcra, window, lease < limit < form < store < client < command < decide < families < session < commands,
 //	server < cmd
 //
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
