@@ -10,15 +10,16 @@ import (
 	"cellserver/internal/store"
 )
 
-// attempt is one run of a call; a call without WAIT has one. The last attempt takes nothing, and only asks what the
-// decision would be. The same holds for the first attempt if other calls already wait for one of its keys.
+// attempt is one run of a call. A call without WAIT has one attempt. The last attempt of a call with WAIT takes
+// nothing: it only asks what the decision would be. So does the first one, if other calls already wait for one of its
+// keys.
 type attempt struct {
 	*Decider
 	call *command.Call
 	of   *Call
 	wait
 	once     *store.Once // of a call with an ID
-	judges   bool        // the parts are judged in the step of the decision
+	judges   bool        // the parts are judged in the same step as the decision
 	failed   error       // the error of the store when the standings were read
 	silent   bool        // refusals are not counted for bans
 	counted  bool        // the refusals have been counted, in the step
@@ -26,8 +27,8 @@ type attempt struct {
 	repeated bool        // the call repeats an earlier one with the same ID, and gets its decisions
 }
 
-// spend decides a call of a policy by tokens that the store has taken ahead. The step that took them has found that the
-// subject has no standing. A refusal is not counted for bans.
+// spend decides a call on a policy by tokens that the store has taken ahead, if there are any. It reads no standing,
+// because the step that took the tokens found none. A refusal does not count for a ban.
 func (a *attempt) spend() (decisions []quota.Decision, ok bool) {
 	k := a.of
 	if len(k.Parts) != 1 || len(k.Requests) != 1 || k.Mode != quota.Take || k.Options != (Options{}) {
@@ -45,8 +46,8 @@ func (a *attempt) spend() (decisions []quota.Decision, ok bool) {
 func (a *attempt) make(ctx context.Context, v store.View) (decisions []quota.Decision, allowed bool, err error) {
 	decisions, allowed, err = a.makeOnce(ctx, v)
 	if refused := (*store.RefusedError)(nil); a.counted && errors.As(err, &refused) {
-		// The store refuses to write, because its memory is full, or it has no replicas. What it cannot count stays a
-		// refusal.
+		// The store refuses to write, because its memory is full, or it has no replicas. The call is refused all the
+		// same, but the refusal is not counted.
 		a.silent, a.counted = true, false
 		decisions, allowed, err = a.makeOnce(ctx, v)
 	}
@@ -87,9 +88,9 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 	}
 }
 
-// step makes the decision with a view, in one step of it. It may run several times.
+// step makes the decision with a view. The store may run it several times, and only the last run counts.
 func (a *attempt) step(ctx context.Context, v store.View) (decisions []quota.Decision, allowed bool, err error) {
-	if err := a.failed; err != nil { // what comes next does not ask the store, but decides without it
+	if err := a.failed; err != nil { // the caller then decides without the store
 		a.failed = nil
 		return nil, false, err
 	}
@@ -104,7 +105,7 @@ func (a *attempt) step(ctx context.Context, v store.View) (decisions []quota.Dec
 	return decisions, allowed, err
 }
 
-// take asks the limits. It takes nothing while earlier calls wait, after the time of the call is over, or if a policy
+// take asks the limits. It takes nothing while earlier calls wait, when the time of the call is over, or if a policy
 // refuses the call.
 func (a *attempt) take(ctx context.Context, v store.View) (decisions []quota.Decision, allowed bool, err error) {
 	k := a.of
@@ -117,14 +118,14 @@ func (a *attempt) take(ctx context.Context, v store.View) (decisions []quota.Dec
 		return a.ask(ctx, v, quota.Peek)
 	}
 	decisions, allowed, err = a.ask(ctx, v, quota.Ask)
-	if err == nil && allowed && !k.refused { // earlier calls are waiting for what there is
+	if err == nil && allowed && !k.refused { // there are enough tokens, but earlier calls wait for them
 		d := &decisions[a.limitedBy()]
 		d.Limited, d.RetryAfter = true, 1
 	}
 	return decisions, false, err
 }
 
-// ask asks the limits, and takes nothing. A call with UPTO asks for one unit.
+// ask asks the limits without taking anything. A call with UPTO asks for one unit.
 func (a *attempt) ask(ctx context.Context, v store.View, mode quota.Mode) (
 	decisions []quota.Decision, allowed bool, err error,
 ) {
@@ -142,7 +143,7 @@ func (a *attempt) ask(ctx context.Context, v store.View, mode quota.Mode) (
 	return decisions, allowed, err
 }
 
-// takes reports whether the attempt takes or gives back anything, if the call is allowed.
+// takes reports whether the attempt takes or gives back anything if the call is allowed.
 func (a *attempt) takes() bool {
 	if a.of.Mode == quota.Peek || a.of.refused || a.asks() {
 		return false
@@ -155,8 +156,8 @@ func (a *attempt) takes() bool {
 	return false
 }
 
-// enter gives a call its place in the queue, and finds its ID. taken reports whether a waiting call had the same ID, so
-// that this call has taken its place and waits.
+// enter finds out whether the call has to queue, and reads its ID. taken reports whether a waiting call had the same
+// ID: then this call has taken its place, and waits.
 func (a *attempt) enter() (taken bool, err error) {
 	if err := a.arrive(); err != nil {
 		return false, err

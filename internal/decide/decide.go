@@ -24,15 +24,14 @@ type Decider struct {
 	IDTime        time.Duration     // how long the ID of a call is remembered
 	MaxHold       time.Duration     // the longest time until a hold lapses
 	Holds         store.HoldCounter // nil if the store keeps none
-	// CountHold counts what the call of a part has held, and the quantity that it has settled a hold with; nil counts
-	// nothing.
+	// CountHold is called with the quantity that a call on a policy has held, or settled a hold with. It may be nil.
 	CountHold func(c *command.Call, p *Part, held, settled int64)
 
 	givenBack stats.Total  // quantity that settled holds have given back
 	repeats   atomic.Int64 // calls that got the decision of an earlier one with the same ID
 }
 
-// Watch wraps the rows that decide, so that they notice when the store makes decisions again. It returns rows.
+// Watch wraps the rows that decide, so that the Fallback notices when the store makes decisions again. It returns rows.
 func (d *Decider) Watch(rows []*command.Command) []*command.Command {
 	for _, row := range rows {
 		if row.Traits&command.Decides != 0 && d.Fallback.Log != nil {
@@ -50,14 +49,15 @@ type Call struct {
 	Mode     quota.Mode           // Take, Peek or UpTo; single requests may be forced
 	Options
 	// Reply counts the decision and writes the reply. It is called once, unless the call waits or gets an error.
-	// There is a decision for each request, except the requests of parts that have not asked (see Part.Asked).
+	// There is a decision for each request, except for requests that a part has not asked (see Part.Asked).
 	Reply func(decisions []quota.Decision, allowed bool) error
 
-	asked   []store.LimitRequest // Requests, without those of parts that are decided already
+	asked   []store.LimitRequest // Requests, without the requests of parts that are decided already
 	refused bool                 // a part refuses the call, whatever the limits say
 }
 
-// Decide makes a call. It writes the reply, unless the call waits.
+// Decide makes a call, and writes the reply unless the call waits. Use it for calls with options or policies; calls
+// without either ask the store themselves, and call OnError or Answer afterwards.
 func (d *Decider) Decide(c *command.Call, k *Call) error {
 	if e, ok := c.Outcome.(*Explanation); ok {
 		return d.explain(c, k, e)
@@ -86,21 +86,21 @@ func (d *Decider) Decide(c *command.Call, k *Call) error {
 			return c.Wait(a.delay(key, &of, decisions))
 		}
 	}
-	if a.left > 0 && !a.repeated { // only now it is known that the call does not wait
+	if a.left > 0 && !a.repeated { // before this, the call might still have waited
 		a.countRefusals(c.Context, c.View, decisions, allowed)
 	}
 	return a.reply(decisions, allowed)
 }
 
-// OnError answers a call that a row has made itself, in one step, and that got an error from the store, with the
-// decisions that the store returned beside it. If the store fails, it answers as --store-fails says, and if memory is
-// full, as --oom-decision says. It returns any other error.
+// OnError answers a call that a row has made itself, and for which the store returned an error, and perhaps decisions.
+// If the store fails, it answers as --store-fails says; if memory is full, as --oom-decision says. It returns any other
+// error.
 func (d *Decider) OnError(c *command.Call, k *Call, err error, decisions []quota.Decision) error {
 	k.asked = k.Requests
 	return (&attempt{Decider: d, call: c, of: k}).answer(err, decisions)
 }
 
-// Answer answers a call on a policy that a row has made itself, in one step, because the store holds no standings.
+// Answer answers a call on a policy that a row has made itself, because the store holds no standings.
 func (d *Decider) Answer(c *command.Call, k *Call, decisions []quota.Decision, allowed bool) error {
 	k.asked = k.Requests
 	a := &attempt{Decider: d, call: c, of: k}
@@ -129,9 +129,9 @@ func (a *attempt) answer(err error, decisions []quota.Decision) error {
 	return a.reply(decisions, allowed)
 }
 
-// limitIfFull limits the requests for which there is no memory: many clients admit a call that gets an error. The
-// decisions about several requests say which of them need memory. If there are no decisions, because a call with an ID
-// cannot be remembered, the first request is limited.
+// limitIfFull limits the requests for which there is no memory, because many clients admit a call that gets an error.
+// If there are several requests, their decisions say which of them need memory. If there are no decisions, because the
+// ID of the call cannot be remembered, it limits the first request.
 func (a *attempt) limitIfFull(decisions []quota.Decision) (_ []quota.Decision, err error) {
 	asked := a.of.asked
 	switch {

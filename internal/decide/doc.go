@@ -3,7 +3,7 @@
 //
 //	decide.go    a Call, and how it is decided and answered
 //	attempt.go   one run of a call: one step of the store
-//	wait.go      WAIT: when a call waits, for which key, and behind whom
+//	wait.go      WAIT: whether a call waits, for which key, and behind which calls
 //	once.go      ID: calls that a client may repeat
 //	hold.go      HOLD and SETTLE: charges that may be corrected
 //	parts.go     the policies of a call, and the standings of their subjects
@@ -19,16 +19,22 @@
 // attempt is one step of the store, and a new option or a new front, such as another protocol, needs no variant of it.
 //
 // Most calls have no options. Their rows ask the store directly, because a Call allocates memory and takes half as long
-// again. They come here only with an error of the store (Decider.OnError).
+// again. They make a Call only when the store returns an error (Decider.OnError).
 //
 // # The order of an attempt
 //
-//  1. The standings of the parts are read, and decide the parts that need no limits. A call that a part refuses takes
-//     nothing, does not wait, and is not remembered.
+//  1. The standings of the subjects are read. An exemption or a ban decides its part without asking limits. A call that
+//     a part refuses takes nothing, does not wait, and is not remembered.
 //  2. If other calls wait for one of the keys, the call has to wait behind them.
 //  3. If the ID of the call is remembered, the call gets the decisions of the earlier call.
-//  4. The store takes from all requests or from none. The refusal is counted for a ban.
+//  4. The store takes from all requests or from none. A refusal is counted for a ban.
 //  5. The call waits, or the reply is written.
 //
-// Over a network, the store makes 1 and 4 in one round trip (store.Stepper), and 3 and 4 if there is an ID.
+// A store over a network makes steps 1 and 4 in one round trip (store.Stepper), or steps 3 and 4 if there is an ID.
+//
+// # What was tried
+//
+// Single limiters, CL.ALL and policies each had their own way through WAIT, ID and --store-fails. Each option had to be
+// written several times, and they came to differ: CL.ALL ignored WAIT beside PEEK, where the others refused it. So
+// there is one attempt for all of them.
 package decide

@@ -12,8 +12,8 @@ import (
 )
 
 // Explanation is what a call would be answered now, and what the answer depends on. A call whose Outcome is an
-// Explanation is decided in mode Peek, in one step with everything that is shown of its limits: it takes nothing,
-// writes nothing, is not counted, and gets no reply.
+// Explanation is decided in mode Peek: it takes nothing, writes nothing, is not counted, and gets no reply. Everything
+// that is shown of its limits is read in the same step, except for their holds.
 type Explanation struct {
 	MostHolds int // how many open holds are read of each key
 
@@ -26,7 +26,7 @@ type Explanation struct {
 	At        int64
 	Limits    []LimitState     // of each request
 	Standings []standing.State // of each part
-	// Fails is the error of a store that does not answer; the call is answered as --store-fails says, which is Answer.
+	// Fails is the error of a store that does not answer. Answer is then what --store-fails says.
 	Fails  error
 	Answer string
 }
@@ -36,7 +36,8 @@ type LimitState struct {
 	Asked    bool           // the call asks the limit
 	Decision quota.Decision // of the call, if it does
 	Present  quota.Decision // about a quantity of 0
-	// Next and Half are the times, in ns, until one more unit remains, and half of what is used: 0 if nothing is used.
+	// Next and Half are the times, in ns, until one more unit, and until half of what is used, is back; 0 if nothing is
+	// used.
 	Next, Half int64
 	Holds      []store.Hold
 }
@@ -162,7 +163,8 @@ func (e *Explanation) readLimits(c *command.Call, k *Call) (err error) {
 	return nil
 }
 
-// read reads what a limit holds. When more of it remains is asked of the limit itself, so it is right for every kind.
+// read reads what a limit holds. It asks the limit when larger quantities would be allowed, which is right for every
+// kind.
 func (l *LimitState) read(ctx context.Context, v store.View, r store.LimitRequest) (err error) {
 	if l.Present, err = peek(ctx, v, r, 0); err != nil {
 		return err

@@ -22,7 +22,7 @@ type Fallback struct {
 
 	policy      atomic.Uint32
 	answers     [len(Answers)]atomic.Int64 // number of decisions that the store did not make, by policy
-	failing     atomic.Bool                // the store has failed lately
+	failing     atomic.Bool                // the store fails, or has failed within recoveredAfter
 	lastFailure atomic.Int64               // instant, by the clock of the process
 
 	// local makes the decisions of the policy local; nil while it has made none. mu guards its view.
@@ -46,9 +46,9 @@ const (
 	decideLocally
 )
 
-// An outage is over when no decision has failed for recoveredAfter: of several servers behind a
-// store, one may fail while others answer. Keys of the local store are forgotten one by one when the
-// store decides about them, and all together after forgetAfter without a failure.
+// An outage is over when no decision has failed for recoveredAfter: if the store has several servers,
+// one may fail while others answer. When the store decides about keys again, the local store forgets
+// them. After forgetAfter without a failure, it forgets all keys.
 const (
 	recoveredAfter = 10 * time.Second
 	forgetAfter    = time.Minute
@@ -57,8 +57,8 @@ const (
 // SetPolicy sets the policy to one of Answers.
 func (f *Fallback) SetPolicy(name string) { f.policy.Store(uint32(slices.Index(Answers[:], name))) }
 
-// watch wraps the Run of a row, so that it notices when the store makes decisions again. Rows over a
-// store that cannot fail do without it.
+// watch wraps the Run of a row, so that the Fallback notices when the store makes decisions again. If
+// the store cannot fail, rows are not wrapped.
 func (f *Fallback) watch(run func(c *command.Call) error) func(c *command.Call) error {
 	return func(c *command.Call) error {
 		c.WithoutStore = false
@@ -127,9 +127,9 @@ func isFailure(err error) bool {
 		errors.As(err, &refused) && refused.Fails()
 }
 
-// policyForContended returns the policy for a decision on a key that too many others use. The store
-// does not fail then. It would admit the calls that get no turn, so allow and local would lift the
-// limit from the very keys that need it.
+// policyForContended returns the policy for a decision on a key that too many calls use at once. The
+// store does not fail then. The policies allow and local do not apply: they would admit the calls that
+// lose, and so lift the limit from the very keys that need it.
 func (f *Fallback) policyForContended(c *command.Call, policy int) int {
 	if policy != replyLimited {
 		policy = replyError
@@ -149,12 +149,12 @@ func (f *Fallback) decide(a *attempt, err error) (decisions []quota.Decision, al
 	case replyError:
 		return nil, false, err
 	case decideLocally:
-		// Standings and waiting calls belong to the store; the keys of this process have neither.
+		// The local store has neither standings nor waiting calls.
 		a.wait, a.judges, a.failed, a.silent = wait{}, false, nil, true
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		decisions, allowed, err = a.make(c.Context, f.localView(c))
-		return slices.Clone(decisions), allowed, err // they are valid until the next call of the view
+		return slices.Clone(decisions), allowed, err // the view reuses their memory in its next call
 	default:
 		allowed = true
 		for i := range k.asked {

@@ -15,8 +15,8 @@ import (
 )
 
 // A call with HOLD charges an estimate, and a call with SETTLE may correct it once: see store.HoldKeeper. The word
-// after HOLD is an ID that is remembered as long as the hold is open, so the call goes through Once, as one with ID
-// does.
+// after HOLD is an ID that is remembered as long as the hold is open, so a call with HOLD goes through Once, as a call
+// with ID does.
 
 // HoldArgs are the options HOLD and SETTLE.
 var HoldArgs = []command.Arg{
@@ -25,7 +25,7 @@ var HoldArgs = []command.Arg{
 }
 
 const (
-	// ErrNoHolds refuses calls about holds if the store keeps none.
+	// ErrNoHolds refuses HOLD and SETTLE if the store keeps no holds.
 	ErrNoHolds      command.Refusal = "ERR the store keeps no holds"
 	errEmptyHold    command.Refusal = "ERR id is empty"
 	errNoQuantity   command.Refusal = "ERR SETTLE needs a quantity: what was used in fact"
@@ -47,7 +47,7 @@ var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
 	return 0
 }}
 
-// Settles reports whether a bound call has the option SETTLE, and so may give back.
+// Settles reports whether a bound call has the option SETTLE, and so may give back what was taken.
 func Settles(c *command.Call) bool { return c.Extra && c.OptionAt("SETTLE") > 0 }
 
 // addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is the quantity of the call, and
@@ -104,7 +104,7 @@ func (a *attempt) newHold() (*store.Once, error) {
 	}
 	longest := int64(a.MaxHold)
 	time, ok := a.of.HoldTime.Nanoseconds(longest / 1e9)
-	if !ok { // it is longer than that, or no period, which the grammar refuses
+	if !ok { // it is longer than the longest; the grammar refuses anything that is no period
 		time = longest
 	}
 	return &store.Once{
@@ -116,7 +116,7 @@ func (a *attempt) newHold() (*store.Once, error) {
 
 func holdTime(ns int64) time.Duration { return time.Duration(max(ns, 1)) }
 
-// nameOfID returns the name by which calls that wait are known.
+// nameOfID returns the name under which a waiting call is known: its ID, or the name of its hold.
 func (a *attempt) nameOfID() []byte {
 	if id := a.once.Token.ID; a.of.HoldAt == 0 {
 		return id
@@ -127,7 +127,7 @@ func (a *attempt) nameOfID() []byte {
 // nameOfHold is nameOfID for a hold. Its prefix makes the name of a hold longer than any ID, so the two never collide.
 func nameOfHold(id []byte) []byte { return append(make([]byte, store.MaxToken+1), id...) }
 
-// endWait ends the wait, if any, of the call that was to make the hold: a call that settles it needs it no more.
+// endWait ends the wait of the call that was to make the hold, if it still waits: the work is done without the charge.
 func endWait(c *command.Call, k *Call) {
 	if c.Session == nil || !c.Session.IDsWait() {
 		return
@@ -153,13 +153,13 @@ func (a *attempt) holds() bool { return a.of.HoldAt > 0 && !a.of.refused && !a.a
 // emptyHold is the decision remembered for a hold that has charged nothing.
 var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
 
-// Settle corrects what a call with HOLD has taken. The call has a request for each present limit, with the actual
-// quantity, and its Reply gets the decisions after the correction.
+// Settle corrects what a call with HOLD has taken. The Call k has a request for each present limit, with the quantity
+// that was used in fact, and its Reply gets the decisions after the correction.
 func (d *Decider) Settle(c *command.Call, k *Call, quantity int64, force bool) error {
 	return d.settle(c, k, &store.Settlement{Quantity: quantity, Force: force})
 }
 
-// SettleAll is Settle for a call with several members. It passes over members that the hold has not charged.
+// SettleAll is Settle for a call with several members. It ignores members that the hold has not charged.
 func (d *Decider) SettleAll(c *command.Call, k *Call) error {
 	text := []byte{}
 	for i := range k.Requests {
@@ -203,8 +203,9 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 	return k.Reply(decisions, true)
 }
 
-// findRules reads the standings of subjects: a hold is corrected by the rules of their plan, and shown with what they
-// were granted. Where an operation costs a round trip, grants alone are not worth one.
+// findRules reads the standings of subjects: a hold is corrected by the rules of the subject's plan, and the reply
+// shows its grants. If an operation costs a round trip, and the policy has no plans, it reads nothing: showing grants
+// is not worth the round trip.
 func (d *Decider) findRules(c *command.Call, k *Call) error {
 	_, steps := c.View.(store.Stepper)
 	for i := range k.Parts {

@@ -106,8 +106,7 @@ func (f *Fallback) Info() []command.InfoPart {
 	}}}
 }
 
-// InfoTokens is the part of INFO about ID tokens. Those that are in a store in another program are not
-// counted.
+// InfoTokens is the part of INFO about ID tokens. Tokens in a store in another program are not counted.
 func (d *Decider) InfoTokens() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(_ *command.Call, out *command.InfoText) {
 		remembered, forgotten := 0, int64(0)

@@ -32,9 +32,9 @@ func (a *attempt) newOnce() (*store.Once, error) {
 	}, nil
 }
 
-// TakeOnce decides a call on one key that ends with its ID, and has no other options but the usual ones of its row, in
-// place of Decide, which allocates. The rule of the call is in c.Rule. made is false if Decide must make the call, as
-// it must if there is an error; nothing was changed then.
+// TakeOnce decides a call on one key whose last word is its ID, and which has none of the other options in Args. Use it
+// before Decide, because Decide allocates. The rule of the call is in c.Rule. If made is false, nothing was changed,
+// and the caller must use Decide: for example because there is an error.
 func (d *Decider) TakeOnce(
 	c *command.Call, key []byte, quantity int64, mode quota.Mode, idAt int,
 ) (decision quota.Decision, made bool) {
@@ -57,9 +57,9 @@ func (d *Decider) TakeOnce(
 	return decision, made
 }
 
-// fingerprint returns a hash of the command and of its words, without WAIT and the word after it, which is at waitAt
-// unless that is 0. It is the same in each process, because several processes may share a store. Each word is hashed
-// with its length, so different calls hash different bytes.
+// fingerprint returns a hash of the command and its words. It leaves out WAIT and the word after it, at the index
+// waitAt, unless waitAt is 0: a repeated call may wait for another time. The hash is the same in each process, because
+// several processes may share a store. Each word is hashed with its length, so different calls hash different bytes.
 func fingerprint(c *command.Call, waitAt int) [16]byte {
 	var few [256]byte
 	text := append(append(few[:0], c.Row.Name...), 0)
@@ -72,8 +72,8 @@ func fingerprint(c *command.Call, waitAt int) [16]byte {
 	return xxh3.Hash128(text).Bytes()
 }
 
-// fingerprintOnce is fingerprint for TakeOnce. If the call repeats the one before it, nothing differs from that but the
-// key and the token, the second and the last word. So it keeps the text of the words between them in c.Value.
+// fingerprintOnce is fingerprint for TakeOnce. A call that repeats the one before it differs only in its second and its
+// last word, the key and the token. So fingerprintOnce keeps the text of the words between them in c.Value.
 func fingerprintOnce(c *command.Call) [16]byte {
 	last := len(c.Words) - 1
 	if !c.Repeats() {

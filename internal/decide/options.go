@@ -17,8 +17,8 @@ type Options struct {
 // each.
 var CallArgs = append([]command.Arg{command.WaitArg, command.IDArg}, HoldArgs...)
 
-// Args returns the less frequent options of limiters and policies. leave is the option LEAVE, which for a policy may
-// also be a percentage of each limit.
+// Args returns the less frequent options of limiters and policies. leave is the option LEAVE, which differs: for a
+// policy, it may also be a percentage of each limit.
 func Args(leave command.Arg) []command.Arg {
 	return append([]command.Arg{leave}, CallArgs...)
 }
@@ -26,9 +26,9 @@ func Args(leave command.Arg) []command.Arg {
 // ModeArg is the argument for the mode of a call: see Modes.
 var ModeArg = command.OneOf("mode", "PEEK", "UPTO", "FORCE")
 
-// OptionsOf returns the options of a call whose row binds them. It refuses options that contradict the mode: a forced
-// quantity leaves nothing to other calls, and neither FORCE nor PEEK waits. given reports whether the client gave the
-// quantity.
+// OptionsOf returns the options of a bound call. It refuses options that contradict the mode: a forced quantity leaves
+// nothing to other calls, and neither FORCE nor PEEK waits. given reports whether the quantity is one of the words of
+// the call.
 func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o Options, err error) {
 	switch {
 	case mode == quota.Force && c.HasOption("LEAVE"):
@@ -40,12 +40,12 @@ func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o 
 	return o, o.addHolds(c, mode, quantity, given)
 }
 
-// Modes maps the choice of the argument mode (PEEK, UPTO or FORCE) to a mode; the first is for a call without it.
+// Modes maps the choice of ModeArg to a mode. The first is for a call without the argument.
 var Modes = [...]quota.Mode{quota.Take, quota.Peek, quota.UpTo, quota.Force}
 
 // WriteDecision writes the reply of a limiter. Times are rounded up to their unit, so that retry_after of a limited
-// call is never 0, and a client that waits that long is admitted. It takes the address of the decision, because copying
-// six words that were just written takes longer than the divisions.
+// call is never 0, and a client that waits that long is admitted. WriteDecision takes the decision's address, because
+// copying six words that were just written takes longer than its divisions.
 func WriteDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool) {
 	limited := int64(0)
 	if d.Limited {
@@ -59,8 +59,7 @@ func WriteDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// CountKey counts a decision about a key for CL.TOP. Most decisions are not sampled, and this check is all that
-// they cost.
+// CountKey counts a decision about a key for CL.TOP. Most decisions are not sampled, and cost only this check.
 func (d *Decider) CountKey(c *command.Call, key []byte, limited bool) {
 	if !c.Sampling.Skip() {
 		d.sample(c, key, limited)

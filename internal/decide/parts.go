@@ -15,7 +15,7 @@ import (
 )
 
 // Part is what a policy adds to a call: the requests of its limits, and the standing of its subject, which may decide
-// the part without them.
+// the part before any limit is asked.
 type Part struct {
 	Policy    *policy.Policy
 	Subject   policy.Subject
@@ -29,13 +29,13 @@ type Part struct {
 	Verdict   policy.Verdict
 	Decisions []quota.Decision
 
-	without *policy.Treatment // the treatment without plan and grants, once they were looked for
+	without *policy.Treatment // the Treatment without plan and grants; nil before they were looked for
 	decided bool              // by the standing, or by an override that needs no limits
 	banned  bool              // by this call
 	asked   int               // index of its first request among Call.asked
 }
 
-// DefaultPlan returns the plan that the subject has without one of its own; empty if there is none.
+// DefaultPlan returns the plan of a subject that has none of its own; empty if no plan applies to it.
 func (p *Part) DefaultPlan() string {
 	if p.Treatment.Override >= 0 || p.Treatment.Effect != policy.Limited {
 		return ""
@@ -111,8 +111,8 @@ func (a *attempt) judgeWithoutStore() {
 	a.of.ask()
 }
 
-// useStanding sets the rules of the requests of a part to the limits that its subject has: those of its plan, with what
-// it was granted. Their keys stay. It may be called again, with another standing.
+// useStanding sets the rules of a part's requests to the limits of the subject's plan, with its grants added. The keys
+// of the requests stay. It may be called again, with another standing.
 func (k *Call) useStanding(p *Part, now int64, s *standing.State) {
 	if len(p.Policy.Plans) == 0 && s.Grants == "" && p.without == nil {
 		return
@@ -139,7 +139,7 @@ func (p *Part) judge(now int64, s *standing.State) {
 	p.Verdict, p.decided = p.Policy.JudgeStanding(now, s, p.Treatment, p.Request)
 }
 
-// ask lists the requests of the call, except the requests of parts that are decided.
+// ask sets k.asked to the requests of the call, without the requests of parts that are decided.
 func (k *Call) ask() {
 	k.refused = false
 	drop := make([]bool, len(k.Requests))
@@ -196,8 +196,8 @@ func contains(keys [][]byte, key []byte) bool {
 }
 
 // countRefusals counts a refusal by limits for the policies that ban subjects, and reports whether it has counted any.
-// A refusal after a wait does not count. If a refusal leads to a ban, the ban is the verdict of the part. A refusal
-// that cannot be counted, because memory is full or the store fails, stays a refusal.
+// A refusal after a wait does not count. If a refusal leads to a ban, the ban is the verdict of the part. If a refusal
+// cannot be counted, because memory is full or the store fails, the call is refused all the same.
 func (a *attempt) countRefusals(ctx context.Context, v store.View, decisions []quota.Decision, allowed bool) bool {
 	counted := false
 	if allowed || a.silent || a.last || a.call.Attempt != command.FirstAttempt {

@@ -17,14 +17,14 @@ type Policies interface {
 	// counts a call that gets an error.
 	Count(c *command.Call, k *Call, limited bool)
 	CountFailure(c *command.Call, k *Call)
-	// WriteVerbose writes a part as CL.TAKE with VERBOSE does.
+	// WriteVerbose writes the map that CL.TAKE with VERBOSE replies.
 	WriteVerbose(c *command.Call, p *Part, ms bool)
 
 	// MemberWork returns an upper bound of the work (see command.Call) of finding the limits of a subject of a policy,
 	// asking them and, if verbose is set, showing them.
 	MemberWork(snapshot any, subject, policy []byte, verbose bool) int
-	// Snapshot is for command.KeyRules. MemberKeys appends the names of the keys of a subject of a policy, and
-	// MemberRight the name to check against the key patterns of users.
+	// Snapshot, MemberKeys and MemberRight are for command.KeyRules. MemberKeys appends the names of the keys of a
+	// subject of a policy, and MemberRight the name to check against the key patterns of users.
 	Snapshot() any
 	MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte
 	MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte

@@ -37,8 +37,8 @@ func waitOf(c *command.Call, k *Call) (w wait) {
 // asks reports whether this attempt only asks what the decision would be.
 func (w *wait) asks() bool { return w.behind || w.last }
 
-// arrive finds out whether a call that arrives has to wait behind others. A call for a lease that its holder has
-// already need not wait.
+// arrive finds out whether a call that arrives has to wait behind others. If the call is for a lease that its holder
+// already has, it need not wait.
 func (a *attempt) arrive() error {
 	c := a.call
 	if a.left == 0 || c.Attempt != command.FirstAttempt || c.Session == nil {
@@ -58,7 +58,7 @@ func (a *attempt) arrive() error {
 	return nil
 }
 
-// isHeld reports whether a request is for a lease that its holder has already.
+// isHeld reports whether a request is for a lease that its holder already has.
 func (a *attempt) isHeld(r *store.LimitRequest) (bool, error) {
 	if r.Lease == nil {
 		return false, nil
@@ -69,8 +69,8 @@ func (a *attempt) isHeld(r *store.LimitRequest) (bool, error) {
 	return granted, err
 }
 
-// canLimit reports whether a request can limit the call. A forced quantity cannot, though its decision may be beyond
-// the limit, and neither can a policy in shadow mode.
+// canLimit reports whether a request can limit the call. A forced quantity cannot, even if it is beyond the limit, and
+// neither can a policy in shadow mode.
 func canLimit(r *store.LimitRequest) bool {
 	if r.Lease != nil {
 		return r.Lease.Quantity() > 0
@@ -78,9 +78,9 @@ func canLimit(r *store.LimitRequest) bool {
 	return r.Quantity > 0 && r.Mode != quota.Force && r.Shadow == 0
 }
 
-// limitedBy returns the index of the request on the key for which a call has waited behind others until its time was
-// over. If no request has that key, as in a call that was to be made outside the event loop, it returns the first that
-// can limit the call.
+// limitedBy returns the index of the request that limits a call whose time is over while earlier calls wait: the
+// request on the key for which the call has waited. If no request has that key, because the call waited to be made
+// outside the event loop, it is the first request that can limit the call.
 func (a *attempt) limitedBy() int {
 	first := 0
 	for i := len(a.of.asked) - 1; i >= 0; i-- {
@@ -106,8 +106,8 @@ func (w *wait) continues(d *quota.Decision) bool {
 	return d.RetryAfter != quota.Never && d.RetryAfter <= w.left
 }
 
-// longest returns the key that limits a call longest, and the decision about it. If nothing limits the call, it returns
-// the first key for which calls wait.
+// longest returns the key that limits a call longest, and the decision about it. If no key limits the call, it returns
+// the first key for which other calls wait.
 func (a *attempt) longest(decisions []quota.Decision) (key []byte, d quota.Decision) {
 	asked := a.of.asked
 	for i, one := range decisions {
@@ -125,7 +125,7 @@ func (a *attempt) longest(decisions []quota.Decision) (key []byte, d quota.Decis
 		}
 	}
 	if key == nil {
-		key = asked[0].Key // the calls for which it had to wait have been admitted meanwhile
+		key = asked[0].Key // the calls before it have been admitted meanwhile
 	}
 	return key, d
 }
@@ -133,11 +133,12 @@ func (a *attempt) longest(decisions []quota.Decision) (key []byte, d quota.Decis
 const (
 	// keepBytes is the memory that the queue may need for each key of a call, in addition to the key.
 	keepBytes = 192
-	// offloadedKeyBytes is taken for the length of the keys of a call whose limits are not yet known.
+	// offloadedKeyBytes estimates the length of a key of a call whose limits are not yet known.
 	offloadedKeyBytes = 512
 )
 
-// delay returns how long a call waits for a key. If several keys may limit the call, the delay has the need of each.
+// delay returns how long a call waits for a key. If the call has several requests, the delay lists what it needs of
+// each key that may limit it.
 func (a *attempt) delay(key []byte, d *quota.Decision, decisions []quota.Decision) command.Delay {
 	delay := command.Delay{Key: key, RetryAfter: max(d.RetryAfter, 0), Left: a.left, ID: a.id}
 	if len(decisions) == 1 {
@@ -158,8 +159,8 @@ func (a *attempt) delay(key []byte, d *quota.Decision, decisions []quota.Decisio
 	return delay
 }
 
-// Offload has a call made outside the event loop. If the call may wait, for wait milliseconds, it joins the queue for
-// the key, and is decided when its turn comes.
+// Offload has a call made outside the event loop. If the call may wait (wait, in milliseconds, is not 0), it first
+// joins the queue for the key, and is decided when its turn comes.
 func (d *Decider) Offload(c *command.Call, key []byte, wait int64) error {
 	if w := waitOf(c, &Call{Options: Options{Wait: wait}}); w.left > 0 {
 		return c.Wait(command.Delay{Key: key, Left: w.left, Memory: MaxRequests * (keepBytes + offloadedKeyBytes)})

@@ -9,8 +9,8 @@ import (
 )
 
 // The first byte of an encoded state is its version. It must change when the encoding does. A state has the lowest
-// version that has all of its fields, so that older programs can read it: those that counted all refusals by estimate
-// know version 1, those without plans know 1 and 2, and those without grants know 1 to 3.
+// version that has all of its fields, so that older programs can read it: programs that counted all refusals by
+// estimate know version 1, programs without plans know 1 and 2, and programs without grants know 1 to 3.
 const (
 	version       = 1
 	versionRecent = 2
@@ -59,7 +59,7 @@ var (
 //
 // An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
 // lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there
-// is 0. Each state has exactly one encoding, so equal states have equal bytes.
+// is 0. A state has exactly one encoding, so equal states have equal bytes.
 func Append(dst []byte, s *State) []byte {
 	number := byte(version)
 	switch {
@@ -115,8 +115,8 @@ func appendInstant(dst []byte, at int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(at))
 }
 
-// Read decodes a state. It accepts only the bytes that Append makes of a state that Check accepts. The
-// state does not refer to the bytes.
+// Read decodes a state. It accepts only what Append makes of a state that Check accepts. The state does
+// not refer to the bytes.
 func Read(value []byte) (State, error) {
 	switch {
 	case len(value) == 0 || len(value) > MaxBytes:

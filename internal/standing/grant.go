@@ -8,8 +8,8 @@ const (
 	MaxLabel  = 160 // bytes of a label: that of a policy's limit, with name, unit and time zone, is shorter
 )
 
-// Grants are what a subject may take beyond limits of its policy, in the order of their labels, of which each occurs
-// once. They are kept as they are encoded, so that a State can be compared.
+// Grants are what a subject may take beyond limits of its policy, in the order of their labels. No two have the same
+// label. They are kept in their encoded form, so that a State can be compared.
 type Grants string
 
 // Grant is a quantity that a subject may take beyond a limit for a time: until the window of the limit ends.
@@ -37,7 +37,7 @@ func (g Grants) List() (list []Grant) {
 	return list
 }
 
-// with returns the grants of which keep is true, and one more unless its quantity is 0.
+// with returns the grants for which keep returns true, and one more unless its quantity is 0.
 func (g Grants) with(more Grant, keep func(Grant) bool) Grants {
 	var all []byte
 	add := func(one Grant) {
@@ -74,7 +74,7 @@ func (g Grants) end() (end int64) {
 	return end
 }
 
-// check reports whether the grants are those of some calls of Grant.
+// check reports whether calls of Grant can have made the grants.
 func (g Grants) check() bool {
 	r, label := reader{rest: []byte(g)}, ""
 	for n := 0; len(r.rest) > 0; n++ {
@@ -100,8 +100,8 @@ func (g Grants) shifted(by int64) (shifted Grants, ok bool) {
 	return Grants(all), true
 }
 
-// Grant returns the state with a grant until an instant, in place of one with the same label; with a quantity of 0
-// there is none. ok is false, and the state the same, if the subject has MaxGrants others.
+// Grant returns the state with a grant, which replaces a grant with the same label; a quantity of 0 only removes that.
+// If the subject has MaxGrants others, ok is false, and the state is unchanged.
 func (s State) Grant(now int64, grant Grant) (next State, ok bool) {
 	next = s.At(now)
 	if now >= grant.Until {

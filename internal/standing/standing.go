@@ -1,18 +1,18 @@
 // Package standing keeps what a policy remembers about one subject apart from its limits: whether
 // it is exempt from them, whether it is banned, how often it was refused, which plan it has, and what it
 // was granted. Like window it is pure arithmetic: state and instant go in, the next state comes out. The caller owns
-// the clock and
+// the clock and keeps the state.
 //
 // A subject is banned by hand, or because the limits have refused it too often: After times within
 // Within. If After is at most MaxExact, the instants of the refusals are kept, and the count is exact,
 // as in a sliding window log. A larger After is counted by a sliding window counter, which
 // estimates. The first ban lasts for For, and each further one Factor times as long as the one before,
-// but at most Max. The level is the number of such bans so far. It returns to 0 when a time of Max has
-// passed after the end of the last one.
+// but at most Max. The level is the number of such bans so far. It returns to 0 when Max has passed
+// since the end of the last one.
 //
-// Each ban needs After refusals of its own: the count begins at 0 after a ban, and refusals during
-// a ban do not count. If After or Within changes, what was kept by the old rule still counts: instants
-// and counter are added up. So do refusals that older versions, which had only the counter, have counted.
+// Each ban needs After new refusals: the count begins at 0 after a ban, and refusals during a ban do
+// not count. If After or Within changes, refusals counted by the old rule still count: instants and
+// counter are added up. So do refusals counted by older versions, which had only the counter.
 package standing
 
 import (
