@@ -96,7 +96,8 @@ check: ## run everything that CI runs, with a summary at the end
 vet: ## go vet and staticcheck
 	$(GO) vet ./...
 	$(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
-	cd clients/go && $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...
+	for module in clients/go clients/go/adapters; do \
+		(cd $$module && $(GO) vet ./... && $(GO) run honnef.co/go/tools/cmd/staticcheck@v0.7.0 ./...) || exit 1; done
 
 # The latest version whose dependencies are all available from the module proxy.
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.3.0
@@ -118,6 +119,7 @@ tidy: ## check that go.mod and go.sum are tidy
 	$(GO) mod verify
 	cd test/clients/go && $(GO) mod tidy -diff
 	cd clients/go && $(GO) mod tidy -diff
+	cd clients/go/adapters && $(GO) mod tidy -diff
 
 .PHONY: test-clients
 test-clients: build ## run real clients and limiter libraries in other languages, installed in bin/clients (CLIENTS=newest for the newest versions)
@@ -132,6 +134,10 @@ CLIENTS_VERSION := $(patsubst v%,%,$(shell git describe --tags --abbrev=0 2>/dev
 .PHONY: client-faults
 client-faults: build ## let each client make 100,000 calls while connections are cut and servers fail (test-clients has 2,000)
 	FAULTS=100000 clients/test.sh bin/cellserver
+
+.PHONY: client-bars
+client-bars: build ## compare the client for Go with go-redis alone: the CPU time of the server per call, and the median time of a call
+	cd clients/go && CELLSERVER=$(CURDIR)/bin/cellserver $(GO) test -run '^$$' -bench Bars -benchtime 1x .
 
 .PHONY: clients
 clients: ## build the packages of the clients in dist/clients (after make test-clients, which installs the compiler of TypeScript)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ const (
 	mostCalls   = 512                    // calls of a pipeline
 	mostWaiting = 100_000                // calls that wait for a pipeline
 	failures    = 5                      // calls in a row without a reply, before calls fail at once
+	short       = time.Second            // a timeout for which a cancelled caller may wait
 	probe       = 100 * time.Millisecond // between calls to a server that does not answer
 )
 
@@ -27,7 +29,7 @@ var (
 )
 
 // node is one server. Calls that arrive while others are under way wait for them, and share a pipeline: it costs the
-// server a tenth of what single calls cost. A call that finds no other under way is sent at once.
+// server a tenth of what single calls cost. A call that finds no other under way is sent at once, by its caller.
 type node struct {
 	rdb     *redis.Client
 	repeats bool // the client repeats calls
@@ -50,7 +52,9 @@ type flight struct {
 }
 
 func newNode(rdb *redis.Client, timeout time.Duration) *node {
-	return &node{rdb: rdb.WithTimeout(timeout), repeats: rdb.Options().MaxRetries > 0, late: timeout / 4}
+	own := rdb.WithTimeout(timeout) // the same connections, and a copy of the options
+	own.Options().ContextTimeoutEnabled = true
+	return &node{rdb: own, repeats: rdb.Options().MaxRetries > 0, late: timeout / 4}
 }
 
 // do makes a call. If the server has not answered the last calls, they fail at once, except for one in 100 ms.
@@ -100,15 +104,24 @@ func (n *node) count(err error) {
 	}
 }
 
-// send has a call sent, alone or with others, and waits for its reply. What go-redis does may take longer than a
-// context allows, so it is done in another goroutine.
+// send has a call sent, alone or with others, and waits for its reply. go-redis ends a call at its deadline, but not
+// when its context is cancelled. So a caller with a long timeout leaves the call to another goroutine.
 func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, now time.Time) error {
-	f := &flight{cmd: cmd, ctx: ctx, done: make(chan struct{})}
+	f := &flight{cmd: cmd, ctx: ctx}
 	n.mu.Lock()
+	if n.under == 0 && len(n.waiting) == 0 && (timeout <= short || ctx.Done() == nil) {
+		n.under++
+		n.began = now
+		n.mu.Unlock()
+		n.exchange([]*flight{f}, timeout)
+		n.land(f, timeout)
+		return cmd.Err()
+	}
 	if len(n.waiting) >= mostWaiting {
 		n.mu.Unlock()
 		return errNoAnswer
 	}
+	f.done = make(chan struct{})
 	n.waiting = append(n.waiting, f)
 	if n.under == 0 || n.under < mostFlights && now.Sub(n.began) > n.late {
 		n.under++
@@ -126,6 +139,19 @@ func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, 
 	}
 	f.left.Store(true)
 	return endOf(ctx)
+}
+
+// land ends the flight of a call that was alone, and has those sent that have arrived meanwhile.
+func (n *node) land(f *flight, timeout time.Duration) {
+	n.count(f.cmd.Err())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if calls := n.batch(); len(calls) > 0 {
+		n.began = time.Now()
+		go n.fly(calls, timeout)
+		return
+	}
+	n.under--
 }
 
 // endOf is the error of a call whose context has ended. A deadline that has passed means that there was no answer.
@@ -155,6 +181,7 @@ func (n *node) fly(calls []*flight, timeout time.Duration) {
 			n.count(f.cmd.Err())
 			close(f.done)
 		}
+		runtime.Gosched() // so that these callers' next calls are in the next pipeline
 		n.mu.Lock()
 		if calls = n.batch(); len(calls) == 0 {
 			n.under--
@@ -166,7 +193,11 @@ func (n *node) fly(calls []*flight, timeout time.Duration) {
 }
 
 func (n *node) exchange(calls []*flight, timeout time.Duration) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(calls[0].ctx), timeout)
+	ctx := calls[0].ctx
+	if calls[0].done != nil {
+		ctx = context.WithoutCancel(ctx) // others may need the pipeline
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	if len(calls) == 1 {
 		_ = n.rdb.Process(ctx, calls[0].cmd) // the command has the error
