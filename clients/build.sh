@@ -12,21 +12,27 @@ mkdir -p "$out"
 
 # A directory with what the go command asks a proxy for: GOPROXY=file://directory/go
 build_go() {
-    local path at
-    path=$(sed -n 's/^module //p' "$here/go/go.mod")
-    at=$out/go/$path/@v
-    mkdir -p "$at"
-    cp "$here/go/go.mod" "$at/v$version.mod"
-    printf '{"Version":"v%s"}' "$version" >"$at/v$version.info"
-    echo "v$version" >"$at/list"
-    python3 - "$at/v$version.zip" "$path@v$version" "$here/go" <<'EOF'
+    local module path at client
+    client=$(sed -n 's/^module //p' "$here/go/go.mod")
+    for module in "$here/go" "$here/go/adapters"; do
+        path=$(sed -n 's/^module //p' "$module/go.mod")
+        at=$out/go/$path/@v
+        mkdir -p "$at"
+        sed -E "s|($client) v[0-9.]+\$|\1 v$version|" "$module/go.mod" >"$at/v$version.mod"
+        printf '{"Version":"v%s"}' "$version" >"$at/v$version.info"
+        echo "v$version" >"$at/list"
+        python3 - "$at/v$version" "$path@v$version" "$module" <<'EOF'
 import pathlib, sys, zipfile
 name, prefix, source = sys.argv[1:]
-with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as z:
-    for f in sorted(pathlib.Path(source).iterdir()):
-        if f.is_file():
-            z.write(f, f"{prefix}/{f.name}")
+source = pathlib.Path(source)
+others = [m.parent for m in source.glob("*/go.mod")]  # modules of their own
+with zipfile.ZipFile(name + ".zip", "w", zipfile.ZIP_DEFLATED) as z:
+    for f in sorted(source.rglob("*")):
+        if f.is_file() and f.name != "go.mod" and not any(f.is_relative_to(o) for o in others):
+            z.write(f, f"{prefix}/{f.relative_to(source)}")
+    z.write(name + ".mod", prefix + "/go.mod")
 EOF
+    done
 }
 
 build_python() {

@@ -40,10 +40,20 @@ once() { # directory, file, function
 unpinned() { sed "${CLIENTS:+s/==.*//}" "$1"; }
 
 test_go() {
-    (cd "$here/go" && go test -count=1 -timeout 10m ./...)
+    local module
+    module=$(sed -n 's/^module //p' "$here/go/go.mod")
+    local source=$here/go directory
+    if [ -n "${CLIENTS:-}" ]; then
+        cp -r "$here" "$dir/newest" && source=$dir/newest/go
+        for directory in "$source" "$source/adapters"; do
+            (cd "$directory" && go get -u -t ./... && go mod tidy) >"$dir/log" 2>&1 || fail "go get: $(cat "$dir/log")"
+        done
+    fi
+    (cd "$source" && go test -count=1 -timeout 10m ./...)
+    (cd "$source/adapters" && go test -count=1 -timeout 10m .)
     "$here/build.sh" "$dir" "$version" go
     mkdir "$dir/program"
-    cp "$here/go/go.sum" "$dir/program"
+    cat "$here/go/go.sum" "$here/go/adapters/go.sum" >"$dir/program/go.sum"
     cat >"$dir/program/main.go" <<EOF
 package main
 
@@ -51,14 +61,16 @@ import (
 	"context"
 	"fmt"
 
-	cellserver "$(sed -n 's/^module //p' "$here/go/go.mod")"
+	cellserver "$module"
+	"$module/adapters/throttled"
 	"github.com/redis/go-redis/v9"
 )
 
 func main() {
 	limiter := cellserver.New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), cellserver.Options{})
 	d, err := limiter.Take(context.Background(), "api", "user", 1)
-	fmt.Println(d.Allowed, err)
+	limited, _, _ := throttled.New(limiter, cellserver.Rate{}).RateLimitCtx(context.Background(), "user", 1)
+	fmt.Println(d.Allowed, err, limited)
 }
 EOF
     (
@@ -66,10 +78,10 @@ EOF
         GOPROXY=file://$dir/go,file://$(go env GOMODCACHE)/cache/download
         export GOFLAGS=-mod=mod GONOSUMDB=example.com GOMODCACHE=$dir/cache GOPROXY
         go mod init program 2>/dev/null
-        go mod edit -require "$(sed -n 's/^module //p' "$here/go/go.mod")@v$version"
-        [ "$(go run . 2>"$dir/log")" = 'true <nil>' ]
-    ) || fail "the module cannot be used from its zip: $(cat "$dir/log")"
-    echo "ok the module, from its zip"
+        go mod edit -require "$module@v$version" -require "$module/adapters@v$version"
+        [ "$(go run . 2>"$dir/log")" = 'true <nil> false' ]
+    ) || fail "the modules cannot be used from their zips: $(cat "$dir/log")"
+    echo "ok the modules, from their zips"
 }
 
 install_python() {

@@ -68,7 +68,7 @@ func TestDependabotWatchesAll(t *testing.T) {
 		assert.NotEmpty(t, u.Schedule.Interval)
 		watched[u.Ecosystem] = append(u.Directories, u.Directory)
 	}
-	assert.Subset(t, watched["gomod"], []string{"/", "/test/clients/go"})
+	assert.Subset(t, watched["gomod"], []string{"/", "/test/clients/go", "/clients/go", "/clients/go/adapters"})
 	assert.Contains(t, watched["github-actions"], "/")
 	assert.Contains(t, watched["docker"], "/")
 	var ignored map[string]int

@@ -17,8 +17,15 @@ const redcon = "github.com/tidwall/redcon"
 // with resp and transcript as leaves at its side. A trailing /... means a package and those below
 // it.
 var mayImport = map[string][]string{
-	// The client is a module of its own, and imports nothing of the server.
-	"clients/go": {"github.com/redis/go-redis/v9"},
+	// The client is a module of its own, and imports nothing of the server. What joins it to a framework or a library
+	// imports these.
+	"clients/go":                    {"github.com/redis/go-redis/v9"},
+	"clients/go/adapters/gin":       {"example.com/cellserver/clients/go", "github.com/gin-gonic/gin"},
+	"clients/go/adapters/grpc":      {"example.com/cellserver/clients/go", "google.golang.org/..."},
+	"clients/go/adapters/throttled": {"example.com/cellserver/clients/go", "github.com/throttled/throttled/v2"},
+	"clients/go/adapters/ulule": {
+		"example.com/cellserver/clients/go", "github.com/redis/go-redis/v9", "github.com/ulule/limiter/v3",
+	},
 
 	"internal/quota":            {},
 	"internal/calendar":         {},
