@@ -11,7 +11,7 @@ import { clients, contract, start } from "./server.mjs";
 
 const dist = path.dirname(createRequire(import.meta.url).resolve("cellserver"));
 const { decisionOf, newAll, newCall } = await import(path.join(dist, "calls.js"));
-const { fieldsOf } = await import(path.join(dist, "express.js"));
+const { fieldsOf } = await import(path.join(dist, "http.js"));
 const { Breaker, Buckets, FAILURES, MOST_BUCKETS } = await import(path.join(dist, "outage.js"));
 
 test("replies", () => {
