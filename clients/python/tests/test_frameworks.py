@@ -1,19 +1,33 @@
 """Middleware and storages with the real frameworks."""
 
+import threading
 import time
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import cellserver
 import cellserver.aio
 import cellserver.limits_storage  # noqa: F401
+import django
+import django.http
+import django.urls
+import httpx
 import limits
 import pytest
 import redis
 import redis.asyncio
+import slowapi
 from cellserver.http import RateLimit, WSGIRateLimit
-from fastapi import FastAPI
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+from fastapi import FastAPI, Request
 from flask import Flask
+from flask_limiter import Limiter as FlaskLimiter
 from limits.storage import storage_from_string
 from limits.strategies import FixedWindowRateLimiter, MovingWindowRateLimiter
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 from starlette.testclient import TestClient
 
 options = cellserver.Options(timeout=60, on_error="deny")
@@ -53,6 +67,71 @@ def test_flask(shared, name):
     app.wsgi_app = WSGIRateLimit(app.wsgi_app, limiter=limiter, name=name, by=lambda environ: limits_of(name))
     client = app.test_client()
     check(name, client.get("/"), client.get("/"))
+
+
+async def served(request):
+    return PlainTextResponse("served")
+
+
+@pytest.mark.parametrize("name", ["tiny", "mine"])
+def test_starlette(shared, name):
+    shared.ask("FLUSHALL")
+    limiter = cellserver.aio.Limiter(redis.asyncio.Redis(port=shared.port), options)
+    limited = Middleware(RateLimit, limiter=limiter, name=name, by=lambda scope: limits_of(name))
+    with TestClient(Starlette(routes=[Route("/", served)], middleware=[limited])) as client:
+        check(name, client.get("/"), client.get("/"))
+
+
+@pytest.mark.parametrize("name", ["tiny", "mine"])
+def test_django(shared, name):
+    """The application of wsgi.py, wrapped: requests go through a real server of the standard library."""
+    shared.ask("FLUSHALL")
+    if not settings.configured:
+        settings.configure(ALLOWED_HOSTS=["*"], ROOT_URLCONF=__name__)
+        django.setup()
+    limiter = cellserver.Limiter(redis.Redis(port=shared.port), options)
+    application = WSGIRateLimit(get_wsgi_application(), limiter=limiter, name=name, by=lambda environ: limits_of(name))
+    with make_server("127.0.0.1", 0, application, handler_class=Quiet) as server:
+        threading.Thread(target=server.serve_forever).start()
+        with httpx.Client(base_url=f"http://127.0.0.1:{server.server_port}") as client:
+            check(name, client.get("/"), client.get("/"))
+        server.shutdown()
+
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *args):
+        pass
+
+
+urlpatterns = [django.urls.path("", lambda request: django.http.HttpResponse("served"))]  # of test_django
+
+
+def test_flask_limiter(shared, storage):
+    app = Flask(__name__)
+    uri, settings_of = f"cellserver://127.0.0.1:{shared.port}", {"socket_timeout": 60}
+    limiter = FlaskLimiter(
+        lambda: "alice", app=app, storage_uri=uri, storage_options=settings_of, strategy="moving-window", headers_enabled=True
+    )
+    app.get("/")(limiter.limit("2/hour")(lambda: "served"))
+    responses = [app.test_client().get("/") for _ in range(3)]
+    assert [r.status_code for r in responses] == [200, 200, 429]
+    assert [r.headers["X-RateLimit-Remaining"] for r in responses] == ["1", "0", "0"]
+    assert 3500 < int(responses[2].headers["Retry-After"]) <= 3601
+
+
+def test_slowapi(shared, storage):
+    app = FastAPI()
+    uri, settings_of = f"cellserver://127.0.0.1:{shared.port}", {"socket_timeout": 60}
+    app.state.limiter = slowapi.Limiter(lambda request: "alice", storage_uri=uri, storage_options=settings_of)
+    app.add_exception_handler(slowapi.errors.RateLimitExceeded, slowapi._rate_limit_exceeded_handler)
+
+    @app.get("/")
+    @app.state.limiter.limit("2/hour")
+    def index(request: Request):
+        return "served"
+
+    with TestClient(app) as client:
+        assert [client.get("/").status_code for _ in range(3)] == [200, 200, 429]
 
 
 def test_no_server():
