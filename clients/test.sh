@@ -49,6 +49,7 @@ test_go() {
             (cd "$directory" && go get -u -t ./... && go mod tidy) >"$dir/log" 2>&1 || fail "go get: $(cat "$dir/log")"
         done
     fi
+    export MIGRATE=$here/../docs/migrate.md
     (cd "$source" && go test -count=1 -timeout 10m ./...)
     (cd "$source/adapters" && go test -count=1 -timeout 10m .)
     "$here/build.sh" "$dir" "$version" go
@@ -119,7 +120,7 @@ test_node() {
     cp -r "$here/node/tests" "$own/tests"
     (
         cd "$own/tests"
-        export CONTRACT=$here/contract README=$here/node/README.md
+        export CONTRACT=$here/contract README=$here/node/README.md MIGRATE=$here/../docs/migrate.md
         for file in *.test.mjs; do node --test --test-force-exit --test-reporter=dot "$file" || fail "$file"; done
     )
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -213,5 +214,31 @@ func TestThrottled(t *testing.T) {
 	limited, result, err := own.RateLimitCtx(t.Context(), "other", 3)
 	if !limited || err != nil || result.RetryAfter != -1 {
 		t.Error(limited, result, err)
+	}
+}
+
+// TestDocs: the programs of docs/migrate.md print what they say.
+func TestDocs(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "migrate.md"))
+	if os.Getenv("MIGRATE") != "" {
+		text, err = os.ReadFile(os.Getenv("MIGRATE"))
+	}
+	check(t, err)
+	programs := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindAllStringSubmatch(string(text), -1)
+	if len(programs) != 2 {
+		t.Fatalf("docs/migrate.md has %d programs", len(programs))
+	}
+	addr := start(t).Options().Addr
+	for _, p := range programs {
+		dir, err := os.MkdirTemp(".", "docs")
+		check(t, err)
+		defer os.RemoveAll(dir)
+		program := strings.ReplaceAll(p[1], "127.0.0.1:6379", addr)
+		check(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(program), 0o600))
+		output, err := exec.Command("go", "run", "./"+dir).CombinedOutput()
+		want := regexp.MustCompile(`Println\(.*\) // (.*)`).FindStringSubmatch(p[1])[1]
+		if err != nil || string(output) != want+"\n" {
+			t.Errorf("prints %s, and not %s: %v", output, want, err)
+		}
 	}
 }

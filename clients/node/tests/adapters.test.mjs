@@ -1,6 +1,8 @@
 // Fastify and NestJS, and their own limiters with stores, each in the way in which their documents test applications.
 import "reflect-metadata";
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import fastifyRateLimit from "@fastify/rate-limit";
 import { Controller, Get, Module } from "@nestjs/common";
@@ -10,7 +12,7 @@ import { Limiter, fixed } from "cellserver";
 import { rateLimit, storeOf } from "cellserver/fastify";
 import { CellserverStorage, RateLimitGuard } from "cellserver/nest";
 import Fastify from "fastify";
-import { clients, start } from "./server.mjs";
+import { clients, freePort, start } from "./server.mjs";
 
 let server;
 before(async () => (server = await start()));
@@ -142,3 +144,31 @@ test("@nestjs/throttler", () => withClient(async (client) => {
   });
   await assert.rejects(storage.increment("k", 1000, 1, 2000, "long"), /blockDuration of throttler long/);
 }));
+
+// Each program of docs/migrate.md for Node.js: it answers on its port, or prints what it says, and the server has a key.
+const programs = readFileSync(process.env.MIGRATE, "utf8").matchAll(/```js (\S+)\n([^]*?)```/g);
+for (const [, name, text] of programs) {
+  test(`docs/migrate.md, ${name}`, async () => {
+    await server.ask("FLUSHALL");
+    const port = await freePort();
+    writeFileSync(name, text.replaceAll("6379", server.port).replaceAll("3000", port));
+    const program = spawn(process.execPath, [name], { stdio: ["ignore", "pipe", "inherit"] });
+    const ended = new Promise((resolve) => program.once("exit", resolve));
+    const printed = program.stdout.toArray();
+    if (text.includes("3000")) {
+      const url = `http://127.0.0.1:${port}/`;
+      let response;
+      while (!response) {
+        response = await fetch(url).catch(() => assert.equal(program.exitCode, null));
+      }
+      assert.equal(await response.text(), "served");
+      program.kill("SIGKILL");
+    } else {
+      const expected = /console\.log\(.*\); \/\/ (.*)/.exec(text)[1];
+      assert.equal(Buffer.concat(await printed).toString(), `${expected}\n`);
+    }
+    await ended;
+    rmSync(name);
+    assert.equal(await server.ask("DBSIZE"), 1);
+  });
+}

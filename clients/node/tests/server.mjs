@@ -11,7 +11,7 @@ import { createClient as createClient5 } from "redis5";
 const folder = process.env.CONTRACT;
 export const contract = JSON.parse(readFileSync(`${folder}/contract.json`, "utf8"));
 
-const freePort = () =>
+export const freePort = () =>
   new Promise((resolve) => {
     const s = net.createServer().listen(0, "127.0.0.1", () => {
       const { port } = s.address();

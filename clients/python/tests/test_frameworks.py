@@ -1,5 +1,9 @@
 """Middleware and storages with the real frameworks."""
 
+import pathlib
+import re
+import subprocess
+import sys
 import threading
 import time
 from wsgiref.simple_server import WSGIRequestHandler, make_server
@@ -30,6 +34,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+MIGRATE = pathlib.Path(__file__).parents[3] / "docs" / "migrate.md"
 options = cellserver.Options(timeout=60, on_error="deny")
 
 
@@ -168,3 +173,15 @@ def test_limits_storage(storage, shared):
     assert storage.incr("counted", 60) == 1 and following()[0] == "CL.FIXED"
     assert storage.acquire_entry("log", 1, 60) and following()[0] == "CL.SLIDINGLOG"
     assert storage.get_moving_window("log", 1, 60)[1] == 1
+
+
+def test_docs(shared):
+    """The programs of docs/migrate.md in Python print what they say."""
+    programs = re.findall("```python limits_storage.py\n(.*?)```", MIGRATE.read_text(), re.DOTALL)
+    assert programs
+    for program in programs:
+        shared.ask("FLUSHALL")
+        command = [sys.executable, "-c", program.replace("6379", str(shared.port))]
+        ran = subprocess.run(command, capture_output=True, text=True)
+        assert ran.stdout.strip() == re.search("print\\(.*\\)  # (.*)", program)[1], ran.stderr
+        assert shared.ask("DBSIZE") > 0
