@@ -60,7 +60,7 @@ func (b *Book) Begin(kind byte, now int64) {
 	}
 }
 
-// Close removes the hold with an index. What it charged stays as it is. A mark goes with the last of its holds, so
+// Close removes the hold at an index. What it charged stays charged. A mark is removed with the last of its holds, so
 // there are never more marks than holds.
 func (b *Book) Close(i int) {
 	o := b.Open[i]
@@ -72,7 +72,8 @@ func (b *Book) Close(i int) {
 	})
 }
 
-// room returns a list with room for one more element. It grows by an eighth, because there may be a million holds.
+// room returns a list with capacity for one more element. The capacity grows by an eighth, not to twice as much,
+// because there may be a million holds.
 func room[T any](list []T) []T {
 	if n := len(list); n == cap(list) {
 		list = append(make([]T, 0, n+n/8+1), list...)
@@ -80,8 +81,8 @@ func room[T any](list []T) []T {
 	return list
 }
 
-// fit returns a list without most of its room, if it has much: a client might make a thousand holds on each of many
-// keys, and settle all but one.
+// fit returns a list without most of its unused capacity, if it has much: a client might make a thousand holds on each
+// of many keys, and settle all but one.
 func fit[T any](list []T) []T {
 	if n := len(list); cap(list) > 4*n+4 {
 		list = append(make([]T, 0, n), list...)

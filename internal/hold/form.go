@@ -11,8 +11,8 @@ const formVersion = 1
 // ErrForm means that bytes are not the form of a book.
 var ErrForm = errors.New("the form of holds is invalid")
 
-// longForm is the length in bytes above which the texts of a form share one copy of it. leastBytes is the least length
-// of a mark or of a hold.
+// longForm is the length in bytes above which the texts that are read from a form share one copy of the form.
+// leastBytes is the least length of a mark or of a hold.
 const longForm, leastBytes = 1024, 4
 
 // The bounds of a form. They are larger than the bounds of a store, and keep a damaged form from taking memory.
@@ -86,7 +86,7 @@ func (b *Book) Read(form []byte) error {
 	return nil
 }
 
-// Field is the name of the fields of an RDB file that have the open holds of keys. Redis ignores them.
+// Field is the name of the fields of an RDB file in which the open holds of keys are. Redis ignores these fields.
 const Field = "cellserver-holds"
 
 // AppendField appends the value of a Field: the length of the key as a varint, the key, and the form of its book.
@@ -105,8 +105,8 @@ func ReadField(value []byte) (key, form []byte, err error) {
 	return key, r.left, nil
 }
 
-// Shift converts the instants of a book to another clock, which is ahead by a number of nanoseconds. unix says that
-// the counters of its kind have Unix times, which stay. Shift returns false if an instant cannot be converted.
+// Shift converts the instants of a book to a clock that is ahead by a number of nanoseconds. If unix is set, the
+// counters of its kind have Unix times, which do not change. Shift returns false if an instant cannot be converted.
 func (b *Book) Shift(by int64, unix bool) bool {
 	fits := true
 	move := func(at *int64) {

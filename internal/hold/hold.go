@@ -1,48 +1,53 @@
 // Package hold keeps the books of holds. A hold is the right to correct one charge of a limiter once: a call charges
 // an estimate at once and in full, and a later call says what the quantity really was.
 //
-// Giving back the difference would be wrong. A bucket may have been full in between, and a window may have ended:
-// what they have given back already would be given back twice, at the expense of what other calls have taken since. A
-// hold gives back exactly what the limiter would not hold now, had the actual quantity been taken in the first place.
-// If the level of a counter had been lower by d since the charge, it would be lower now by d, or by the lowest level
-// that the counter has had since, if that is less: below 0 there is nothing to carry on.
+// Giving back the difference would be wrong. Since the charge, the bucket may have been full, or the window may have
+// ended. Its tokens have then come back already; giving them back again would cancel what other calls have taken since.
+// So a hold gives back only what the limiter would not count now, had the actual quantity been taken in the first
+// place. If a counter's level had been lower by d since the charge, it would be lower now by d; or, if its level has
+// been below d since, by the lowest level since, because no level falls below 0.
 //
-// So for each open hold, in the order of taking, a key keeps the lowest level between its charge and the next one. A
-// correction takes the smallest of these from its own on, and lowers each by what it gave. Calls that only take need
-// not be seen: they raise the level, so without them a hold gives back less, never more. That is why a hold costs
-// other calls nothing. Refunds lower the level, and must be seen.
+// So a key keeps, for each of its open holds, the lowest level between this charge and the next one. A correction
+// carries d from its own charge to the latest: each of these levels is lowered by d, and a level below d makes d
+// smaller. It gives back what is left of d in the end. Calls that only take need not be seen: they raise the level, so
+// a hold that does not know of them gives back less, never more. That is why holds cost other calls nothing. Refunds
+// lower the level, and must be seen.
 //
-// The first versions were a plain refund, which forgot what others had taken in 9 to 44 % of random histories, and one
-// lowest level per hold, which overlapping holds lowered again and again: with answers of 1 to 10 seconds, 39 % of a
-// saturated limit went unused.
+// # What was tried
+//
+// A plain refund cancelled what others had taken in 9 to 44 % of random histories. One lowest level for each hold was
+// lowered again and again by overlapping holds: with answers of 1 to 10 seconds, 39 % of a saturated limit went unused.
+//
+// # Counters
 //
 // The package knows no limiter. A level belongs to a counter: the bucket of CL.THROTTLE, with its level in
 // nanoseconds; one window of CL.FIXED, CL.QUOTA or CL.SLIDING; or one entry of a CL.SLIDINGLOG. When a counter is
-// gone, nothing comes back from it.
+// gone, nothing is given back to it.
 package hold
 
 // Counter identifies a counter of a key. The zero Counter is the bucket of CL.THROTTLE. Windows and entries have
 // their instants.
 type Counter struct {
 	At   int64 // instant of an entry or of the start of a window; for CL.QUOTA, the Unix time of its end
-	Span int64 // length of the window, for counters of CL.SLIDING, which a call with another period converts
+	Span int64 // length of the window, for CL.SLIDING: a call with another period converts its counters
 }
 
-// Path is the path of the levels of a key's counters since the charges of its open holds. The zero Path has none.
+// Path says how the levels of a key's counters have moved since the charges of its open holds. The zero Path is for a
+// key without holds.
 type Path struct {
 	Last  int64  // the TAT of a CL.THROTTLE after the last event
 	Marks []Mark // in the order of the charges; the marks of a counter are adjacent
 }
 
-// Mark is the lowest level of a counter between a charge and the next mark of the counter, or now.
+// Mark is the lowest level of a counter from a charge to the next mark of the counter, or until now.
 type Mark struct {
 	From    uint64 // number of the charge; later charges may have joined the mark
 	Counter Counter
 	Low     int64
 }
 
-// MaxMarks bounds the marks of one counter, and so the time of an event. With more charges than that, neighbouring
-// marks join, and give back no more than each alone would.
+// MaxMarks bounds the marks of one counter, and so the time of an event. If there are more charges, neighbouring marks
+// are joined. A joined mark has the lower of both levels, so a hold never gives back more because of it.
 const MaxMarks = 16
 
 // Decay must be called at the beginning of each event on a key of CL.THROTTLE: a charge, a correction or a refund.
@@ -54,7 +59,7 @@ func (p *Path) Decay(now int64) {
 	}
 }
 
-// Charge adds a charge. Its number must be larger than all before it. level is the level of its counter after the
+// Charge adds a charge. Its number must be larger than all earlier numbers. level is the level of its counter after the
 // charge.
 func (p *Path) Charge(number uint64, c Counter, level int64) {
 	p.Marks = append(room(p.Marks), Mark{number, c, max(level, 0)})

@@ -13,7 +13,7 @@ const (
 	Fixed                  // state of a fixed window counter
 	Sliding                // state of a sliding window counter
 	SlidingLog             // entries of a sliding window log
-	Quota                  // count of a calendar quota; a new kind that takes quantities comes after it
+	Quota                  // count of a calendar quota; insert new kinds that take quantities after it
 	Lease                  // leases of permits
 	Standing               // exemption, ban and refusals of a policy's subject
 	Integer                // a value that is an integer

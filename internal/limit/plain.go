@@ -6,14 +6,14 @@ import (
 )
 
 // Plain describes a kind of limiter whose state is a window: when it began, what was counted, when it ends. Stores,
-// forms and CL.INSPECT handle such states by their description, so a new plain kind needs no code there. Kinds with
-// entries, holders or a calendar have code of their own.
+// forms and CL.INSPECT work on such states by this description, so a new plain kind needs no code there. Kinds with
+// entries, holders or a calendar are not plain: they have code of their own.
 type Plain struct {
 	Counts []string // the names of the counts, as CL.INSPECT shows them; at most two
 	Until  bool     // the state has a further instant, which may be 0
 	// Step decides a quantity, as the steps of package window do.
 	Step func(r *Rule, now int64, s State, quantity int64, mode quota.Mode) (quota.Decision, State, error)
-	// Flaw says what is wrong with a state that no step makes; it is empty for any other state.
+	// Flaw says what is wrong with a state that no step can have made; it returns "" if nothing is wrong.
 	Flaw func(s State) string
 
 	// The functions below are for holds (package hold). Newest returns the counter that a step has just added to, and

@@ -56,20 +56,22 @@ func (r *Rule) Period(unix int64) int64 {
 	}
 }
 
-// LeastAhead is the smallest limit of which tokens may be taken ahead. They would be a large part of a smaller one.
+// LeastAhead is the smallest limit of which tokens may be taken ahead. Of a smaller limit, a block would be a large
+// part.
 const LeastAhead = 20
 
 // NotAhead in place of a time says that no tokens are taken ahead.
 const NotAhead int64 = -1
 
-// MayTakeAhead reports whether tokens of the limit may be taken ahead: a store can then decide further calls by itself.
+// MayTakeAhead reports whether tokens of the limit may be taken ahead. A process then decides further calls by these
+// tokens, without asking the backend.
 func (r *Rule) MayTakeAhead() bool {
 	kind := r.Kind == Throttle || r.Kind == Fixed || r.Kind == Quota
 	return kind && r.Size() >= LeastAhead
 }
 
-// Blocks reports whether a call is limited whatever its key holds: the limit is 0. Such a call does
-// not access the key.
+// Blocks reports whether a call is limited whatever its key holds, because the limit is 0. Such a call
+// does not access the key.
 func (r *Rule) Blocks(quantity int64, mode quota.Mode) bool {
 	return r.Size() == 0 && quantity > 0 && mode != quota.Force
 }

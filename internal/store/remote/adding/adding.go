@@ -1,11 +1,12 @@
-// Package adding has the steps that a Redis or Valkey server makes by itself, in a script, on a key that several
-// processes write. They take from a throttle key, a fixed window, a sliding window counter or a calendar quota. Compare
-// and set would have each process compute from a value that another has replaced by the time its write arrives.
+// Package adding has the steps that a Redis or Valkey server makes itself, in a script, on a key that several processes
+// write: taking from a throttle key, a fixed window, a sliding window counter or a calendar quota. With compare and set
+// alone, each process would compute from a value that another process has replaced by the time its write arrives.
 //
-// A limiter has one definition, in packages gcra and window. The scripts repeat a part of it: whether a quantity of the
-// common cases is allowed, and what the key holds then. They return what the key held before, and each process computes
-// the decisions from that, by the definition. TestScriptsMakeTheSteps compares the two in a million steps. A script
-// returns any other value, such as a window with another period, without changing it.
+// A limiter has one definition, in packages gcra and window. The scripts repeat only a part of it: in the common cases,
+// whether a quantity is allowed, and what the key holds then. A script returns what the key held before, and the
+// process computes the decisions from that value, by the definition. TestScriptsMakeTheSteps compares script and
+// definition in a million steps. If the key holds anything else, such as a window with another period, the script
+// returns the value and changes nothing.
 package adding
 
 import (
@@ -55,7 +56,7 @@ func (c *Call) Set(rule *limit.Rule, quantity int64, mode quota.Mode, margin int
 	return true
 }
 
-// TakeAhead makes the call, if it is allowed, take up to so many further tokens: see ahead.Extra.
+// TakeAhead makes the call take up to extra further tokens if it is allowed: see ahead.Extra.
 func (c *Call) TakeAhead(extra int64) { c.extra = extra }
 
 // Fits reports whether one script can make the call together with a first one, at the instant now.

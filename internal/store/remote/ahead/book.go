@@ -1,18 +1,19 @@
-// Package ahead has the rules by which a process takes tokens ahead, in blocks, and decides within a block by itself. A
-// process that decides often about a key asks the store once per block, and not once per call. The package is pure: the
-// caller says what time it is, and makes the steps.
+// Package ahead has the rules by which a process takes tokens ahead, in blocks, and decides further calls from a block.
+// A process that decides often about a key asks the store once per block, and not once per call. The package is pure:
+// the caller passes it the time, and makes the steps.
 //
-// The obvious way admits too much: a block that stays spendable while the bucket refills lets a process save the quota
-// of now for later. Two rules keep any window within the limit:
+// The obvious way admits too much: if a block stays spendable while the bucket refills, a process can save it, and
+// spend it together with the refilled bucket. Two rules keep every window within the limit:
 //
-//   - A block of a throttle is a piece of its TAT: it ends at the TAT after its step, and has one emission interval for
-//     each token. A token can be spent as long as its interval is ahead of the server's clock, by more than the clock
-//     may be wrong. Earlier tokens have lapsed: the bucket has refilled by them already.
+//   - A block of a throttle is a stretch of time that ends at the TAT after its step, with one emission interval for
+//     each token. A token can be spent while its interval is still ahead of the server's clock, by more than the error
+//     of that clock. Earlier tokens have lapsed, because the bucket has refilled by as many already.
 //   - A block of a fixed window or of a calendar quota ends with its window.
 //
-// A block is also leased: it ends a time after its step was sent, by the wall clock or the monotonic clock, whichever
-// has advanced further. So a process that was suspended does not spend an old block. An empty block refuses nothing:
-// the store is asked. After a refusal of the store, the process may refuse by itself for a moment.
+// A block is also leased: it ends when the time of the lease has passed since its step was sent, by the wall clock or
+// the monotonic clock, whichever has advanced further. So a process that was suspended does not spend an old block. An
+// empty block refuses nothing: the process asks the store. After a refusal by the store, the process may refuse further
+// calls by itself for a moment.
 package ahead
 
 import (
@@ -39,7 +40,7 @@ type Time struct {
 	Monotonic int64 // of this process
 	Wall      int64 // of this machine
 	Store     int64 // by the clock of the server that holds the key
-	Error     int64 // how far Store may be off, either way
+	Error     int64 // by how much Store may be wrong, either way
 }
 
 // since returns how much time has passed since an earlier time.
@@ -93,7 +94,7 @@ type Step struct {
 // IsOfWindow reports whether the window of the last block is still the one of a state.
 func (s *Step) IsOfWindow(state State) bool { return s.Start == state.Start && s.End == state.End }
 
-// Extra returns how many tokens a step takes ahead, given how many it may take and what remains after the call.
+// Extra returns how many tokens a step takes ahead, given how many it may take and how many remain after the call.
 func Extra(extra, remaining int64) int64 { return max(min(extra, remaining/share), 0) }
 
 // Result is what a step has found.
@@ -161,7 +162,7 @@ func (b *Book) Decide(t Time, key Key, rule *limit.Rule, quantity, lease int64) 
 	return a
 }
 
-// Spend is Decide for a call whose step is asked for later, by Step.
+// Spend is like Decide, but does not return the step: use it if the caller asks for the step later, by Step.
 func (b *Book) Spend(t Time, key Key, rule *limit.Rule, quantity, lease int64) Answer {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,8 +279,8 @@ func (e *block) decide(t Time, quantity int64) (a Answer) {
 	return a
 }
 
-// refusal returns how long the store is not asked after a refusal, in nanoseconds: so short that little comes back
-// meanwhile.
+// refusal returns how long the store is not asked after a refusal, in nanoseconds. It is so short that only a small
+// part of the limit comes back meanwhile.
 func (e *block) refusal() int64 {
 	return min(longestRefusal, e.lease/2, e.rule.Period(e.asked.Store)/8)
 }

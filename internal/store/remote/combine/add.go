@@ -2,11 +2,11 @@ package combine
 
 import "bytes"
 
-// The value of a key that other processes write has usually changed by the time a write arrives. So if the last value
-// found was not written by this process, the backend is asked to make the steps itself, if it can (Adding). That takes
-// one round trip, however many processes write and however far away they are, and nothing is computed again. The reply
-// has the value before the steps, from which Run computes the decisions. While a key holds the last value that this
-// process wrote, compare and set costs the backend less.
+// If other processes write a key, its value has usually changed by the time a write arrives. So if this process did not
+// write the value that it found last, it asks the backend to make the steps itself, if the backend can (Adding). That
+// takes one round trip, however many processes write and however far away they are, and nothing is computed again. The
+// reply has the value before the steps, from which Run computes the decisions. As long as a key holds what this process
+// wrote last, compare and set is used, because it costs the backend less.
 
 // added is the state of a flight whose steps the backend may make.
 type added struct {
@@ -14,7 +14,7 @@ type added struct {
 	refused bool     // the backend cannot make them on the value of the key
 }
 
-// isForBackend reports whether the backend is asked to make the steps of a flight.
+// isForBackend reports whether the backend is asked to make the steps of a flight itself.
 func (m *Machine) isForBackend(f *flight, l *lane) bool {
 	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.known.isForeign(f.queues[0].key) {
 		return false
@@ -42,7 +42,8 @@ func (m *Machine) loadAdd(f *flight, l *lane, b *Batch) {
 	m.counters.Scripted += int64(len(f.added.steps))
 }
 
-// wasAdded ends a flight whose steps the backend has made, including the steps whose callers have given up meanwhile.
+// wasAdded ends a flight whose steps the backend has made. It computes all of them, even if their callers have given
+// up.
 func (m *Machine) wasAdded(f *flight, r *Request, l *lane) {
 	q := f.queues[0]
 	before, own := m.known.written(q.key)

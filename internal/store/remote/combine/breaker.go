@@ -4,21 +4,21 @@ import "time"
 
 // breaker is the circuit breaker of a primary. After a few failures in a row, with no reply between
 // them, it opens: steps end at once instead of waiting for their deadlines. It closes with the first
-// reply; to get one, a connection is opened every now and then.
+// reply, or when a connection can be opened, which is tried every now and then.
 type breaker struct {
 	primary  Primary
 	failures int // in a row
 	open     bool
 	due      bool  // it is time to try again
-	wanted   bool  // steps have ended because of it since the last try
+	wanted   bool  // steps have ended because the breaker is open since the last try
 	delay    int64 // until the next try
 	lane     *lane // where
 }
 
 const (
 	failuresToOpen = 3
-	// From one try to the next while it is open. Without steps for the primary, which may have been
-	// replaced, the time doubles each time.
+	// The time from one try to the next while a breaker is open. It doubles each time if there are no
+	// steps for the primary, which may have been replaced.
 	breakerDelay     = int64(100 * time.Millisecond)
 	longBreakerDelay = int64(3200 * time.Millisecond)
 )
@@ -80,9 +80,8 @@ func (m *Machine) succeeded(br *breaker) {
 	}
 }
 
-// connected closes a breaker, because a connection could be opened. That is not a success of the
-// server yet, which may accept connections and fail all that is sent on them: the next failure opens
-// the breaker again.
+// connected closes a breaker, because a connection could be opened. But a server may accept connections
+// and fail everything that is sent on them, so the next failure opens the breaker again.
 func (m *Machine) connected(br *breaker) {
 	failures := min(br.failures, failuresToOpen-1)
 	m.succeeded(br)
@@ -131,8 +130,8 @@ func (m *Machine) drainQueue(q *queue) {
 	}
 }
 
-// probe opens a connection to a primary whose breaker is open, if it is time to try. If there is
-// none to open, because all wait for replies, it looks again later.
+// probe opens a connection to a primary whose breaker is open, if it is time to try. If all connections
+// wait for replies, so that there is none to open, it looks again later.
 func (m *Machine) probe(l *lane) *Batch {
 	br := l.breaker
 	if !br.due || br.lane != l {

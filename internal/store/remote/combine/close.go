@@ -1,7 +1,7 @@
 package combine
 
-// Close ends all steps, apart from those under way, which end when their batch is given back. Steps
-// that are submitted later end at once. Nothing is sent any more.
+// Close ends all steps that are not under way. Steps under way end when their batch is given back, and
+// steps that are submitted later end at once. Nothing is sent any more.
 func (m *Machine) Close() {
 	m.closed = true
 	for _, l := range m.order {
@@ -23,8 +23,8 @@ func (m *Machine) Close() {
 	}
 }
 
-// Busy reports whether all connections that there may be are under way, so that a step that is
-// submitted now cannot be sent before one of them is back.
+// Busy reports whether all connections are in use, so that a step that is submitted now cannot be sent
+// before one of them is idle.
 func (m *Machine) Busy() bool {
 	return m.outstanding.batches > 0 && m.outstanding.batches == len(m.order)*m.config.Connections
 }

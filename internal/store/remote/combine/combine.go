@@ -7,8 +7,8 @@ const (
 	maxWaitingPerKey = 10_000    // steps
 	maxWaiting       = 100_000   // steps
 	maxWaitingBytes  = 256 << 20 // of the commands of steps, unless a single one has more
-	maxBatchBytes    = 1 << 20   // of values and commands, after which a batch takes in no more requests
-	maxRunBytes      = 4 << 20   // of values that the steps of a flight run on, unless a single one has more
+	maxBatchBytes    = 1 << 20   // of values and commands; a batch takes in no more requests after that
+	maxRunBytes      = 4 << 20   // of values that the steps of a flight run on, unless a single step has more
 	maxCombined      = 2048      // steps of a flight
 	maxFlightKeys    = 64        // keys of a flight, unless a single step has more
 	maxPipeline      = 1024      // requests of a batch
@@ -24,11 +24,12 @@ type Config struct {
 	Known, KnownBytes int
 	// Connections is how many connections to a primary and database are used at once.
 	Connections int
-	// Timeout is the time, in nanoseconds, after which a batch without reply is held against its
-	// primary.
+	// Timeout is the time, in nanoseconds, after which a batch without reply counts as a failure of
+	// its primary.
 	Timeout int64
-	// DenialAge is how long, in nanoseconds, a value may deny steps after it was read, or written by
-	// this process: they end without a request. 0 means that the present value decides, always.
+	// DenialAge is how long, in nanoseconds, a value may deny steps after this process has read or
+	// written it. Steps that are denied end without a request. 0 means that every step is decided by the
+	// present value.
 	DenialAge int64
 }
 
@@ -45,7 +46,7 @@ type Machine struct {
 	wheel        wheel
 	timers       timers
 	lanes        map[laneID]*lane
-	recent       *lane   // the last one that was looked up
+	recent       *lane   // the lane that was looked up last
 	order        []*lane // all lanes, in the order in which they were first used
 	active       []*lane // the lanes that Next looks at
 	breakers     map[Primary]*breaker
@@ -153,10 +154,10 @@ func (m *Machine) Advance(now int64) {
 	m.judgeSlow()
 }
 
-// Wake returns when Advance has to be called next, Never if it does not have to be.
+// Wake returns the time at which Advance must be called next; Never if it need not be called.
 func (m *Machine) Wake() int64 { return min(m.timers.next(), m.wheel.next(), m.outstanding.next) }
 
-// end ends a step. All that refers to the step may still do so: it is skipped.
+// end ends a step. Queues and flights may still refer to the step; they skip it.
 func (m *Machine) end(s *Step, reply any, err error) {
 	s.state.place = ended
 	m.wheel.remove(s)

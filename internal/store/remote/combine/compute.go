@@ -2,8 +2,8 @@ package combine
 
 import "slices"
 
-// compute runs the steps of a flight that have not been computed yet, one after the other, each on
-// what the ones before it have left, and reports whether anything changes.
+// compute runs the steps of a flight that have not been computed yet. Each step gets the values that
+// the steps before it have left. compute reports whether anything changes.
 func (m *Machine) compute(f *flight, l *lane) (changes bool) {
 	if f.computed == 0 {
 		f.dropEnded()
@@ -23,8 +23,8 @@ func (m *Machine) compute(f *flight, l *lane) (changes bool) {
 	return slices.ContainsFunc(f.parts, func(p Part) bool { return p.Op != Keep })
 }
 
-// giveBack puts the last steps of a flight back into the queues if the values of its keys are so large that all of them
-// together would take long, because the steps run under the lock of the machine.
+// giveBack puts the last steps of a flight back into the queues if the values of its keys are so large that running all
+// steps would take long: they run under the lock of the machine.
 func (m *Machine) giveBack(f *flight) {
 	bytes := 1
 	for i := range f.base {

@@ -56,8 +56,8 @@ func (m *Machine) fill(l *lane, b *Batch) {
 	}
 }
 
-// fills reports whether what is next in the ready list has to wait for another batch. A command that is
-// longer than a batch may be is sent alone, so that no other waits for it.
+// fills reports whether the next entry of the ready list has to wait for another batch. A command that is
+// longer than a batch may be is sent alone, so that no other command waits for it.
 func (l *lane) fills(b *Batch) bool {
 	for ; b.counted < len(b.Requests); b.counted++ {
 		b.bytes += b.Requests[b.counted].bytes()
@@ -158,9 +158,9 @@ func (l *lane) measure(took int64) {
 	l.roundTrip += (took - l.roundTrip) / 8
 }
 
-// disconnected is called when a connection has failed. Those of the lane that are idle have probably
-// failed, too, without a sign of it yet. What was sent on one of them would have an unknown outcome,
-// so they are opened again first.
+// disconnected is called when a connection has failed. The idle connections of the lane have probably
+// failed too, unnoticed. The outcome of a request sent on one of them would be unknown, so they are
+// opened again first.
 func (m *Machine) disconnected(l *lane, conn *connection) {
 	conn.state = closed
 	for i := range l.conns {
@@ -176,8 +176,8 @@ func (m *Machine) disconnected(l *lane, conn *connection) {
 	}
 }
 
-// judgeSlow holds batches that have been under way for too long against their primaries, again after
-// each further Timeout: all connections to a primary may hang, and then nothing else would be.
+// judgeSlow counts batches that have been under way for too long as failures of their primaries, again
+// after each further Timeout. Without it, no failure would be counted if all connections to a primary hang.
 func (m *Machine) judgeSlow() {
 	if m.now < m.outstanding.next {
 		return

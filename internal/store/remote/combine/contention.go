@@ -4,10 +4,10 @@ import "time"
 
 // A process that is further away from the backend than others loses most of its tries on a key that
 // all of them write, because its known value is older when it arrives. So that it does not starve,
-// processes take turns: one that has lost twice in a row on a key sets the turn key with its next
-// try, and one that writes to the key again and again, or that has seen what another has written, reads
-// the turn key with each try. Processes that see the turn of another let the key rest as long as the
-// turn lasts, and gather steps meanwhile.
+// processes take turns. A process that has lost twice in a row on a key sets the turn key with its next
+// try. A process that writes to the key again and again, or has seen what another has written, reads
+// the turn key with each try. Processes that see another's turn let the key rest as long as the turn
+// lasts, and gather steps meanwhile.
 //
 // Steps that the backend makes by itself (add.go) never lose, and need no turns. They may still share a
 // key with other steps, such as those on several keys, so they read the turn key every few milliseconds.
@@ -22,9 +22,9 @@ type contention struct {
 
 const (
 	lossesBeforeTurn = 2
-	// With many processes the turn is often taken. After this many losses of a flight, a process
+	// With many processes, the turn is often taken. After this many losses of a flight, a process
 	// also lets the key rest for a random time, four times as long with each loss. So steps need few
-	// tries, unless a key is written by more processes than it has round trips for in their time.
+	// tries, unless more processes write a key than there are round trips in the time of a step.
 	lossesBeforeBackoff = 4
 	triesInTurn         = 3
 	maxRounds           = 8
@@ -48,9 +48,8 @@ func (m *Machine) isContended(s *Step) bool {
 	return false
 }
 
-// endHopeless ends the steps of a flight that keeps losing, if the reply to another try would come
-// after their deadline: with the try under way at that moment, it would not be known whether they were
-// counted.
+// endHopeless ends the steps of a flight that keeps losing if the reply to another try would come after
+// their deadline. With that try under way at the deadline, nobody would know whether they were counted.
 func (m *Machine) endHopeless(f *flight, l *lane) {
 	if f.losing.losses < lossesBeforeTurn {
 		return
@@ -66,8 +65,8 @@ func (m *Machine) endHopeless(f *flight, l *lane) {
 
 func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 
-// blame notes which key a try was lost for. If several keys did not hold what was known, it is the key that
-// most tries in a row were lost for.
+// blame notes because of which key a try was lost. If several keys did not hold what was known, it is the key
+// that has lost the most tries in a row.
 func (m *Machine) blame(f *flight, l *lane) {
 	f.losing.lostFor = nil
 	f.losing.losses++
@@ -87,9 +86,9 @@ func (m *Machine) blame(f *flight, l *lane) {
 	}
 }
 
-// backOff lets a key rest that a flight has lost many tries for. The first try after a rest is lost
-// if others write, because what is known is old then, but it may bring the turn. Therefore a flight
-// that holds the turn tries at once, up to three times.
+// backOff lets a key rest because of which a flight has lost many tries. The first try after a rest is
+// lost if others write, because the known value is old by then, but it may get the turn. Therefore a
+// flight that holds the turn tries again at once, up to three times.
 func (m *Machine) backOff(f *flight, l *lane) {
 	if f.losing.lostFor.contention.heldUntil > m.now && f.losing.inTurn < triesInTurn {
 		f.losing.inTurn++
@@ -101,8 +100,8 @@ func (m *Machine) backOff(f *flight, l *lane) {
 	m.rest(f.losing.lostFor, longest/2+m.jitter(longest/2))
 }
 
-// turnFor returns what a request that changes a key says about its turn. What the backend makes needs no turn, but lets
-// others have theirs.
+// turnFor returns what a request that changes a key does with its turn key. Steps that the backend makes itself need no
+// turn, but respect the turns of others.
 func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 	q := f.losing.lostFor
 	if q == nil {
@@ -123,8 +122,8 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 	return Turn{}
 }
 
-// longestTurn bounds a turn, because its holder may die. Others look again sooner, because anything may be in a turn
-// key, and their own steps have to end in time.
+// longestTurn bounds a turn, because its holder may die. Other processes rest for at most half of it: anything may be in
+// a turn key, and their own steps have to end in time.
 func (m *Machine) longestTurn() int64 { return m.config.Timeout / 2 }
 
 // sawTurn takes the reply about the turn key of a key.
@@ -133,9 +132,9 @@ func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
 	switch {
 	case holder != 0 && holder != m.config.Self:
 		m.counters.Rests++
-		// The rest has some jitter, so that processes that see a turn do not come back together, and it is
-		// shorter for one that has rested often: a turn is usually given back before its end, and the next
-		// process that looks may take it.
+		// The rest has some jitter, so that processes that see a turn do not come back together. It is
+		// shorter for a process that has rested often: a turn is usually given back before its end, and the
+		// next process that looks may take it.
 		c := &q.contention
 		c.rests++
 		span := max(min(r.Reply.Span, m.config.Timeout/4)/c.rests, l.roundTrip)
@@ -166,7 +165,7 @@ func (m *Machine) rested(q *queue) {
 	m.discard(q)
 }
 
-// won is called when a write to a key was done. A turn is given back.
+// won is called when a write to a key was done. It gives back the turn, if this process has it.
 func (m *Machine) won(q *queue, l *lane) {
 	c := &q.contention
 	c.losses, c.rests = 0, 0

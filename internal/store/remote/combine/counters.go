@@ -3,16 +3,16 @@ package combine
 // Counters count what a machine has done.
 type Counters struct {
 	Steps        int64 // submitted
-	Waiting      int64 // of them, not ended yet
-	WaitingBytes int64 // of the commands of these
+	Waiting      int64 // submitted steps that have not ended
+	WaitingBytes int64 // of the commands of waiting steps
 	Runs         int64 // calls of Step.Run
 	Batches      int64 // pipelines sent
-	Requests     int64 // sent in them
-	Reads        int64 // of them, reads
-	Commands     int64 // of them, commands as they are
+	Requests     int64 // sent in batches
+	Reads        int64 // requests that only read
+	Commands     int64 // requests that are commands of callers
 	Connects     int64 // connections opened, or tried to
 
-	Scripted  int64 // steps that the backend made by itself
+	Scripted  int64 // steps that the backend made itself
 	Conflicts int64 // writes that were not done, because the keys did not hold what was known
 	MostTries int64 // the most conflicts of a step
 	Turns     int64 // writes that asked for the turn
@@ -23,7 +23,7 @@ type Counters struct {
 	Down      int64 // steps that ended with ErrDown
 	Contended int64 // steps that ended with ErrContended
 	Refused   int64 // requests that the backend refused
-	Denials   int64 // steps that ended with a denial by what was known
+	Denials   int64 // steps that ended with a denial by a known value
 	Gone      int64 // keys that were known to be live, and were found gone
 	Openings  int64 // times that a circuit breaker has opened
 

@@ -1,12 +1,12 @@
 package combine
 
-// denies reports whether a value that was read a short time ago denies a step. Only a denial is taken
-// from such a value: others may have taken from the limit since, which does not make the denial wrong,
-// and if they have given something back, the caller may be denied for a moment longer. The step is
-// computed from the value at the present time, so a denial never lasts beyond the end of its own wait.
+// denies reports whether a value that was read a short time ago denies a step. Such a value may only
+// deny. If other processes have taken from the limit since, the denial is still right; if they have given
+// something back, the caller is denied for a moment longer. The step is computed from the value at the
+// present time, so a denial never lasts beyond its own retry_after.
 //
-// If steps on the key wait or are under way, the step waits behind them, because one of them may come
-// from the same caller and give back what this one takes.
+// If steps on the key wait or are under way, the step waits behind them: one of them may come from the
+// same caller, and give back what this step takes.
 func (m *Machine) denies(s *Step) bool {
 	if m.config.DenialAge == 0 {
 		return false

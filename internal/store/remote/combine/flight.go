@@ -2,14 +2,14 @@ package combine
 
 import "slices"
 
-// flight is what is under way for some keys: steps that are decided together.
+// flight is a set of steps on some keys that are decided together, by one request.
 type flight struct {
 	queues []*queue // of its keys
 	steps  []*Step  // in their order; some may have ended
-	live   int      // how many have not
+	live   int      // how many have not ended
 
 	raw      bool // its steps are commands, each a request of its own
-	readOnly bool // of raw: all of them
+	readOnly bool // all of these commands are read-only
 	expiry   bool // a step needs the expiries
 	formed   bool // it has been sent once
 	sent     bool // its requests are under way
@@ -38,8 +38,8 @@ type flight struct {
 type losing struct {
 	lostFor *queue // the key because of which the last try was lost
 	losses  int    // conflicts
-	inTurn  int    // of them, those in the turn that this process holds, or held last
-	rounds  int    // how often a key has rested because of the losses
+	inTurn  int    // conflicts in the turn that this process holds, or held last
+	rounds  int    // how often a key has rested because of the conflicts
 }
 
 // newFlight returns a flight without steps on a key, or on no key.
@@ -57,7 +57,7 @@ func (m *Machine) newFlight(q *queue) *flight {
 	return f
 }
 
-// recycle keeps the memory of a flight that nothing refers to any more.
+// recycle keeps the memory of a flight for another one. Nothing may refer to the flight any more.
 func (m *Machine) recycle(f *flight) {
 	if cap(f.steps) > 256 || cap(f.queues) > 8 || cap(f.requests) > 8 || len(m.freeFlights) >= 4096 {
 		return
@@ -140,7 +140,7 @@ func (m *Machine) trim(f *flight) {
 func (m *Machine) leaveFlight(f *flight) {
 	f.live--
 	if f.sent {
-		return // what is under way is judged when the reply is there
+		return // the reply decides about what is under way
 	}
 	f.computed = 0
 	if f.live == 0 {
@@ -220,7 +220,7 @@ func (f *flight) dropEnded() {
 	}
 }
 
-// loadRun adds a write if what is known of the keys says that something changes, else a read.
+// loadRun adds a write if the steps change something according to the known values; otherwise a read.
 func (m *Machine) loadRun(f *flight, l *lane, b *Batch) {
 	if !f.based {
 		m.baseOnKnown(f, l)
@@ -241,7 +241,7 @@ func (m *Machine) loadRun(f *flight, l *lane, b *Batch) {
 	b.Requests = append(b.Requests, &f.requests[0])
 }
 
-// baseOnKnown bases a flight on what is known of its keys, if all of them are known.
+// baseOnKnown bases a flight on the known values of its keys, if all of them are known.
 func (m *Machine) baseOnKnown(f *flight, l *lane) {
 	if f.expiry {
 		return

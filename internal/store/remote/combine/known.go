@@ -11,11 +11,11 @@ type keyID struct {
 // knownValues remembers what keys held when this process last read or wrote them. It is bounded in
 // keys and in bytes; the keys that have not been used for the longest time are forgotten first.
 //
-// A known value may be wrong at any time, because other processes write too. It is only ever
-// compared, by the backend, so a wrong one costs a round trip.
+// A known value may be out of date at any time, because other processes write too. It is only used in a
+// comparison by the backend, so a wrong value costs a round trip, and nothing more.
 type knownValues struct {
 	index     map[keyID]int32
-	recent    keyID       // the key that was looked up last: a step looks the same one up several times
+	recent    keyID       // the key that was looked up last: a step looks up the same key several times
 	recentAt  int32       // its slot, 0 if it is not known
 	slots     []knownSlot // slots[0] is the ends of the list of all: next is the most recently used
 	free      []int32
@@ -29,7 +29,7 @@ type knownSlot struct {
 	value      []byte
 	expires    int64 // unknownExpiry if it is not known
 	held       int64 // monotonic time at or after which the key has held the value
-	looked     int64 // monotonic time at which the key's turn was looked at last, by an Add
+	looked     int64 // monotonic time at which an Add last looked at the key's turn
 	own        bool  // this process has written the value
 	foreign    bool  // when the key was looked at last, it held what another process had written
 	prev, next int32
@@ -108,7 +108,7 @@ func (k *knownValues) setWritten(key keyID) {
 	}
 }
 
-// isBusy reports whether others write a key, and this process has used it within a time.
+// isBusy reports whether others write a key that this process has used within a time.
 func (k *knownValues) isBusy(key keyID, now, within int64) bool {
 	at, ok := k.find(key)
 	return ok && k.slots[at].foreign && now-k.slots[at].held < within
@@ -127,8 +127,8 @@ func (k *knownValues) mayLook(key keyID, now, within int64) bool {
 	return true
 }
 
-// put remembers a value that a key has held at held or later, unless it is so large that many others
-// would have to be forgotten for it.
+// put remembers a value that a key has held at the time held or later, unless the value is so large that
+// many others would have to be forgotten.
 func (k *knownValues) put(key keyID, value []byte, expires, held int64) {
 	if len(key.name)+len(value) > max(k.mostBytes/64, smallKnown) {
 		k.forget(key)

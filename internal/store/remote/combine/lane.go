@@ -24,7 +24,7 @@ type lane struct {
 	retryAt   int64
 }
 
-// ready is a key whose first step may go, or a flight that goes on. Exactly one is set.
+// ready is a key whose first step may go, or a flight that goes on. Exactly one of its fields is set.
 type ready struct {
 	queue  *queue
 	flight *flight
@@ -34,7 +34,7 @@ type ready struct {
 type connection struct {
 	state connState
 	since int64 // when the batch that is under way was sent
-	slow  int64 // how often the batch has been held against the primary
+	slow  int64 // how often the batch has counted as a failure of the primary
 }
 
 type connState uint8
@@ -49,7 +49,8 @@ const (
 const (
 	firstDelay = int64(5 * time.Millisecond)
 	lastDelay  = int64(200 * time.Millisecond)
-	// noPrimaryDelay is how often the topology is asked where a key is, while it does not know.
+	// noPrimaryDelay is the time between two questions to the topology for the primary of a key, while it
+	// does not know it.
 	noPrimaryDelay = int64(10 * time.Millisecond)
 )
 

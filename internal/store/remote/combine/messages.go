@@ -13,15 +13,15 @@ const Never int64 = math.MaxInt64
 
 // ExpiryMargin is how long, in nanoseconds, a key with the state of a limiter stays in the backend
 // after that state has ended. The time of a primary's clock is known with an error of up to half a
-// round trip, and a change of less than 10 ms is taken for such an error. A key that the primary
-// removes while a process still counts on it gives that process the error as additional quota,
-// each time. The margin is larger than the error, so a state ends by its value alone.
+// round trip, and a change of less than 10 ms is taken for such an error. If the primary removed a key
+// before its state has ended for a process, the process would admit as much more as the limit gives in
+// the time of the error, each time. The margin is larger than the error, so a state ends by its value alone.
 const ExpiryMargin = int64(100 * time.Millisecond)
 
-// MarginFor returns the margin for steps that have to end within a time, in nanoseconds. A step that is
-// decided on a key that does not exist, as far as the process knows, may reach the backend so much
-// later. If the key is absent then, it must have been when the step was decided: not another process
-// has used it in between, and the backend has removed it since.
+// MarginFor returns the margin for steps that have to end within a time, in nanoseconds. A step that was
+// decided for an absent key may reach the backend that much later, and is applied if the key is absent
+// then. So a key must not come and go in between: if another process has created it since, it is still
+// there.
 func MarginFor(timeout int64) int64 { return max(ExpiryMargin, timeout) }
 
 // KeepExpiry in a Change leaves the expiry of the key as it is.
@@ -40,7 +40,7 @@ type Topology interface {
 	// Primary returns the server that holds the slot of a key, or NoPrimary.
 	Primary(key string) Primary
 	// Offset returns the time of a primary's clock, in Unix nanoseconds, minus the monotonic time of
-	// this process. It is asked only after the first connection to that primary has succeeded.
+	// this process. It is called only after the first connection to that primary has succeeded.
 	Offset(p Primary) int64
 }
 
@@ -68,10 +68,9 @@ type Change struct {
 	Op      Op
 	Bytes   []byte // of Set: the new value; the machine keeps it, so it must not be written to later
 	Expires int64  // of Set: an instant as in Value, Never or KeepExpiry
-	// Compared is the number of leading bytes of the value as the step has seen it that identify it:
-	// a value that begins with the same bytes is the same value. Zero means all of it. Logs and leases
-	// begin with a version that is random, so that only the version needs to be sent. It counts for
-	// Keep, too.
+	// Compared is the number of leading bytes that identify the value that the step has seen: a value
+	// that begins with the same bytes is the same value. Zero means all bytes. Logs and leases begin with
+	// a random version, so that only the version needs to be sent. Compared applies to Keep, too.
 	Compared int
 	// Before is the expiry of an existing key as the step has seen it, if ComparesExpiry is set. Then the
 	// change is made only if the key has this expiry, too.
@@ -85,13 +84,14 @@ type Change struct {
 type Step struct {
 	Database int
 	Keys     []string // as the backend names them; distinct
-	// Absent is how many of the last keys hardly ever exist. As long as nothing is known of them, they are taken to be
-	// absent, which a write finds out, and are not read first.
+	// Absent is how many keys, at the end of Keys, hardly ever exist. If nothing is known of them, the step is computed
+	// as if they were absent, without reading them first; if they are not, the write is a conflict.
 	Absent int
 	// Expiry says that Run needs the expiries of the values. They are read with PTTL, and never taken
 	// from known values, so such a step takes two round trips.
 	Expiry bool
-	// Passing says that what the step reads is not worth remembering, because it passes over many keys.
+	// Passing says that what the step reads is not worth remembering, because the step is one of many that
+	// visit all keys.
 	Passing bool
 	// Run computes the changes of the keys from their values. All changes are Keep before it is
 	// called. It may be called several times, with other values, and only its last call counts. If it
@@ -102,8 +102,8 @@ type Step struct {
 	// Deniable says that the step, which has one key, may end with what Run computes from a value that was
 	// known already, if that is a denial: see Config.DenialAge.
 	Deniable bool
-	// Adds says that the backend can make the step by itself, if it has one key and Run computes from its value what
-	// Adds does. It is asked to if the key did not hold what this process has written last. It may be nil.
+	// Adds is not nil if the backend can make the step itself: the step has one key, and Adds makes of its value what
+	// Run makes of it. The backend is asked to do so if the key did not hold what this process has written last.
 	Adds Adding
 	// Raw is a command that is sent as it is when the step is the first in the queues of its keys.
 	// Without keys, it is sent to Primary.
@@ -127,8 +127,8 @@ type Step struct {
 	state stepState
 }
 
-// Adding is a step that the backend can make by itself, because it only takes from the limiter of a key. It must
-// not change after Submit, and may be asked until the batch that it is in is given back.
+// Adding is a step that the backend can make itself, because it only takes from the limiter of a key. It must not
+// change after Submit. Its methods may be called until its batch is given back.
 type Adding interface {
 	// Fits reports whether the backend can make the step in one request with another, at an instant.
 	Fits(with Adding, now int64) bool
@@ -174,8 +174,8 @@ type Batch struct {
 	// Failed is set by the backend: the connection could not be opened, or is closed now.
 	Failed bool
 
-	bytes   int64 // of the first requests
-	counted int   // how many these are
+	bytes   int64 // of the first counted requests
+	counted int   // number of requests whose bytes are added up
 }
 
 // RequestKind is the kind of a Request.
@@ -197,8 +197,8 @@ const (
 	TurnOnly
 )
 
-// Request is one request of a batch. All fields but Reply and the values of the parts are set by
-// the machine; those are set by the backend.
+// Request is one request of a batch. The backend sets Reply and the values of the parts; the machine
+// sets all other fields.
 type Request struct {
 	Kind    RequestKind
 	Parts   []Part   // of Read, Write and Add: one for each key, all in one slot; Add has one

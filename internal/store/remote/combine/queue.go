@@ -33,7 +33,7 @@ type queue struct {
 	key     keyID
 	steps   []*Step // from first on; steps that have ended are skipped
 	first   int
-	waiting int     // how many have not ended
+	waiting int     // steps that have not ended
 	flight  *flight // the flight that the key is in, nil if none
 	index   int     // among the keys of that flight
 	listed  bool    // it is in the ready list of a lane
@@ -74,8 +74,8 @@ func (q *queue) putBack(s *Step) {
 	q.waiting++
 }
 
-// push adds a step at the end. It first removes steps that have ended if they are the most, so that
-// the memory of a queue is bounded by the steps that wait.
+// push adds a step at the end. If most steps in the queue have ended, it first removes them, so that the
+// memory of a queue is bounded by the steps that wait.
 func (q *queue) push(s *Step) {
 	if len(q.steps)-q.first > 2*q.waiting+16 || q.first > len(q.steps)/2 && len(q.steps) == cap(q.steps) {
 		q.steps = slices.DeleteFunc(q.steps, func(s *Step) bool { return s == nil || s.state.place == ended })
@@ -159,7 +159,7 @@ func (m *Machine) discard(q *queue) {
 	}
 }
 
-// leaveQueues is called when a step that was queued has ended: what was behind it may go.
+// leaveQueues is called when a queued step has ended: steps behind it may go.
 func (m *Machine) leaveQueues(s *Step) {
 	for _, name := range s.Keys {
 		if q := m.queues[keyID{s.Database, name}]; q != nil {
@@ -189,7 +189,7 @@ func (m *Machine) absorb(f *flight) {
 			continue
 		}
 		if len(s.Keys) > 1 && f.earliest() != s {
-			continue // it is behind others in the queue of a key that was taken in just now
+			continue // steps are before it in the queue of a key that has just been added
 		}
 		m.join(f, s)
 	}

@@ -79,9 +79,9 @@ func (m *Machine) read(f *flight, r *Request, l *lane) {
 	m.decide(f, l)
 }
 
-// lost computes the steps of a flight on the values that the reply to a write carries, because the
-// keys did not hold what was known. It does not matter whether they hold what would have been
-// written: another process may have written the same.
+// lost computes the steps of a flight on the values in the reply to a write, because the keys did not
+// hold what was known. It makes no difference if they hold exactly what the write would have set:
+// another process may have written the same.
 func (m *Machine) lost(f *flight, r *Request, l *lane) {
 	m.counters.Conflicts++
 	m.blame(f, l)
@@ -120,11 +120,11 @@ func (p *Part) holdsKnown() bool {
 }
 
 // learn takes the values of a reply as the base of a flight. It returns false if a key is gone before
-// its time. It may have been removed or evicted. But the primary's clock may also have been set, so
-// that it removes at once what this process writes, and every limit would be without effect until
-// the clock is measured. Therefore it is measured before the next write. In the last ExpiryMargin of a
-// key, its absence says nothing: the state of a limiter has ended, and of other values it does not
-// matter.
+// its time. The key may have been removed or evicted. But it is also possible that the primary's clock
+// was set: the primary would then remove at once what this process writes, and limits would have no
+// effect until the clock is measured. Therefore it is measured before the next write. In the last
+// ExpiryMargin of a key, its absence says nothing: the state of a limiter has ended by then, and for
+// other values it does not matter.
 func (m *Machine) learn(f *flight, r *Request, l *lane) (trusted bool) {
 	f.base = f.base[:0]
 	trusted = true

@@ -4,7 +4,7 @@ package combine
 const (
 	tickBits = 21 // 2.1 ms
 	tick     = int64(1) << tickBits
-	slots    = 512 // a power of two; deadlines further away than all of them are visited more often
+	slots    = 512 // a power of two; a step whose deadline is more ticks away is visited more than once
 )
 
 // wheel holds the steps that have a deadline, in a list for each tick (a hashed timing wheel):
