@@ -25,7 +25,7 @@ func (v *view) leases(rule *limit.Rule, quantity int64, mode quota.Mode) bool {
 	return v.store.Lease > 0 && v.steps == nil && ahead.Leasable(rule, quantity, mode)
 }
 
-// leaseOf returns the lease of a request that is the only one of its call, 0 if it has none.
+// leaseOf returns the lease of the only request of a call; 0 if it has none.
 func (s *Store) leaseOf(r *store.LimitRequest, mode quota.Mode) int64 {
 	lease := r.Ahead
 	if lease == 0 {
@@ -59,8 +59,8 @@ func (v *view) Spend(r *store.LimitRequest) (d quota.Decision, ok bool) {
 	return a.Decision, true
 }
 
-// takeStepped makes a request within Step, the only one there, and takes tokens ahead for later ones. The step may run
-// several times, and asks the book once.
+// takeStepped makes the only request of a call within Step, and takes tokens ahead for later calls. The step may run
+// several times; it asks the book only once.
 func (v *view) takeStepped(r *store.LimitRequest, lease int64) ([]quota.Decision, bool, error) {
 	l := v.ahead
 	if !l.asked {
@@ -102,8 +102,8 @@ type leased struct {
 	known    bool
 	result   ahead.Result
 
-	asked   bool // of a call within Step: the book was asked for its step
-	reached bool // and the last run of the step has taken, or was refused
+	asked   bool // the call is within Step, and the book was asked for its step
+	reached bool // asked, and the last run of the step has taken or was refused
 }
 
 // prepare sets the key and the time of the call. It returns false if the clock of the key is not known yet.

@@ -13,8 +13,8 @@ import (
 // maxTries is the number of times that a transaction runs before it gives up.
 const maxTries = 16
 
-// maxTransactionBytes bounds what the keys of a transaction hold, and what it makes of them, in bytes.
-// All of it is read in one request and written in another, and other calls wait behind these.
+// maxTransactionBytes bounds the values of a transaction's keys, before it and after it, in bytes. They
+// are read in one request and written in another, and other calls wait behind these requests.
 const maxTransactionBytes = 16 << 20
 
 var (
@@ -31,20 +31,20 @@ var (
 // errChanged ends the step that commits a transaction, if a key has changed since it was read.
 var errChanged = errors.New("a key has changed")
 
-// transaction is a run of Atomically: its keys are read in one step, the steps of the caller run in a
-// scratch that holds them, in the goroutine of the caller, and what they have changed is written in
-// another step, if the keys hold what they held.
+// transaction is a run of Atomically. One step reads the keys. The caller's steps then run in a scratch
+// that holds them, in the caller's goroutine. Another step writes what they have changed, if the keys
+// still hold what was read.
 type transaction struct {
 	view     *view
 	keys     [][]byte
 	names    []string
-	own      int // how many of the last names are the store's own
+	own      int // how many of the names, at the end, are internal keys of the store
 	database int
 	deadline int64
 	now      int64 // when the keys were read
 	before   []combine.Value
 	changes  []combine.Change
-	missing  [][]byte // further keys of the store's own that the steps need
+	missing  [][]byte // further internal keys of the store that the steps need
 }
 
 // Atomically runs steps as one step.
@@ -113,7 +113,7 @@ func (t *transaction) addKeys(refs []store.KeyRef) error {
 	return nil
 }
 
-// addOwn adds the keys of the store's own that the last run has missed.
+// addOwn adds the internal keys of the store that the last run has missed.
 func (t *transaction) addOwn() error {
 	for _, key := range t.missing {
 		if name := t.view.name(key); !slices.Contains(t.names, name) {
@@ -166,7 +166,7 @@ func (t *transaction) read(ctx context.Context) error {
 	})
 }
 
-// runSteps runs the steps of the caller. The first error is theirs, which undoes nothing.
+// runSteps runs the steps of the caller. failed is the caller's error, which undoes nothing.
 func (t *transaction) runSteps(steps func() error) (failed, err error) {
 	v := t.view
 	s := v.store.scratches.take(t.now, t.database)
@@ -212,7 +212,7 @@ func (t *transaction) commit(ctx context.Context) error {
 	})
 	err := t.do(ctx, false, run)
 	if errors.Is(err, errConflict) {
-		return errChanged // perhaps only the expiry, which run does not see
+		return errChanged // perhaps only the expiry has changed, which run does not see
 	}
 	return err
 }

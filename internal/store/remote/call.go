@@ -18,7 +18,7 @@ import (
 type call struct {
 	step combine.Step
 	keys [1]string // for step.Keys, of a call with one key
-	own  int       // how many of the last of step.Keys are the store's own, on purpose
+	own  int       // how many of step.Keys, at the end, are internal keys of the store
 
 	runner runner // nil if the step is a command
 	view   *view  // each run sets its instant; nil if several calls share a view
@@ -60,7 +60,7 @@ func (c *call) runStep(now int64, values []combine.Value, changes []combine.Chan
 	return c.runner.run(now, values, changes)
 }
 
-// end ends the call; it is the step's Done.
+// end ends the call. It is the Done of the step.
 func (c *call) end(reply any, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,8 +74,8 @@ func (c *call) end(reply any, err error) {
 // giveUp ends the call because its context is done.
 func (c *call) giveUp() { c.end(nil, combine.ErrUnavailable) }
 
-// initCall prepares a call with a step on keys of the selected database. A call may be used again
-// after a step without an error, which the executor does not touch any more.
+// initCall prepares a call with a step on keys of the selected database. After a step without an error,
+// the executor does not touch the call any more, so it may be used again.
 func (v *view) initCall(c *call, r runner) {
 	c.done = make(chan struct{})
 	c.ended, c.err, c.reply = false, nil, nil
@@ -131,18 +131,18 @@ func (v *view) doAll(ctx context.Context, calls []*call) error {
 	return nil
 }
 
-// errReserved refuses the keys of the backend's own. A client that writes them could hold up the calls of
-// others on keys that it has no right to.
+// errReserved refuses calls on the internal keys of the backend. With a write to such a key, a client could
+// hold up calls of other clients, on keys that it has no right to.
 var errReserved = &store.RefusedError{
 	Reply: `ERR keys whose names begin with a number in braces and a zero byte, such as "{1}\x00", are the store's own`,
 }
 
-// isReserved reports whether a call uses such a key.
+// isReserved reports whether a call uses an internal key of the backend.
 func (v *view) isReserved(c *call) bool {
 	return v.store.Reserved != nil && slices.ContainsFunc(c.step.Keys[:len(c.step.Keys)-c.own], v.store.Reserved)
 }
 
-// outcome returns the error of a call that has ended, or panics as its runner has.
+// outcome returns the error of a call that has ended. If the runner has panicked, so does outcome.
 func (v *view) outcome(c *call) error {
 	if c.panics != "" {
 		panic(c.panics)
@@ -166,7 +166,7 @@ func (v *view) await(ctx context.Context, c *call) {
 	v.wait(c.done)
 }
 
-// storeError returns the error of the contract for the error with which a step has ended.
+// storeError translates the error with which a step has ended into an error of package store.
 func storeError(err error) error {
 	if err == nil {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// Servers is what Clocks has to know of the servers of a backend; backend.Backend implements it.
+// Servers is the part of a backend that Clocks uses. backend.Backend implements it.
 type Servers interface {
 	combine.Topology
 	// RoundTrip returns the time of a round trip in nanoseconds, 0 as long as the clock of the server has
@@ -14,8 +14,8 @@ type Servers interface {
 }
 
 // Clocks are the clocks of the servers of a backend. As a store.Clock, it is the clock of this process, for
-// what concerns no key: waits, pauses, idle times, the slow log. That is not affected when the clock of a
-// server or of this machine is set. Instants are Unix nanoseconds.
+// times that concern no key: waits, pauses, idle times, the slow log. Setting the clock of a server or of
+// this machine does not affect them. Instants are Unix nanoseconds.
 type Clocks struct {
 	machine store.Clock
 	began   int64 // the Unix time of this machine at the start, minus elapsed time

@@ -16,8 +16,8 @@ var errMarked = &store.RefusedError{
 	Reply: `ERR a value must not begin with "\x00cl", which marks the state of a limiter: use RESTORE`,
 }
 
-// errUnreadable refuses a value that begins with the mark of a form and is none that this version
-// knows. The error names the mark.
+// errUnreadable refuses a value that begins with the mark of a form that this version does not know. The
+// error names the mark.
 func errUnreadable(err error) error {
 	return &store.RefusedError{Reply: "ERR the key does not hold the state of a limiter that can be read: " + err.Error()}
 }
@@ -41,8 +41,8 @@ func parseInteger(value []byte) (n int64, ok bool) {
 	return n, err == nil && bytes.Equal(strconv.AppendInt(digits[:0], n, 10), value)
 }
 
-// readTAT returns the TAT of a throttle key, 0 if the key does not exist. Any integer is a TAT; one
-// that is not above 0 has no effect.
+// readTAT returns the TAT of a throttle key; 0 if the key does not exist. Any integer is a TAT; a TAT
+// of 0 or less has no effect.
 func readTAT(value []byte, now int64) (int64, error) {
 	if value == nil {
 		return 0, nil
@@ -85,8 +85,8 @@ func (m margin) after(end int64) int64 {
 	return end + int64(m)
 }
 
-// looksLikeTAT reports whether an integer with an expiry is reported as a throttle key. It may be that
-// of a process with another margin.
+// looksLikeTAT reports whether an integer with an expiry is shown as a throttle key. A process with
+// another margin may have written it.
 func looksLikeTAT(n, expires int64) bool {
 	return expires != store.Never && expires > n-expiryError && expires-expiryError < longestMargin.after(n)
 }
@@ -125,7 +125,7 @@ func asValue(value []byte) store.Value {
 	return store.Value{Bytes: value}
 }
 
-// compared returns what Change.Compared says of a value.
+// compared returns the Change.Compared of a value.
 func compared(value []byte) int {
 	if n := identity(value); n < len(value) {
 		return n

@@ -8,7 +8,7 @@ func (s *Store) Describe(add func(name string, value any)) {
 	s.describeBook(add)
 }
 
-// RoundTrips implements store.RoundTripper. Without a function that counts, there are none.
+// RoundTrips implements store.RoundTripper. If Options.RoundTrips is nil, it returns none.
 func (s *Store) RoundTrips() (below map[float64]uint64, count uint64, sum float64) {
 	if s.Options.RoundTrips == nil {
 		return nil, 0, 0

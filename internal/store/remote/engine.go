@@ -12,8 +12,8 @@ import (
 // Sender sends batches, as backend.Backend does.
 type Sender interface {
 	combine.Topology
-	// Do sends a batch, and returns when it has its replies, or when there will be none. It is called
-	// for several connections at the same time.
+	// Do sends a batch, and returns when its replies have arrived or are lost. It is called for several
+	// connections at the same time.
 	Do(*combine.Batch)
 }
 
@@ -27,8 +27,8 @@ type EngineOptions struct {
 	// Connections to each primary and database. More of them shorten the time that a step waits for an
 	// idle one, and make pipelines shorter.
 	Connections int
-	Timeout     time.Duration // a pipeline without reply for so long is held against its primary
-	// DenialAge is how long a value may deny calls after it was read; 0 means that none is denied by it.
+	Timeout     time.Duration // a pipeline without reply for so long counts as a failure of its primary
+	// DenialAge is how long a value may deny calls after it was read; 0 means that known values deny no call.
 	DenialAge time.Duration
 	// OnBreaker is called when the circuit breaker of a primary opens or closes. It must not block.
 	OnBreaker func(p combine.Primary, open bool)
@@ -37,11 +37,11 @@ type EngineOptions struct {
 // Engine drives a combine.Machine: it is the Executor of a store that is shared by many goroutines.
 //
 // Workers are goroutines that send batches. A worker gives its batch back to the machine, hands over
-// what was submitted meanwhile, and takes the next batch. Submit only adds to the inbox. If a
-// connection is idle, it wakes a worker; otherwise the worker whose batch is back next looks into
-// the inbox. So while all connections are busy, a step costs no switch to another goroutine, and all
-// that have been submitted when a connection becomes idle share its next pipeline. Only a step that may end without
-// a request wakes a worker even then: it would wait for a round trip that it does not need.
+// the steps that were submitted meanwhile, and takes the next batch. Submit only adds a step to the
+// inbox. If a connection is idle, it wakes a worker; otherwise the next worker whose batch has its
+// replies looks into the inbox. So while all connections are busy, a step costs no switch to another
+// goroutine, and all steps submitted until a connection becomes idle share its next pipeline. Only a
+// step that may end without a request wakes a worker even then: it should not wait for a round trip.
 type Engine struct {
 	sender    Sender
 	monotonic func() int64
@@ -180,8 +180,8 @@ func (e *Engine) work(b *combine.Batch) {
 	}
 }
 
-// turn gives a batch back to the machine, if there is one, and everything that has happened
-// meanwhile. It returns the next batch, which the caller sends. Other workers send further ones.
+// turn gives a batch back to the machine, if there is one, and submits the steps of the inbox. It
+// returns the next batch, which the caller sends. Other workers send further batches.
 func (e *Engine) turn(done *combine.Batch) (next *combine.Batch) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -209,8 +209,8 @@ func (e *Engine) turn(done *combine.Batch) (next *combine.Batch) {
 	return next
 }
 
-// empty submits what is in the inbox. It returns false if there was nothing, and the next step of
-// the inbox wakes a worker if a connection is idle.
+// empty submits the steps of the inbox. If it returns false, there were none: then the next step wakes a
+// worker if a connection is idle.
 func (e *Engine) empty(now int64) bool {
 	e.inbox.Lock()
 	steps := e.inbox.steps
@@ -219,7 +219,7 @@ func (e *Engine) empty(now int64) bool {
 	e.inbox.busy, e.inbox.broken = e.machine.Busy(), e.machine.IsBroken()
 	e.inbox.Unlock()
 	if len(steps) > 0 {
-		now = e.monotonic() // no step is decided at a time before it was submitted
+		now = e.monotonic() // a step must not be decided at a time before it was submitted
 	}
 	for _, s := range steps {
 		e.machine.Submit(now, s)

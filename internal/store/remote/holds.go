@@ -18,19 +18,19 @@ import (
 	"cellserver/internal/store"
 )
 
-// The open holds of a key (package hold) are in a second key, in the same slot: a book, which every hold, settlement
-// and refund reads and changes in its step. All other calls do without it. A call that makes a hold also leaves a head,
-// in a third key for each ID. The head has the reply for a call that repeats it, and later how the hold has ended. Both
-// expire by themselves, so nothing is left behind by clients that have died.
+// The open holds of a key (package hold) are in a second key, in the same slot: the key's book. Every hold, settlement
+// and refund reads and changes the book in its step; no other call does. A call that makes a hold also writes a head,
+// in a third key for each ID. The head has the reply for a repetition of the call, and later how the hold has ended.
+// Books and heads expire by themselves, so clients that have died leave nothing behind.
 //
 //	book   holdsMark, 8 random bytes that are new with each write, 8 that the book keeps for its life, hold.Book
 //	head   headMark, until when it is remembered, the words of its call, the book's 8 bytes, ...: see appendHead
 //
-// A book has all holds of a key, up to a thousand, in one value, because their path belongs together. Only the 8 random
-// bytes are compared.
+// A book has all holds of a key, up to a thousand, in one value, because a correction changes the levels of later holds
+// too. Only the 8 random bytes are compared.
 //
-// If the head of a hold says that it is open, and the book does not have it, the hold has lapsed, or has gone with its
-// key: then there is no book, or another one.
+// If the head of a hold says that it is open, but the book does not have it, the hold has lapsed, or its key was
+// deleted. In the second case, there is no book, or a book with another 8 bytes.
 
 // The marks begin the values of books and heads. The digit is the version of their forms.
 const (
@@ -69,7 +69,7 @@ func (v *view) headName(key, id []byte) []byte {
 	return v.ownName(key, "hold:"+strconv.Itoa(len(id))+":"+string(id)+short(key))
 }
 
-// ownName returns a name in the slot of a key for the store's own use, without the prefix.
+// ownName returns the name of an internal key in the slot of a key, without the prefix.
 func (v *view) ownName(key []byte, name string) []byte {
 	return []byte(strings.TrimPrefix(v.store.OwnKey(v.name(key), name), v.store.Prefix))
 }
@@ -79,7 +79,7 @@ type book struct {
 	key, name []byte
 	epoch     uint64
 	form      []byte // as it was read; nil if there was none
-	has       bool   // the hold that the step is about is open
+	has       bool   // the book has the hold that the step is about
 	hold.Book
 }
 
@@ -100,8 +100,8 @@ func (s *scratch) readBook(key, name []byte) (*book, error) {
 	return b, nil
 }
 
-// write writes the book now, if it has changed; nil removes it. It leaves out the replies of the holds, which are in
-// their heads.
+// write writes the holds now in place of the book, if they differ; nil removes the book. It leaves out the replies of
+// the holds, which are in their heads.
 func (b *book) write(s *scratch, now *hold.Book) error {
 	if now == nil && b.form == nil {
 		return nil
@@ -123,9 +123,9 @@ func (b *book) write(s *scratch, now *hold.Book) error {
 	return s.view.Write(background, b.name, store.Value{Bytes: value}, s.margin.after(ends))
 }
 
-// withHolds makes an operation with the open holds of keys in the scratch, and writes the books
-// back. The keys of the books must be loaded. id is the ID of the hold that the step is about; nil
-// for none.
+// withHolds makes an operation while the scratch has the open holds of keys, and writes their books
+// back. The keys of the books must be loaded. id is the ID of the hold that the step is about; nil if
+// it is about none.
 func (v *view) withHolds(s *scratch, keys [][]byte, id []byte, operation func(books []*book) error) error {
 	var books []*book
 	for _, key := range keys {
@@ -179,7 +179,7 @@ func appendHead(dst []byte, h *head) []byte {
 	return idempotency.AppendDecisions(dst, h.decisions)
 }
 
-// readHead returns the head of a hold; nil if there is none any more.
+// readHead returns the head of a hold; nil if there is none, or if it has expired.
 func (s *scratch) readHead(name []byte) (*head, error) {
 	value, e, err := s.view.Read(background, name, nil)
 	switch {
@@ -220,7 +220,7 @@ func (s *scratch) writeHead(name []byte, h *head) error {
 	return s.view.Write(background, name, store.Value{Bytes: appendHead(nil, h)}, s.margin.after(h.until))
 }
 
-// isGone reports whether a hold has gone with its key. first is the book of its first key.
+// isGone reports whether a hold was deleted with its key. first is the book of its first key.
 func (h *head) isGone(first *book, now int64) bool {
 	return !h.settled && h.ends > now && !first.has && (first.form == nil || first.epoch != h.epoch)
 }
@@ -377,8 +377,8 @@ func (v *view) giveBack(ctx context.Context, key []byte, throttles bool, operati
 		}})
 }
 
-// refunds returns the keys of refunds, which change the paths of holds. It leaves out requests of a call with HOLD,
-// whose holds are loaded already.
+// refunds returns the keys of requests that are refunds, because a refund changes the paths of holds. For a call with
+// HOLD it returns none: the holds of its keys are loaded already.
 func refunds(requests []store.LimitRequest) (keys [][]byte) {
 	for i := range requests {
 		if r := &requests[i]; r.Quantity < 0 && !r.Held {

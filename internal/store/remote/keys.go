@@ -26,7 +26,7 @@ func (v *view) Touch(ctx context.Context, keys [][]byte) (int, error) {
 	return v.countBy(ctx, "TOUCH", keys)
 }
 
-// Delete removes keys. The keys of a slot are removed in one step, and their holds right before.
+// Delete removes keys. The keys of a slot are removed in one step, and their holds in the step before.
 func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
 	holds := v.holdsNames(keys)
 	if s := v.steps; s != nil {
@@ -44,8 +44,8 @@ func (v *view) Delete(ctx context.Context, keys [][]byte) (int, error) {
 	return v.countBy(ctx, "DEL", keys, first...)
 }
 
-// countBy sends a command on several keys whose reply is a number of keys, once for each slot, all at
-// once, after others, and returns the sum.
+// countBy sends a command on several keys whose reply is a number of keys, and returns the sum. It sends
+// one command for each slot, all at once, after the calls in after.
 func (v *view) countBy(ctx context.Context, name string, keys [][]byte, after ...*partCall) (sum int, err error) {
 	calls := v.partCalls(name, keys, 1, name != "DEL")
 	if name == "DEL" {
@@ -122,8 +122,8 @@ func (v *view) ScanMatching(ctx context.Context, cursor uint64, pattern []byte, 
 	return next, err
 }
 
-// passedOn returns the pattern with which the backend selects keys. It gets only patterns that it matches
-// fast: some versions of Redis take very long for many stars, and serve no client meanwhile.
+// passedOn returns the pattern with which the backend selects keys. The backend gets only patterns that it
+// matches fast: some versions of Redis take very long for many stars, and serve no client meanwhile.
 func passedOn(pattern []byte) string {
 	const maxStars, maxLength = 3, 256
 	if pattern == nil || len(pattern) > maxLength || bytes.Count(pattern, []byte("*")) > maxStars {
@@ -132,7 +132,7 @@ func passedOn(pattern []byte) string {
 	return string(pattern)
 }
 
-// visitEach reads the entries of keys, and visits the ones that exist.
+// visitEach reads the entries of keys, and visits those keys that exist.
 func (v *view) visitEach(ctx context.Context, keys []string, visit func(key []byte, e store.Entry)) error {
 	calls, looks := make([]*call, len(keys)), make([]look, len(keys))
 	for i := range keys {

@@ -13,11 +13,11 @@ import (
 	"cellserver/internal/store"
 )
 
-// A token is a key of the store's own, in the slot of the first key of its call. It is one of the keys of
-// the call's step: the step reads it with the others, and if it does not exist, sets it with the others.
-// The backend does that only if all keys hold what the step has seen, so of two calls with one token,
-// made by any two processes, one decides. If the reply to a step is lost, the call is repeated, and finds
-// either the token, or that nothing was changed.
+// A token is an internal key, in the slot of the first key of its call, and one of the keys of the call's
+// step. The step reads it together with the others and, if it does not exist, sets it together with the
+// others. The backend does that only if all keys hold what the step has seen. So if two processes make
+// calls with the same token, only one of them decides. If the reply to a step is lost, the client repeats
+// the call, which finds either the token, or that nothing was changed.
 //
 // Its value is tokenMark, the end of the token in Unix nanoseconds, Token.Words, and the decisions. As with
 // the forms of limiters, the expiry of the key only removes it.
@@ -67,7 +67,7 @@ func (v *view) onceIn(s *scratch, o *store.Once, token []byte) ([]quota.Decision
 	return decisions, false, s.view.Write(background, token, store.Value{Bytes: value}, s.margin.after(end))
 }
 
-// errToken refuses a call whose token was set by a version of this program that this one does not know.
+// errToken refuses a call whose token has a form that this version of the program does not know.
 var errToken = &store.RefusedError{Reply: "ERR the ID is in the store in a form that this version does not read"}
 
 // readToken appends the decisions of a token. lives is false if it has ended.
@@ -95,5 +95,5 @@ func (v *view) tokenName(key, token []byte) []byte {
 	return v.ownName(key, "id:"+strconv.Itoa(len(token))+":"+string(token)+":"+string(key))
 }
 
-// ownKey is the OwnKey of a store without slots.
+// ownKey is the default of Options.OwnKey, for a store without slots.
 func (s *Store) ownKey(_, name string) string { return s.Prefix + "{0}\x00" + name }

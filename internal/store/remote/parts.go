@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// partCall is a call on the keys of one slot, among others.
+// partCall is the part of a call on several keys that is about the keys of one slot.
 type partCall struct {
 	call
 	indexes []int // of the keys, among all
@@ -18,9 +18,9 @@ type partCall struct {
 // keysPerStep is the largest number of keys of one command, or of a transaction.
 const keysPerStep = 1024
 
-// partCalls returns calls that send a command on keys, one for each slot, and for each keysPerStep keys of
-// it. The first of every stride words is a key. The words are copied, because a command may be sent
-// after the caller has given up.
+// partCalls returns calls that send a command on keys: one call for each slot, or several for a slot with
+// more than keysPerStep keys. The first of every stride words is a key. The words are copied, because a
+// command may be sent after the caller has given up.
 func (v *view) partCalls(name string, words [][]byte, stride int, readOnly bool) (calls []*partCall) {
 	last := map[int]*partCall{} // of each slot
 	for i := 0; i < len(words); i += stride {
@@ -48,8 +48,8 @@ func (v *view) partCalls(name string, words [][]byte, stride int, readOnly bool)
 	return calls
 }
 
-// doParts makes calls at once. If only some of the writing calls have failed, the error does
-// not say that nothing was changed.
+// doParts makes several calls at once. If only some of the calls that write have failed, its error does
+// not claim that nothing was changed.
 func (v *view) doParts(ctx context.Context, calls []*partCall) (err error) {
 	all := make([]*call, len(calls))
 	for i, c := range calls {

@@ -46,8 +46,8 @@ type Options struct {
 	// Lease is how long this process may decide by tokens that it has taken ahead; 0 means that it asks the backend
 	// each time, unless a request says otherwise.
 	Lease time.Duration
-	// LeasedKeys is of how many keys it may hold tokens at once; 0 means of none. With it, KeyNow, KeyTrip and WallClock
-	// must be set.
+	// LeasedKeys is the number of keys of which this process may hold tokens at once. If it is not 0, KeyNow, KeyTrip
+	// and WallClock must be set.
 	LeasedKeys int
 	WallClock  func() int64 // the clock of this machine, in nanoseconds
 
@@ -58,11 +58,11 @@ type Options struct {
 	// Slot returns the slot of a key, as the backend names it. A step can only touch keys of one slot.
 	// If it is nil, there are no slots.
 	Slot func(key string) int
-	// Reserved reports whether a key, as the backend names it, is one of the backend's own, which clients
-	// cannot use. It may be nil.
+	// Reserved reports whether a key, as the backend names it, is an internal key of the backend, which
+	// clients cannot use. It may be nil.
 	Reserved func(key string) bool
-	// OwnKey returns a key of the store's own, as the backend names it, in the slot of a key. Different
-	// names give different keys. It is needed if there are slots.
+	// OwnKey returns an internal key of the store in the slot of a key, both as the backend names them.
+	// Different names give different keys. It must be set if there are slots.
 	OwnKey     func(key, name string) string
 	AllowFlush bool         // Flush and FlushAll are not refused
 	Close      func() error // called by Close; may be nil

@@ -15,20 +15,20 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// scratch is a store in memory in which a step makes its operations: it holds the keys of the step
-// and nothing else, and its clock stands at the instant of the step. What the operations do to the
-// keys is read back as changes.
+// scratch is a store in memory in which a step makes its operations. It holds only the keys of the step,
+// and its clock stands at the instant of the step. What the operations have done to the keys is then read
+// back as changes.
 type scratch struct {
 	view     store.View
 	holds    memory.Scratch // the view
-	missing  [][]byte       // keys of the store's own that an operation needs, and that were not loaded
+	missing  [][]byte       // internal keys that an operation needs, and that were not loaded
 	clock    *store.StillClock
 	now      int64
 	database int // of the keys in the backend
 	keys     []loadedKey
 	index    map[string]int // of keys by name
 	loading  bool           // changes are made by the scratch itself, not by operations
-	denied   bool           // the operation is a call of a limiter that denies it
+	denied   bool           // the operation is a call that its limiter denies
 	margin   margin         // of limiters' keys
 	buffer   []byte
 }
@@ -57,8 +57,8 @@ func newScratch() *scratch {
 	return s
 }
 
-// scratches are the scratches of a store that are not in use. There are as many as steps run at
-// once. They are big, up to a few MiB, so only some are kept.
+// scratches are the scratches of a store that are not in use. Each step that runs needs one. They are
+// big, up to a few MiB, so only some are kept.
 type scratches struct {
 	margin margin
 	mu     sync.Mutex
@@ -67,9 +67,9 @@ type scratches struct {
 
 const maxScratches = 8
 
-// take returns an empty scratch at an instant. The time of a scratch never runs backwards, so one
-// that has been used at a later instant does not do. That happens if primaries have different
-// clocks, or if a clock is set; of the others, the one with the latest instant is best.
+// take returns an empty scratch at an instant. The time of a scratch never runs backwards, so a scratch
+// last used at a later instant cannot be reused: primaries may have different clocks, and a clock may
+// be set. Of the other scratches, take chooses the one with the latest instant.
 func (p *scratches) take(now int64, database int) *scratch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *scratch) setTAT(name []byte, tat int64) error {
 	return s.view.WriteForm(background, name, &form.State{Kind: limit.Throttle, TAT: tat})
 }
 
-// require panics if a transaction touches a key that it has not named.
+// require panics if a transaction touches a key that it has not declared.
 func (s *scratch) require(database int, names ...[]byte) {
 	for _, name := range names {
 		if _, loaded := s.index[string(name)]; !loaded || database != s.database {
@@ -176,8 +176,7 @@ func (s *scratch) require(database int, names ...[]byte) {
 	}
 }
 
-// errMissing ends an operation that needs keys of the store's own that were not loaded. The step is made again, with
-// these keys.
+// errMissing ends an operation that needs internal keys that were not loaded. The step is made again with these keys.
 var errMissing = errors.New("keys of the store's own are missing")
 
 // needs returns errMissing if one of the keys was not loaded.
@@ -198,8 +197,8 @@ type counter struct {
 	expires int64
 }
 
-// withTATs makes an operation of throttle keys: integers are TATs in it. If it changes none, they are
-// what they were.
+// withTATs makes an operation on throttle keys: for the operation, integers are TATs. Integers that it
+// does not change stay integers.
 func (s *scratch) withTATs(names [][]byte, operation func() error) error {
 	var counters []counter
 	for _, name := range names {
@@ -228,7 +227,7 @@ func (s *scratch) withTATs(names [][]byte, operation func() error) error {
 	return err
 }
 
-// withCounter makes an operation of an integer: a TAT is one in it.
+// withCounter makes an operation on an integer: for the operation, a TAT is an integer.
 func (s *scratch) withCounter(name []byte, operation func() error) error {
 	e, err := s.view.Lookup(background, name)
 	if err != nil || e.Kind != limit.Throttle {
@@ -280,8 +279,8 @@ func (s *scratch) anyChanged() bool {
 	return slices.ContainsFunc(s.keys, func(k loadedKey) bool { return k.changed })
 }
 
-// compareExpiry makes a change that depends on the expiry of the key one that compares it. That of a
-// limiter does not count: the end of its state is in its value.
+// compareExpiry makes a change compare the expiry of its key if it depends on the expiry. The expiry of a
+// limiter's key does not matter: the end of its state is in its value.
 func (k *loadedKey) compareExpiry(c *combine.Change) {
 	if k.dated && k.value.Bytes != nil && !form.Marked(k.value.Bytes) {
 		c.Before, c.ComparesExpiry = k.value.Expires, true

@@ -17,7 +17,7 @@ type scratchRun struct {
 	store      *Store
 	database   int
 	keys       [][]byte
-	own        int // how many keys, at the end, are the store's own
+	own        int // how many keys, at the end, are internal keys of the store
 	absent     int // see combine.Step
 	withExpiry bool
 	operation  operation
@@ -27,9 +27,9 @@ type scratchRun struct {
 	missing    [][]byte
 }
 
-// run implements runner. An error of the operation is not an error of the step, because it may come
-// from a known value that is out of date. A step without an error and without changes is compared
-// with the present values like any other.
+// run implements runner. An error of the operation does not end the step, because the operation may have
+// seen a known value that is out of date. The step then changes nothing, and like any step that changes
+// nothing, it runs again on the present values.
 func (r *scratchRun) run(now int64, values []combine.Value, changes []combine.Change) error {
 	s := r.store.scratches.take(now, r.database)
 	if r.result = checkLengths(values); r.result == nil {
@@ -93,7 +93,7 @@ func (v *view) onKey(ctx context.Context, key []byte, withExpiry bool, o operati
 }
 
 // lookAt makes an operation that changes nothing on one key. The step only reads what the key holds, and
-// the operation runs in the goroutine of the caller: steps run while all others wait, and values may be
+// the operation runs in the caller's goroutine: while a step runs, all other steps wait, and values may be
 // large.
 func (v *view) lookAt(ctx context.Context, key []byte, withExpiry bool, o operation) error {
 	if v.steps != nil {
@@ -138,7 +138,8 @@ func (v *view) onKeys(ctx context.Context, keys [][]byte, withExpiry bool, o ope
 	return v.runOrJoin(ctx, &scratchRun{keys: keys, withExpiry: withExpiry, operation: o})
 }
 
-// runOrJoin makes the step of a scratchRun, or within Atomically makes its operation there.
+// runOrJoin makes the step of a scratchRun; within Atomically, it makes the operation in the transaction's
+// scratch.
 func (v *view) runOrJoin(ctx context.Context, r *scratchRun) error {
 	if s := v.steps; s != nil {
 		theirs := len(r.keys) - r.own

@@ -91,8 +91,8 @@ func (v *view) Add(ctx context.Context, key []byte, n int64) (sum int64, err err
 	return sum, nil
 }
 
-// addError translates an error of INCRBY into the contract's. The backend cannot tell the states of limiters
-// from other values.
+// addError translates an error of INCRBY into an error of package store. The backend cannot tell the states
+// of limiters from other values.
 func (v *view) addError(ctx context.Context, key []byte, err error) error {
 	var refused *store.RefusedError
 	switch {

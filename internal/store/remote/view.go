@@ -26,7 +26,7 @@ type view struct {
 	caller    int64
 	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
 	steps     *scratch                   // within Atomically, the scratch in which steps are made; else nil
-	ahead     *leased                    // within Step, what a call there may take ahead; nil if nothing
+	ahead     *leased                    // within Step, the call that may take tokens ahead; nil if none may
 	decisions []quota.Decision           // result of the last TakeAll
 	spare     *throttleCall              // a call that has ended, for the next one
 	watch     watch
@@ -50,8 +50,8 @@ func (v *view) BeginAt(ctx context.Context, key []byte) error {
 		v.now = now
 		return nil
 	}
-	// A step that changes nothing reads the clock. It blocks the goroutine, so that no later call of the client begins
-	// before the step of this one.
+	// A step that changes nothing reads the clock. Waiting for it blocks the goroutine, so that no later call of the
+	// client begins before the step of this call.
 	defer func(wait func(<-chan struct{})) { v.wait = wait }(v.wait)
 	v.wait = nil
 	return v.onKey(ctx, key, false, func(*scratch) error { return nil })
@@ -271,7 +271,7 @@ func isBinding(t *store.LimitRequest) bool {
 	return t.Shadow == 0 && t.Lease == nil && t.Mode != quota.Force
 }
 
-// isForTake reports whether Take decides a single request as TakeAll does.
+// isForTake reports whether Take would decide a single request as TakeAll does.
 func isForTake(t *store.LimitRequest, mode quota.Mode) bool {
 	return t.Leave == 0 && !t.Held && mode != quota.Ask && (isBinding(t) || t.Mode == quota.Force && mode == quota.Take)
 }

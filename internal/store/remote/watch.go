@@ -6,8 +6,8 @@ import (
 )
 
 // watch gives up the call that a view waits for when its context is done. The calls of a client have
-// the same context, one after the other, so the context is told about the watch only once: telling it
-// about each call would be a part of the cost of a call that is noticed.
+// the same context, one after the other, so the watch registers with the context only once: registering
+// each call would add noticeably to its cost.
 type watch struct {
 	mu   sync.Mutex
 	ctx  context.Context
@@ -39,7 +39,7 @@ func (w *watch) end() {
 	w.mu.Unlock()
 }
 
-// fire is called when a context is done. It may be late, when the view has another.
+// fire is called when a context is done. It may be called late, when the view has another context.
 func (w *watch) fire(ctx context.Context) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -122,8 +122,8 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 	return Turn{}
 }
 
-// longestTurn bounds a turn, because its holder may die. Other processes rest for at most half of it: anything may be in
-// a turn key, and their own steps have to end in time.
+// longestTurn bounds a turn, because its holder may die. Other processes rest for at most half of it: anything may be
+// in a turn key, and their own steps have to end in time.
 func (m *Machine) longestTurn() int64 { return m.config.Timeout / 2 }
 
 // sawTurn takes the reply about the turn key of a key.
