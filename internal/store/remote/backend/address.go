@@ -14,7 +14,7 @@ import (
 type Kind uint8
 
 const (
-	Single   Kind = iota // one server, or a name that leads to the present primary
+	Single   Kind = iota // one server, or a name that resolves to the present primary
 	Sentinel             // Sentinels say which server is the primary
 	Cluster              // several primaries, each with a part of the slots
 )
@@ -27,8 +27,8 @@ type Address struct {
 	Master string   // the name that the Sentinels have for the primary
 	TLS    bool
 	User   string
-	// Password is one that the URL contains. Other users of the machine see it in the list of
-	// processes if the URL is an argument.
+	// Password is the password in the URL. If the URL is an argument, other users of the machine see it
+	// in the list of processes.
 	Password string
 }
 

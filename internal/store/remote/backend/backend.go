@@ -2,11 +2,11 @@
 // watch, or a cluster. It sends the batches of package combine, each as one pipeline, and fills in
 // the replies.
 //
-// go-redis implements the protocol, authentication and the client of the Sentinels. Connections are
-// opened here, because a client of go-redis may open one whenever it likes, and a decision needs to
-// know the clock of the server that it is sent to. Each connection is therefore a go-redis client
-// that is given one socket and no other. Nothing is ever sent twice here: if some bytes
-// of a request were written, and there was no reply, its result is Unknown.
+// go-redis implements the protocol, authentication and the client of the Sentinels. This package opens
+// the connections itself: a go-redis client may open one whenever it likes, but a decision needs to know
+// the clock of the server that it is sent to. So each connection is a go-redis client with one socket
+// and no other. Nothing is ever sent twice here: if some bytes of a request were written, and there was
+// no reply, its result is Unknown.
 package backend
 
 import (
@@ -31,11 +31,11 @@ const DefaultSilence = time.Second
 type Config struct {
 	Address Address
 	Prefix  string // of every key
-	// Password is used if PasswordFile is empty, and the URL's password if both are. The file is read at
-	// each new connection, so a password can be changed without a restart.
+	// Password is used if PasswordFile is empty; if both are empty, the password in the URL is used. The
+	// file is read at each new connection, so a password can be changed without a restart.
 	Password, PasswordFile string
 	// TLS returns the configuration for rediss. It is called for each new connection, so certificates
-	// can be changed without a restart, too. nil: the authorities of the system.
+	// can be changed without a restart, too. If it is nil, the authorities of the system are used.
 	TLS      func() (*tls.Config, error)
 	MayEvict bool          // accepts a maxmemory-policy other than noeviction
 	Silence  time.Duration // DefaultSilence if zero
@@ -143,8 +143,8 @@ func (b *Backend) Close() {
 // Primary returns the server that holds the slot of a key, or combine.NoPrimary.
 func (b *Backend) Primary(key string) combine.Primary { return b.topology.primary(key) }
 
-// Primaries returns all servers that hold slots, in the order of their numbers. There are none as
-// long as a cluster has not said which it has. The slice must not be changed.
+// Primaries returns all servers that hold slots, in the order of their numbers. There are none before a
+// cluster has told its slots. The slice must not be changed.
 func (b *Backend) Primaries() []combine.Primary { return b.topology.primaries() }
 
 // Offset returns by how much the server's clock is ahead of this process's.
@@ -184,7 +184,7 @@ func (b *Backend) server(p combine.Primary) *server {
 	return (*b.servers.Load())[p]
 }
 
-// numberOf returns the number of the server at an address, and adds the server if it is new.
+// numberOf returns the number of the server at an address. It adds the server if it is new.
 func (b *Backend) numberOf(address string) combine.Primary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -226,7 +226,7 @@ func (b *Backend) Do(batch *combine.Batch) {
 	}
 }
 
-// connect opens a connection, instead of the one that is there, if there is one.
+// connect opens a connection. It replaces the present one, if there is one.
 func (b *Backend) connect(at place) error {
 	b.mu.RLock()
 	old := b.connections[at]
@@ -290,8 +290,8 @@ func (b *Backend) remove(at place, c *connection) {
 	c.close()
 }
 
-// disconnect closes the sockets of all connections to a server that are not to this address. The
-// batches under way on them end without replies.
+// disconnect closes the sockets of all connections to a server, except the connections to one address. The
+// batches under way on closed connections end without replies.
 func (b *Backend) disconnect(p combine.Primary, except string) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -22,7 +22,7 @@ type NodeReport struct {
 	Offset    time.Duration // of the server's clock, compared with Config.Now
 	RoundTrip time.Duration // the shortest of a few
 	Missing   []string      // rights that the user lacks, as in an ACL rule
-	Evicts    bool          // its maxmemory-policy is another than noeviction
+	Evicts    bool          // its maxmemory-policy is not noeviction
 	Err       error         // why it cannot be used
 }
 

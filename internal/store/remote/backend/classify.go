@@ -17,8 +17,9 @@ const (
 	outcomeLater                   // it was not carried out, and may be later
 )
 
-// outcomes lists the first words of error replies that say that a request was not carried out and may
-// be sent again. With all others, such as OOM, NOPERM and MISCONF, it was not carried out either.
+// outcomes lists the first words of error replies after which a request may be sent again, because it
+// was not carried out. After all other error replies, such as OOM, NOPERM and MISCONF, it was not
+// carried out either, but sending it again would not help.
 var outcomes = map[string]outcome{
 	"MOVED":       outcomeMoved,
 	"ASK":         outcomeAsk,
@@ -58,8 +59,8 @@ func isNoScript(err error) bool {
 	return kind == outcomeNoScript
 }
 
-// readRedirection reads what follows MOVED and ASK: a slot, and the address of a server. A server
-// that does not know its own host leaves it out, and means the one that was asked.
+// readRedirection reads what follows MOVED and ASK: a slot, and the address of a server. A server that
+// does not know its own host leaves the host out: then it is the host that was asked.
 func readRedirection(reply, asked string) (slot int, address string, ok bool) {
 	words := strings.Fields(reply)
 	if len(words) != 3 {

@@ -13,11 +13,11 @@ const (
 	kept = 10
 	// jump is the change of an offset that is more than a better measurement.
 	jump = int64(10 * time.Millisecond)
-	// stale is the age at which a measurement says too little: two clocks drift apart by up to 50
-	// microseconds a second, even if nothing sets them. It is the age of the last of ten.
+	// stale is the age at which a measurement is too old: two clocks drift apart by up to 50 microseconds a
+	// second, even if nothing sets them. It is the time in which all kept measurements are replaced.
 	stale = kept * measureEvery
-	// tolerable is the change of an offset after a pause with which what was decided by the old one
-	// is still sent.
+	// tolerable is the largest change of an offset, after a pause, with which requests decided by the old
+	// offset are still sent.
 	tolerable = int64(time.Millisecond)
 )
 

@@ -97,7 +97,7 @@ func (c *cluster) probeSlot(p combine.Primary) int {
 			return slot
 		}
 	}
-	return 0 // a node that has no slot says where this one is, and no more
+	return 0 // a node without slots answers with the address of this slot alone
 }
 
 // watch reads the slots when it is woken, and at intervals.
@@ -151,9 +151,9 @@ func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// read asks the nodes, one after the other in random order, until one says which node has which
-// slots. A node that knows that it is cut off from the others is believed only if all that answer
-// are. The nodes of the URL are asked last, because the cluster may have left them.
+// read asks the nodes, one after the other in random order, until one says which node has which slots.
+// A node that knows that it is cut off from the others is believed only if all nodes that answer are
+// cut off. The nodes of the URL are asked last, because the cluster may no longer consist of them.
 func (c *cluster) read(ctx context.Context) error {
 	c.mu.Lock()
 	nodes := slices.Clone(c.nodes)

@@ -24,10 +24,10 @@ type connection struct {
 	socket  *socket
 	client  *redis.Client // with this one connection
 
-	// native says that the server compares and sets by SET IFEQ. It is false, too, while that is not
-	// known, because the script does the same.
+	// native says that the server compares and sets by SET IFEQ. It is false while that is not known:
+	// the script does the same.
 	native    bool
-	unloaded  bool   // the server lacks a script: they are loaded before the next requests
+	unloaded  bool   // the server lacks a script: all are loaded before the next requests
 	loadError string // the reply of the server that has refused to load them
 	measured  int64  // when the offset was last measured, by this process's clock
 
@@ -145,8 +145,8 @@ func (c *connection) close() {
 // abort closes the socket, so that an exchange under way ends.
 func (c *connection) abort() { _ = c.socket.Close() }
 
-// introduce does what a new connection needs before it decides anything. The first exchange is not a
-// measurement, because go-redis authenticates in it.
+// introduce prepares a new connection for its first decision. Its first exchange does not measure the
+// clock, because go-redis authenticates in it.
 func (c *connection) introduce(ctx context.Context) error {
 	const readings = 3
 	about, err := c.inquire(ctx)
@@ -178,8 +178,8 @@ func (command) NoRetry() bool { return true }
 
 func newCommand(args ...any) command { return command{redis.NewCmd(context.Background(), args...)} }
 
-// run sends commands as one pipeline. The results are in the commands. An error that is not the reply
-// to a command is returned, and means that the connection cannot be used any more.
+// run sends commands as one pipeline. The replies, and errors among them, are in the commands. run
+// returns any other error, after which the connection cannot be used any more.
 func (c *connection) run(ctx context.Context, commands []redis.Cmder) error {
 	c.socket.begin()
 	pipe := c.client.Pipeline()

@@ -16,10 +16,10 @@ import (
 
 // failover is the state of a change of the primary, as the events of Sentinels describe it.
 //
-// The old primary goes on acknowledging writes for many seconds after its replica has been promoted, and all of them
-// are lost. The Sentinels' answers name the new primary only a second after the promotion, or two. So cellserver
-// listens: from the event +selected-slave on, which names the replica and comes before the promotion, nothing is sent
-// to the old primary. As soon as the replica says that it is a primary, it is used.
+// The old primary continues to acknowledge writes for many seconds after its replica has been promoted, and all of
+// these writes are lost. The Sentinels' answers name the new primary only one or two seconds after the promotion. So
+// cellserver listens to their events. From the event +selected-slave on, which names the replica and comes before the
+// promotion, nothing is sent to the old primary. The replica is used as soon as it says that it is a primary.
 type failover struct {
 	mu       sync.Mutex
 	old, new string        // addresses of the primary and of the replica
@@ -30,8 +30,8 @@ type failover struct {
 const (
 	// roleEvery is the time between two questions to a replica that is about to be promoted.
 	roleEvery = 10 * time.Millisecond
-	// failoverSilence is the longest that a failover may take from +selected-slave on. A Sentinel promotes the replica
-	// within 0.1 s; when nothing has happened for this long, the old primary is used again.
+	// failoverSilence is the longest time that a failover may take from +selected-slave on. A Sentinel promotes the
+	// replica within 0.1 s. If nothing has happened after failoverSilence, the old primary is used again.
 	failoverSilence = 3 * time.Second
 	// remembered is how long an answer that names the old primary is taken to mean the new one. The last Sentinel has
 	// been seen to change its answer 2.2 s after the promotion.
@@ -125,7 +125,7 @@ func (s *sentinels) selected(ctx context.Context, old, replica string) {
 	})
 }
 
-// awaitPromotion asks a replica for its role until it is a primary. It returns false if the failover ends otherwise.
+// awaitPromotion asks a replica for its role until it is a primary. It returns false if the failover ends before that.
 func (s *sentinels) awaitPromotion(ctx context.Context, replica string, over <-chan struct{}) bool {
 	var c *connection
 	defer func() {
@@ -201,7 +201,7 @@ func (s *sentinels) listen(ctx context.Context, node string, heard func(event, t
 	}
 }
 
-// subscriber returns a client that listens to a Sentinel. It logs in as the connection that was tried first.
+// subscriber returns a client that listens to a Sentinel. It logs in with the user and the password of as.
 func (s *sentinels) subscriber(as *sentinelClient) *redis.Client {
 	b := s.backend
 	return redis.NewClient(&redis.Options{
@@ -218,7 +218,7 @@ func (s *sentinels) subscriber(as *sentinelClient) *redis.Client {
 	})
 }
 
-// discover listens to the Sentinels that another one names.
+// discover asks a Sentinel for the other Sentinels, and listens to them.
 func (s *sentinels) discover(ctx context.Context) {
 	known := <-s.current
 	defer func() { s.current <- known }()
@@ -266,8 +266,8 @@ func readSentinel(item any) (address string, isDown bool) {
 // maxSentinels bounds the Sentinels that are listened to.
 const maxSentinels = 16
 
-// followAll listens to the Sentinels of the URL and to others, as long as there are not too many, and to no other any
-// more. Only watch calls it.
+// followAll listens to the Sentinels of the URL and to others, up to maxSentinels, and stops listening to all that are
+// not among them. Only watch calls it.
 func (s *sentinels) followAll(ctx context.Context, others []string) {
 	wanted := map[string]bool{}
 	for _, node := range slices.Concat(s.backend.config.Address.Nodes, others) {
@@ -286,7 +286,8 @@ func (s *sentinels) followAll(ctx context.Context, others []string) {
 			one, stop := context.WithCancel(ctx)
 			s.followed[node] = stop
 			s.following.Go(func() {
-				// A failover goes on when the Sentinel that has announced it is not followed any more.
+				// If the Sentinel that has announced a failover is not followed any more, the failover continues
+				// nevertheless.
 				s.follow(one, node, func(event, text string) { s.heard(ctx, event, text) })
 			})
 		}

@@ -50,9 +50,9 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 	return about, nil
 }
 
-// readProbe reads the reply to a SET IFEQ that changes nothing: is it understood? The reply of a server that refuses
-// writes at the moment, for example because its memory is full, does not tell. Neither does the reply of a cluster node
-// without the slot, such as a new node that is just getting its first.
+// readProbe reads the reply to a SET IFEQ that changes nothing, and reports whether the server knows the command. A
+// server that refuses writes at the moment, for example because its memory is full, does not tell; then native is
+// false. Neither does a cluster node without the slot, such as a new node that is just getting its first slot.
 func readProbe(err error, inCluster bool) (native bool, _ error) {
 	if err == nil || errors.Is(err, redis.Nil) {
 		return true, nil
@@ -130,8 +130,8 @@ func (c *connection) evictionPolicy(ctx context.Context, memory *redis.Cmd) (str
 	return "", nil
 }
 
-// judgePolicy refuses a server that evicts keys: a limiter whose key is evicted lets its client
-// through.
+// judgePolicy refuses a server that evicts keys, unless the configuration accepts it: a limiter whose key
+// is evicted lets its client through.
 func (b *Backend) judgePolicy(c *connection, policy string) error {
 	switch {
 	case policy == noEviction || b.config.MayEvict:
@@ -153,8 +153,8 @@ func (e *EvictionError) Error() string {
 }
 
 // Verify connects to all primaries, and returns an *EvictionError if one of them may remove keys. A
-// server that cannot be reached is not an error: it is asked later. If none can be reached, the
-// backend tries until one can, so that Reached reports it although no key is used.
+// server that cannot be reached is not an error: its policy is read when it is reached. If no server
+// can be reached, the backend tries until one can, so that Reached reports it although no key is used.
 func (b *Backend) Verify(ctx context.Context) error {
 	err := b.connectToAll(ctx, nil)
 	var evicts *EvictionError

@@ -30,7 +30,7 @@ func (a *asker) drop() {
 	}
 }
 
-// askers is the number of the askers' connections in a place.
+// askers is the connection number, in a place, of the connections for questions.
 const askers = -1
 
 // ask sends commands to a server as one pipeline. Its error is combine.ErrDown if nothing was sent,
@@ -85,8 +85,8 @@ func (b *Backend) askerAt(at place) *asker {
 	return a
 }
 
-// closeAskers closes their connections. Questions under way end, because the backend is closed; they
-// may need b.mu for it.
+// closeAskers closes the connections for questions. Questions under way end, because the backend is
+// closed; to end, they may need b.mu.
 func (b *Backend) closeAskers() {
 	b.mu.Lock()
 	all := slices.Collect(maps.Values(b.askers))
@@ -115,10 +115,10 @@ func (b *Backend) askOne(ctx context.Context, p combine.Primary, database int, a
 // number of keys.
 const serverBits = 14
 
-// Scan returns some keys that match a pattern, without the prefix, and the cursor with which to go
-// on; 0 is the first, and the end. It asks one server. The servers are asked in the order of their
-// numbers, and the numbers of new ones are higher, so keys of a server that was replaced by another
-// in the meantime are not missed. A key whose slot moves to a server that was already asked is missed.
+// Scan returns some keys that match a pattern, without the prefix, and the cursor for the next call. The
+// first cursor is 0, and 0 means the end. Each call asks one server. The servers are asked in the order
+// of their numbers, and new servers have higher numbers, so if a server is replaced meanwhile, its keys
+// are not missed. A key whose slot moves to a server that was already asked is missed.
 func (b *Backend) Scan(ctx context.Context, database int, cursor uint64, pattern string, count int) (
 	keys []string, next uint64, _ error,
 ) {
@@ -146,8 +146,8 @@ func (b *Backend) Scan(ctx context.Context, database int, cursor uint64, pattern
 	return keys, b.cursorAfter(p, inner), nil
 }
 
-// scanned returns the server of a cursor, and its own cursor there. If that server holds no slots any
-// more, it is the next one from its beginning. any is false if no server is known.
+// scanned returns the server of a cursor, and the cursor on that server. If the server holds no slots
+// any more, it returns the next server, with the cursor 0. any is false if no server is known.
 func (b *Backend) scanned(cursor uint64) (p combine.Primary, inner uint64, any bool) {
 	primaries := b.Primaries()
 	wanted := combine.Primary(cursor & (1<<serverBits - 1))
@@ -192,8 +192,8 @@ func readScan(reply any) (keys []string, cursor uint64, err error) {
 	return keys, cursor, nil
 }
 
-// each calls a function with all keys of the prefix, in portions, for each server. It includes the
-// keys of the store's own. A key may come twice.
+// each calls a function with all keys with the prefix, in portions, for each server. The keys include
+// internal keys of the store. A key may come twice.
 func (b *Backend) each(
 	ctx context.Context, database int, visit func(p combine.Primary, keys []string) (more bool, _ error),
 ) error {
@@ -227,8 +227,8 @@ func (b *Backend) each(
 	return nil
 }
 
-// DBSize returns the number of keys. With a prefix, they have to be counted, which takes a second for
-// about a million keys of the server, and a key may be counted twice while the server's table grows.
+// DBSize returns the number of keys. With a prefix, it has to count them, which takes about a second for
+// a million keys on the server, and may count a key twice while the server's table grows.
 func (b *Backend) DBSize(ctx context.Context, database int) (keys int64, err error) {
 	if b.config.Prefix != "" {
 		err = b.each(ctx, database, func(_ combine.Primary, found []string) (bool, error) {
@@ -256,8 +256,8 @@ func (b *Backend) DBSize(ctx context.Context, database int) (keys int64, err err
 	return keys, nil
 }
 
-// RandomKey returns some key without the prefix. ok is false if there is none. It asks the servers
-// for random keys a few times, and if those have other prefixes, it returns the first key that SCAN
+// RandomKey returns a random key without the prefix. ok is false if there is none. It asks the servers
+// for random keys a few times. If all of these have other prefixes, it returns the first key that SCAN
 // finds.
 func (b *Backend) RandomKey(ctx context.Context, database int) (key string, ok bool, _ error) {
 	const tries = 8
@@ -295,8 +295,8 @@ func (b *Backend) ownKey(reply any) (string, bool) {
 	return strings.CutPrefix(name, b.config.Prefix)
 }
 
-// Flush removes all keys with the prefix from a database, including the store's own. It
-// returns how many there were. Keys that are made meanwhile may stay.
+// Flush removes all keys with the prefix from a database, including internal keys of the store. It
+// returns how many it has removed. Keys that are created meanwhile may stay.
 func (b *Backend) Flush(ctx context.Context, database int) (removed int64, _ error) {
 	const rounds = 5 // a slot may move meanwhile
 	for range rounds {

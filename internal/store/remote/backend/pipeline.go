@@ -37,8 +37,8 @@ func (p *pipeline) end() {
 // add adds a command, and returns its index.
 func (p *pipeline) add(args ...any) int { return p.take(append(p.args, args...)) }
 
-// take adds the command whose arguments have just been appended. Arguments of earlier commands
-// stay where they are if the memory has moved.
+// take adds the command whose arguments have just been appended. If append has moved the arguments to
+// other memory, earlier commands keep referring to the old one.
 func (p *pipeline) take(args []any) int {
 	own := args[len(p.args):len(args):len(args)]
 	p.args = args
@@ -56,8 +56,8 @@ type sent struct {
 }
 
 // exchange sends requests and fills in their replies. It reports whether the connection can still be
-// used. If it can and the requests are unsent, they were decided by a clock that is not right any
-// more.
+// used. If it can, and the requests are unsent, they were decided by an offset that has turned out to be
+// wrong.
 func (c *connection) exchange(batch *combine.Batch) bool {
 	requests := batch.Requests
 	if c.socket.isLost() || !c.renew() {
@@ -157,7 +157,8 @@ func (c *connection) asking(r *combine.Request) {
 	}
 }
 
-// encodeTurn asks for the turn, or which process has it. SET NX GET is not in Redis 6.2.
+// encodeTurn takes the turn if it is free, or asks which process has it. It does not use SET NX GET, which
+// Redis 6.2 does not have.
 func (c *connection) encodeTurn(r *combine.Request, s *sent) {
 	p, key := &c.pipeline, c.backend.turnKey(r.Turn.Key)
 	if r.Turn.Op == combine.TakeTurn {
@@ -181,8 +182,8 @@ func (c *connection) giveArgs(r *combine.Request) []any {
 		len(holder), holder, "", expiryRemove, expiryAny}
 }
 
-// isNative reports whether a command changes the key of a part if it holds what is known, on a server
-// with SET IFEQ. No command compares only a part of a value, or an expiry.
+// isNative reports whether a single command, on a server with SET IFEQ, can change the key of a part if
+// it holds what is known. No command compares only a part of a value, or an expiry.
 func isNative(p *combine.Part) bool {
 	return changesNothing(p) || p.Compared == 0 && !p.ComparesExpiry
 }
@@ -191,7 +192,7 @@ func changesNothing(p *combine.Part) bool {
 	return p.Op == combine.Keep || p.Op == combine.Remove && p.Known == nil
 }
 
-// appendNative appends that command.
+// appendNative appends the command for a part that isNative.
 func appendNative(args []any, p *combine.Part) []any {
 	switch {
 	case changesNothing(p):
@@ -310,7 +311,7 @@ func milliseconds(nanoseconds int64) int64 {
 	return whole
 }
 
-// turnOf reads the value of a turn key. Anything else there is no process's turn.
+// turnOf reads the value of a turn key. holder is 0 if the value is not one that cellserver writes.
 func turnOf(value any) (holder uint64, span int64) {
 	text, _ := value.(string)
 	first, second, _ := strings.Cut(text, ":")

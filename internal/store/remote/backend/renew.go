@@ -9,9 +9,9 @@ import (
 )
 
 // Renew has all connections authenticate again, with the password that the file has now. It first opens
-// a new connection to each primary. Connections to a primary that does not accept that one stay as they
-// are, because a server leaves a connection as it is when a password is changed. The error says which
-// primaries these are.
+// a new connection to each primary. If a primary does not accept the password, its connections stay as
+// they are: a server does not close connections when a password is changed. The error names these
+// primaries.
 func (b *Backend) Renew(ctx context.Context) error {
 	return b.connectToAll(ctx, func(p combine.Primary) {
 		b.mu.RLock()
@@ -29,8 +29,8 @@ func (b *Backend) Renew(ctx context.Context) error {
 	})
 }
 
-// renew authenticates again, if Renew says so. It reports whether the connection can still be used. If
-// the server refuses the password, it can: the server has not changed its user.
+// renew authenticates again, if Renew has asked for it. It reports whether the connection can still be
+// used. It can be used even if the server refuses the password: its user has not changed then.
 func (c *connection) renew() bool {
 	if !c.outdated.Load() {
 		return true

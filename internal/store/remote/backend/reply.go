@@ -40,9 +40,9 @@ func (c *connection) decode(r *combine.Request, s sent) {
 	}
 }
 
-// decodeNative decodes the reply to a command that returns what the key held before. If that is what
-// was known, the command has changed it. If the key held what was to be set, another process may
-// have set the same, and this is a conflict too.
+// decodeNative decodes the reply to a command that returns what the key held before. If the key held
+// what was known, the command has changed it. Anything else is a conflict, even the value that was to be
+// set: another process may have set the same.
 func decodeNative(r *combine.Request, reply any) {
 	p := &r.Parts[0]
 	held, present := reply.(string)
@@ -122,7 +122,7 @@ func bytesOf(reply any) []byte {
 func (c *connection) decodeTurn(r *combine.Request, s sent) {
 	if s.take >= 0 {
 		if reply, err := c.pipeline.result(s.take); err != nil || reply != nil {
-			return // it is ours now
+			return // the turn is this process's now
 		}
 	}
 	if value, err := c.pipeline.result(s.look); err == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// right is a command that the store's user must be allowed to call, and a call of it that shows
-// whether it is. The calls are made on a key of the store's own, which is removed by the last ones.
+// right is a command that the store's user must have the right to call, and a call that shows whether
+// the user has it. The calls are made on an internal key, which the last calls remove.
 type right struct {
 	rule    string // as in an ACL rule
 	call    string // KEY stands for the key

@@ -67,10 +67,10 @@ for i = 1, #KEYS do
 end
 return 1`
 
-// compareAndSetOne does the same for the steps of limiters, which are most of all: one key, whose whole
-// value is compared, gets a value and an expiry. Its arguments are these, and what the key is known to
-// hold, which is missing if the key must be absent. It returns the reply of SET, or an array of what the
-// key holds.
+// compareAndSetOne is a shorter script for steps of limiters, the most frequent steps: one key, whose
+// whole value is compared, gets a value and an expiry. Its arguments are the value, the expiry, and what
+// the key is known to hold, which is missing if the key must be absent. It returns the reply of SET, or
+// an array of what the key holds.
 const compareAndSetOne = `local v = redis.pcall('GET', KEYS[1])
 if v == (ARGV[3] or false) then
   return redis.pcall('SET', KEYS[1], ARGV[1], 'PXAT', ARGV[2])
@@ -101,7 +101,7 @@ return held`
 // scripts are loaded together, by SCRIPT LOAD, on a server that does not know one of them.
 var scripts = append([]string{compareAndSet, compareAndSetOne, readAll}, adding.Scripts...)
 
-// These are arguments of commands, so they are kept as such.
+// The digests are kept as any, because they are arguments of commands.
 var (
 	compareAndSetDigest    any = digest(compareAndSet)
 	compareAndSetOneDigest any = digest(compareAndSetOne)

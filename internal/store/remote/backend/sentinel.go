@@ -14,7 +14,8 @@ import (
 )
 
 // askSentinels is the time between two questions to the Sentinels. After a failover, the old primary
-// usually closes its connections; but if only the Sentinels cannot reach it, it does not know.
+// usually closes its connections. But if it is cut off from the Sentinels alone, it does not know that
+// there was a failover.
 const askSentinels = time.Second
 
 // sentinels is the topology of a primary that Sentinels watch. It has one number, whichever server
@@ -22,8 +23,8 @@ const askSentinels = time.Second
 type sentinels struct {
 	backend *Backend
 	number  combine.Primary
-	all     []combine.Primary    // that one
-	current chan *sentinelClient // with the one that has answered last, or nil; holds one element
+	all     []combine.Primary    // the one primary
+	current chan *sentinelClient // the Sentinel that has answered last, or nil; holds one element
 
 	failover  failover
 	followed  map[string]context.CancelFunc // of the Sentinels that are listened to, by address
@@ -66,8 +67,8 @@ func (s *sentinels) address(ctx context.Context, _ combine.Primary) (string, err
 	return s.failover.primary(answer, s.backend.config.Now()), err
 }
 
-// answer asks the Sentinels for the primary: first the one that has answered last, then all in the
-// order of the URL.
+// answer asks the Sentinels for the primary: first the Sentinel that has answered last, then all
+// Sentinels in the order of the URL.
 func (s *sentinels) answer(ctx context.Context) (string, error) {
 	var known *sentinelClient
 	select {
@@ -100,9 +101,9 @@ func (s *sentinels) answer(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("no Sentinel says which server is the primary: %w", errors.Join(errs...))
 }
 
-// connect connects to a Sentinel. It gets a share of the time, so that one that does not answer
-// leaves some to the others. Sentinels often have no password although the servers have one, so the
-// password is sent to a Sentinel that asks for it.
+// connect connects to a Sentinel. It gets a share of the time, so that a Sentinel that does not answer
+// leaves time for the others. Sentinels often have no password although the servers have one, so the
+// password is sent only to a Sentinel that asks for it.
 func (s *sentinels) connect(ctx context.Context, node string) (*sentinelClient, error) {
 	b := s.backend
 	ctx, cancel := context.WithTimeout(ctx, b.config.Silence/2)

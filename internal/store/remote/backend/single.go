@@ -9,7 +9,7 @@ import (
 // single is the topology of one server.
 type single struct {
 	number combine.Primary
-	all    []combine.Primary // that one
+	all    []combine.Primary // the one server
 	where  string
 }
 

@@ -54,7 +54,7 @@ var tags = sync.OnceValue(func() *[Slots]uint32 {
 	return table
 })
 
-// internalMark is in the names of all keys that are not the keys of clients, after the tag.
+// internalMark follows the tag in the names of all internal keys.
 const internalMark = "}\x00"
 
 // turnKey returns the name of the turn key of a key. It lies in the same slot, and begins with the
@@ -63,15 +63,15 @@ func (b *Backend) turnKey(key string) string {
 	return b.internalKey(Slot(key), "turn:"+strings.TrimPrefix(key, b.config.Prefix))
 }
 
-// OwnKey returns a key of the store's own in the slot of a key, with a name that begins with neither of
-// the others. It begins with the prefix, too.
+// OwnKey returns the name of an internal key of the store, in the slot of a key. It begins with the
+// prefix, and is neither a key of a client nor a turn key.
 func (b *Backend) OwnKey(key, name string) string { return b.internalKey(Slot(key), name) }
 
 func (b *Backend) internalKey(slot int, name string) string {
 	return b.config.Prefix + "{" + strconv.FormatUint(uint64(tags()[slot]), 10) + internalMark + name
 }
 
-// IsInternal reports whether a key of the backend is one of the store's own, such as a turn key.
+// IsInternal reports whether a key of the backend is an internal key, such as a turn key.
 func (b *Backend) IsInternal(key string) bool {
 	rest, ours := strings.CutPrefix(key, b.config.Prefix)
 	if !ours || len(rest) == 0 || rest[0] != '{' {

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 )
 
-// socket is the network connection of a client of go-redis. It counts what is written, because that
-// decides whether a request that has no reply may have been carried out, and notes when the first
-// bytes were sent and received, from which the offset of the server's clock is computed, and when the
-// last were received, which ends the round trip.
+// socket is the network connection of a client of go-redis. It counts the bytes written: if there are
+// any, a request without a reply may have been carried out. It notes when the first bytes were sent and
+// received, which gives the offset of the server's clock, and when the last bytes were received, which
+// ends the round trip.
 type socket struct {
 	net.Conn
 	raw    net.Conn // without TLS
@@ -73,14 +73,14 @@ func (s *socket) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the socket at once. A TLS connection would first say so to the other side, which may
-// take seconds if that does not read any more.
+// Close closes the socket at once. A TLS connection would first announce it to the other side, which may
+// take seconds if the other side does not read any more.
 func (s *socket) Close() error {
 	s.closed.Store(true)
 	return s.raw.Close()
 }
 
-// isLost reports whether the connection was closed by either side. It is asked before anything is
-// sent, when the server has nothing to say: bytes that have arrived are the end of a TLS connection,
-// or not a reply to anything.
+// isLost reports whether the connection was closed by either side. It is called before anything is sent,
+// when the server has nothing to say: bytes that have arrived then are the end of a TLS connection, or a
+// reply to nothing.
 func (s *socket) isLost() bool { return s.closed.Load() || hasInput(s.raw) }

@@ -2,8 +2,8 @@ package backend
 
 import "sync/atomic"
 
-// tripBounds are the upper bounds of the durations that are counted together, in nanoseconds: from a server
-// on the same machine to one that is about to be given up (DefaultSilence).
+// tripBounds are the upper bounds of the durations that are counted together, in nanoseconds. The first is for
+// a server on the same machine, the last for a server that is about to be given up (DefaultSilence).
 var tripBounds = [...]int64{
 	50e3, 100e3, 250e3, 500e3, 1e6, 2.5e6, 5e6, 10e6, 25e6, 50e6, 100e6, 250e6, 500e6, 1e9,
 }
@@ -25,7 +25,7 @@ func (t *trips) add(nanoseconds int64) {
 
 // RoundTrips returns how many round trips took no longer than each of the bounds, in seconds, how many there
 // were, and the sum of their durations in seconds. A round trip is a pipeline of requests, from when the
-// first of it is written to when the last of its replies is read. Those without all replies do not count.
+// first of it is written to when the last of its replies is read. Pipelines without all replies do not count.
 func (b *Backend) RoundTrips() (below map[float64]uint64, count uint64, sum float64) {
 	below = make(map[float64]uint64, len(tripBounds))
 	for i := range b.trips.counts {
