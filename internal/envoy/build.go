@@ -22,7 +22,8 @@ const maxErrors = 20
 // mergeDomains is set: then they are merged in their order. Parse returns the configuration and warnings about probable
 // mistakes; or an error, which joins the first *Error of each file.
 //
-// A limit keeps the counts that the limit at the same path had in before, which may be nil.
+// before is the configuration that the new one replaces; it may be nil. Each limit continues the counts of the limit at
+// the same path there.
 func Parse(files []File, mergeDomains bool, before *Config) (*Config, []*Error, error) {
 	size := 0
 	for i := range files {
@@ -41,7 +42,7 @@ func Parse(files []File, mergeDomains bool, before *Config) (*Config, []*Error, 
 	return b.finish(wrong, before)
 }
 
-// finish returns the configuration; or an error, if something is wrong.
+// finish returns the configuration, or an error if something is wrong.
 func (b *builder) finish(wrong []error, before *Config) (*Config, []*Error, error) {
 	if n := len(wrong); n > maxErrors {
 		wrong = append(wrong[:maxErrors:maxErrors], fmt.Errorf("and %d more", n-maxErrors))
@@ -66,7 +67,7 @@ type builder struct {
 	from     map[string]string // the file of each domain
 	warnings warnings
 	domain   string   // of the present file
-	keys     []string // of the present descriptor, and of those above it
+	keys     []string // of the present descriptor, and of the descriptors above it
 	limits   []*Limit // of all files
 	of       []string // their domains
 }
@@ -159,7 +160,7 @@ func (b *builder) descriptor(to *level, path string, v *descriptorValue, at plac
 	return nil
 }
 
-// limitOf returns the limit of a descriptor, or the one that stands for its policy; nil if it has neither.
+// limitOf returns the limit of a descriptor, or a limit that stands for its policy; nil if it has neither.
 func (b *builder) limitOf(v *descriptorValue, at place) (*Limit, error) {
 	switch {
 	case v.Policy == nil && v.Subject != nil:
@@ -219,7 +220,7 @@ func (b *builder) limit(d *descriptorValue, at place) (*Limit, error) {
 	return l, nil
 }
 
-// readMetadata makes a message of metadata; nil of none.
+// readMetadata returns metadata as a message; nil if there is none.
 func readMetadata(values map[string]any) (*structpb.Struct, error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -227,7 +228,7 @@ func readMetadata(values map[string]any) (*structpb.Struct, error) {
 	return structpb.NewStruct(withTextKeys(values).(map[string]any))
 }
 
-// withTextKeys replaces the mappings in a value by mappings whose keys are texts.
+// withTextKeys replaces the mappings in a value by mappings whose keys are strings.
 func withTextKeys(value any) any {
 	switch v := value.(type) {
 	case map[string]any:

@@ -72,7 +72,7 @@ func (u Unit) Seconds() int64 { return units[u].seconds }
 // Period returns the length of the unit as a word of CL.QUOTA.
 func (u Unit) Period() string { return units[u].period }
 
-// Limit is a limit of a configuration, or one that a request brings along. It may stand for the limits of a policy.
+// Limit is a limit of a configuration, or a limit in a request. It may stand for the limits of a policy.
 type Limit struct {
 	Requests  uint32 // in a window
 	Unit      Unit
@@ -80,13 +80,13 @@ type Limit struct {
 	Shadow    bool // counts, and is never over
 	Quota     bool // the request is refused only if all limits in quota mode are over
 	Name      string
-	Replaces  []string         // names of limits that do not count beside this one
+	Replaces  []string         // names of limits that do not count if this one does
 	Metadata  *structpb.Struct // nil if there is none
 	Policy    string           // the policy whose limits count, in place of the fields above; empty for none
 	subject   subject          // of the policy
 	at        place            // of the policy
 	Path      string           // its place, such as domain.key_value.key
-	Decisions *Decisions       // about it; nil for a limit of a request
+	Decisions *Decisions       // about the limit; nil for a limit in a request
 	detailed  bool             // decisions are counted by the values of requests
 }
 
@@ -122,14 +122,14 @@ func (c *Config) Dump(w io.Writer) {
 // HasDomain reports whether a domain is configured.
 func (c *Config) HasDomain(name string) bool { return c.domains[name] != nil }
 
-// level is a domain or a descriptor: its limit, and the descriptors below it by their texts key_value.
+// level is a domain or a descriptor: its limit, and the descriptors below it, by the texts key_value.
 type level struct {
 	below    map[string]*level
 	patterns patterns
 	limit    *Limit // nil if there is none
 	text     string // of a descriptor: key_value
 	byValue  bool   // value_to_metric
-	share    string // the pattern that all values count for together, with share_threshold; else empty
+	share    string // with share_threshold: the pattern under which all values count together; else empty
 }
 
 // Entry is an entry of a descriptor of a request.
@@ -141,12 +141,12 @@ type Entry interface {
 // Match is what a descriptor of a request matches.
 type Match struct {
 	Limit *Limit // nil if no limit counts
-	// Shared has for each entry the text that counts in place of its value; nil if all values count. It is empty for
-	// an entry whose value counts.
+	// Shared has, for each entry, the text under which its value counts together with others, or an empty text if the
+	// value counts by itself. It is nil if all values count by themselves.
 	Shared []string
 	// Decisions about the limit are counted here.
 	Decisions *Decisions
-	Metadata  *structpb.Struct // of the limit, as far as the original has it; or nil
+	Metadata  *structpb.Struct // of the limit; nil if there is none, or where the original returns none
 }
 
 // Find returns what a descriptor of a domain matches.
@@ -192,7 +192,7 @@ func (l *level) find(text []byte, key int) (next *level, byPattern bool) {
 	return l.below[string(text[:key])], false
 }
 
-// withoutKey returns the part of a pattern for the value, if the pattern has the whole key.
+// withoutKey returns the part of a pattern that is about the value, if the pattern begins with the whole key.
 func withoutKey(pattern, key string) string {
 	if len(pattern) > len(key) && pattern[:len(key)] == key && pattern[len(key)] == '_' {
 		return pattern[len(key)+1:]

@@ -11,13 +11,12 @@ import (
 type Decisions struct {
 	Domain, Path  string // the path is empty for all limits that share these counts
 	Allowed, Over atomic.Int64
-	// Hits are all hits of requests. WithinHits belong to requests that were not over, OverHits to the others, and
-	// ShadowHits are the OverHits in shadow mode. NearHits are beyond a part of the limit.
+	// Hits are all hits of requests: WithinHits of requests that were not over the limit, and OverHits of requests that
+	// were. ShadowHits are the OverHits of limits in shadow mode. NearHits are hits beyond a part of the limit.
 	Hits, WithinHits, OverHits, ShadowHits, NearHits atomic.Int64
 }
 
-// MaxCounted bounds the limits of a configuration whose decisions are counted by themselves. The decisions of further
-// limits are counted together.
+// MaxCounted bounds the limits of a configuration that have counts of their own. All further limits share counts.
 const MaxCounted = 1000
 
 // beginCounts gives each limit the counts that a limit at the same path had before, or new ones.
@@ -49,8 +48,8 @@ func (c *Config) beginCounts(limits []*Limit, domains []string, before *Config) 
 	slices.SortFunc(c.counts, func(a, b *Decisions) int { return strings.Compare(a.Path, b.Path) })
 }
 
-// Domain is what a domain has, and what was decided about its limits. Of more than MaxCounted limits of all domains,
-// the others do not count.
+// Domain sums up a domain: its limits, and the decisions about them. Decisions about limits that have no counts of
+// their own (see MaxCounted) are left out.
 type Domain struct {
 	Name          string
 	Limits        int

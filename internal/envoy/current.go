@@ -9,8 +9,8 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 )
 
-// Current has the configuration in force. A newer one is applied as a whole, or refused as a whole; then the present
-// one stays in force.
+// Current has the configuration in force. A newer configuration is applied as a whole, or refused as a whole; if it is
+// refused, the present one stays in force.
 type Current struct {
 	MergeDomains bool
 	Log          *slog.Logger
@@ -21,7 +21,7 @@ type Current struct {
 	mu      sync.Mutex  // held while a configuration is read and applied
 }
 
-// InForce returns the configuration in force, which never changes; nil if none was good yet.
+// InForce returns the configuration in force, which is immutable; nil if none was accepted yet.
 func (c *Current) InForce() *Config { return c.inForce.Load() }
 
 // IsFailing reports whether the newest configuration was refused.

@@ -6,19 +6,19 @@ import (
 	"strconv"
 )
 
-// maxWritten is the length of the longest text that a key has, in bytes. In place of a longer one it has the hash.
+// maxWritten is the length of the longest text that is written in a key, in bytes. A key has the hash of a longer text.
 const maxWritten = 256
 
 // AppendKey appends the name of the key that counts for a descriptor of a domain:
 //
 //	<prefix>envoy:{<domain><key><value>...}:<unit>
 //
-// Each text between the braces has its length before it, so that no two descriptors share a key. The number of requests
-// is not in the name: a limit that a request brings along, or that a new configuration has, continues the count.
+// Each text between the braces has its length before it, so that no two descriptors share a key. The size of the limit
+// is not in the name: a limit in a request, or in a new configuration, continues the count.
 //
-// In a text, the bytes below 0x21, 0x7f, %, { and } are written as % and two hexadecimal digits. If the entries
-// are longer than 256 bytes, there are %# and their SHA-256 in their place, after the domain, which is a text of the
-// operator's own, so that users' rights to keys can name it.
+// In a text, the bytes below 0x21, 0x7f, %, { and } are written as % and two hexadecimal digits. Entries longer than
+// 256 bytes are replaced by %# and their SHA-256. The domain is always written out, because operators choose it, and
+// users' rights to keys may name it.
 func AppendKey[E Entry](dst []byte, prefix, domain string, entries []E, m *Match) []byte {
 	dst = append(append(dst, prefix...), "envoy:{"...)
 	dst = appendShort(dst, appendText(nil, domain))
@@ -49,7 +49,7 @@ func appendHash(dst, text []byte) []byte {
 	return hex.AppendEncode(append(dst, "%#"...), hash[:])
 }
 
-// appendText appends a text with its length, and with nothing that ends a hash tag or a line.
+// appendText appends a text with its length. Bytes that would end a hash tag or a line are escaped.
 func appendText(dst []byte, text string) []byte {
 	const digits = "0123456789abcdef"
 	dst = append(strconv.AppendInt(dst, int64(len(text)), 10), ':')

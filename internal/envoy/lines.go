@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// place is a part of a file, as version 3 of the YAML package reads it: version 2 does not tell lines.
+// place is a part of a file, as version 3 of the YAML package reads it. Version 2, which reads the values, does not
+// tell their lines.
 type place struct {
 	file string
 	line int
@@ -34,7 +35,7 @@ func (p place) at(node *yaml.Node) place {
 	return place{p.file, line, node}
 }
 
-// field returns the place of a mapping's value; p if the mapping has it from elsewhere.
+// field returns the place of a value of a mapping; p if the value comes from elsewhere, as with <<.
 func (p place) field(name string) place {
 	if p.node != nil && p.node.Kind == yaml.MappingNode {
 		for i := len(p.node.Content) - 2; i >= 0; i -= 2 { // the last of several counts
@@ -67,7 +68,7 @@ func (p place) errorf(format string, args ...any) *Error {
 	return &Error{p.file, p.line, reason}
 }
 
-// printable replaces what would make several lines of one.
+// printable replaces characters that would break a line.
 func printable(r rune) rune {
 	if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 {
 		return '?'
@@ -78,7 +79,7 @@ func printable(r rune) rune {
 // maxWarnings bounds the warnings about a configuration.
 const maxWarnings = 100
 
-// warnings collects what is accepted, because the original accepts it, but is probably a mistake.
+// warnings collects what the original accepts, so that it is accepted here too, but what is probably a mistake.
 type warnings []*Error
 
 func (w *warnings) add(p place, format string, args ...any) {

@@ -5,33 +5,35 @@ import (
 	"strings"
 )
 
-// patterns are the descriptors of a level whose texts have a *, which stands for any number of bytes. The first one in
-// the order of the file counts. A text is compared with few of them: they are kept by what stands before the first *
-// and after the last one, and those with more in between by the longest part of that. The parts in a text are found in
-// one pass. So the time depends on the length of the text, which a client may choose, but hardly on the number of
+// patterns are the descriptors of a level whose texts contain a *, which stands for any number of bytes. If several
+// match, the first in the order of the file counts.
+//
+// A text is compared with only a few patterns. They are indexed by the text before the first * and the text after the
+// last *; patterns with further text between the two also by the longest part of it. One pass finds which parts a text
+// contains. So the time depends on the length of the text, which a client may choose, but hardly on the number of
 // patterns.
 type patterns struct {
 	n      int
-	heads  []int // the lengths of what stands before the first *, each once, ascending
+	heads  []int // the lengths of the texts before the first *, each once, ascending
 	byHead map[string]*tails
 	parts  parts
 }
 
-// tails are the patterns with one beginning, by what stands after the last *.
+// tails are the patterns with the same text before the first *, by the text after the last *.
 type tails struct {
 	lengths []int
 	byTail  map[string]*group
 }
 
-// group is the patterns with one beginning and one end.
+// group is the patterns with the same text before the first * and after the last *.
 type group struct {
-	plain  *pattern             // the first one that has nothing in between; nil if there is none
-	byPart map[*part][]*pattern // the others, by the longest part in between, in order
+	plain  *pattern             // the first pattern without further parts; nil if there is none
+	byPart map[*part][]*pattern // the other patterns, by their longest part, in order
 }
 
 type pattern struct {
 	order int
-	parts []*part // what stands between the first and the last *
+	parts []*part // the texts between the first and the last *
 	level *level
 }
 
@@ -69,7 +71,7 @@ func (p *parts) mark(first, second byte) {
 	p.starts[int(first)<<2|int(second)>>6] |= 1 << (second & 63)
 }
 
-// in returns where each part is in a text.
+// in returns the places of all parts in a text.
 func (p *parts) in(text []byte) map[*part][]int {
 	found := map[*part][]int{}
 	for i, first := range text {
@@ -152,7 +154,7 @@ func (p *patterns) find(text []byte) *level {
 	return s.best.level
 }
 
-// search is what find knows of a text.
+// search is the state of a find.
 type search struct {
 	of    *patterns
 	text  []byte
@@ -160,7 +162,7 @@ type search struct {
 	best  *pattern        // the first in order of those that match
 }
 
-// look looks for a better pattern among those with one beginning, which ends at an index.
+// look looks for a better pattern among the patterns with the same beginning, which ends at the index head of the text.
 func (s *search) look(t *tails, head int) {
 	for _, tail := range t.lengths {
 		end := len(s.text) - tail
@@ -192,7 +194,7 @@ func (s *search) look(t *tails, head int) {
 	}
 }
 
-// choose looks for a better pattern in a list, whose parts are between two indexes.
+// choose looks for a better pattern in a list: the text must have its parts between two indexes.
 func (s *search) choose(list []*pattern, head, end int) {
 	for _, p := range list {
 		if p.order >= s.best.order {

@@ -17,7 +17,7 @@ type File struct {
 	Text []byte
 }
 
-// Error says where a file is not as it should be, and why.
+// Error says where a file is wrong, and why.
 type Error struct {
 	File   string
 	Line   int // from 1 on; 0 if it is not known
@@ -31,8 +31,8 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s:%d: %s", e.File, e.Line, e.Reason)
 }
 
-// The values of a file. They are read by version 2 of the YAML package, as in the original: what a word means, such
-// as yes, 010 or a number where a text belongs, differs in later versions.
+// The values of a file. They are read by version 2 of the YAML package, as in the original: later versions differ in
+// what some words mean, such as yes, 010 or a number in place of a text.
 type (
 	domainValue struct {
 		Domain      string
@@ -48,7 +48,7 @@ type (
 		ByValue     bool `yaml:"value_to_metric"`
 		Share       bool `yaml:"share_threshold"`
 		Metadata    map[string]any
-		Policy      *string // these two are not the original's
+		Policy      *string // the original does not have this field and the next
 		Subject     *string
 	}
 	limitValue struct {
@@ -105,8 +105,8 @@ var (
 	allKeys = slices.Concat(domainKeys, descriptorKeys, limitKeys)
 )
 
-// checkKeys refuses unknown keys and values of types that no key has, anywhere but in metadata. As in the original, a
-// key that belongs elsewhere is not refused: see lines.go.
+// checkKeys refuses unknown keys, and values of types that no key has, except in metadata. As in the original, a known
+// key in a wrong place is not refused; lines.go warns of it.
 func checkKeys(values map[any]any, at place) error {
 	for _, key := range sortedKeys(values) {
 		name, isText := key.(string)
@@ -143,7 +143,7 @@ func checkKeys(values map[any]any, at place) error {
 	return nil
 }
 
-// sortedKeys returns the keys of a mapping in an order, so that errors are always the same.
+// sortedKeys returns the keys of a mapping in a fixed order, so that errors are always the same.
 func sortedKeys(values map[any]any) []any {
 	keys := make([]any, 0, len(values))
 	for key := range values {

@@ -16,7 +16,7 @@ const maxSubject = 1024
 
 var errNoSubject = errors.New("a policy for descriptors of several entries needs a subject, such as \"{user}\"")
 
-// subject is the subject of a policy, as a descriptor of a request has it: texts, and the values of entries.
+// subject is a template for the subject of a policy: texts, and the values of entries of a request's descriptor.
 type subject []subjectPart
 
 type subjectPart struct {
@@ -25,7 +25,7 @@ type subjectPart struct {
 	key   string // of the entry, in the file
 }
 
-// parseSubject reads a subject such as {path}:{user}, given the keys of the descriptor and of those above it.
+// parseSubject reads a subject such as {path}:{user}, given the keys of the descriptor and of the descriptors above it.
 func parseSubject(text string, keys []string) (s subject, err error) {
 	if text == "" || len(text) > maxSubject {
 		return nil, fmt.Errorf("a subject has 1 to %d bytes", maxSubject)
@@ -67,8 +67,8 @@ func (s subject) String() string {
 	return text.String()
 }
 
-// SubjectOf returns the subject of the policy that a descriptor of a request matches. Where all values count together,
-// it has the pattern in place of the value.
+// SubjectOf returns the subject of the policy that a descriptor of a request matches. If the values of an entry count
+// together, the subject has their pattern in place of the value.
 func SubjectOf[E Entry](m *Match, entries []E) string {
 	var text strings.Builder
 	for _, part := range m.Limit.subject {

@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// maxCountedPath bounds the paths with values of requests, in bytes.
+// maxCountedPath is the length of the longest path with values of requests, in bytes.
 const maxCountedPath = 256
 
-// values are the counts of limits with detailed_metric, or below descriptors with value_to_metric: by the values that
-// requests have. Of more than MaxCounted, and of longer ones, the limits count.
+// values are the counts of limits with detailed_metric, and of limits below descriptors with value_to_metric, by the
+// values in requests. Beyond MaxCounted paths, and for paths longer than maxCountedPath, the counts of the limit are
+// used.
 type values struct {
 	mu     sync.Mutex
 	byPath map[string]*Decisions
@@ -38,7 +39,8 @@ func (v *values) all() (list []*Decisions) {
 	return list
 }
 
-// countsOf returns the counts of a match: those of its limit, or of the values that the configuration asks for.
+// countsOf returns the counts of a match: the counts of its limit or, if the configuration asks for them, of the
+// values.
 func countsOf[E Entry](c *Config, domain string, entries []E, m *Match) *Decisions {
 	path := ""
 	switch {
@@ -56,8 +58,8 @@ func countsOf[E Entry](c *Config, domain string, entries []E, m *Match) *Decisio
 	return m.Limit.Decisions
 }
 
-// keepsMetadata reports whether the limit of a descriptor has its metadata. The original makes another limit, without
-// them, where it counts by values, or by another path than that of the configuration, as below a key with *.
+// keepsMetadata reports whether the answer about a limit has the limit's metadata. If the original counts by values, or
+// by another path than the configuration's, as below a key with *, it creates a new limit, which has no metadata.
 func keepsMetadata[E Entry](c *Config, domain string, entries []E, m *Match, at *level) bool {
 	if m.Limit.detailed {
 		return len(at.below) > 0
@@ -73,7 +75,7 @@ func asEntries[E Entry](entries []E) []Entry {
 	return list
 }
 
-// detailedPath returns the path with all values, or with patterns in place of those that count together.
+// detailedPath returns the path with all values. Values that count together are replaced by their pattern.
 func detailedPath[E Entry](domain string, entries []E, shared []string) string {
 	path := domain
 	for i, e := range entries {

@@ -41,7 +41,7 @@ func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 	return r
 }
 
-// note counts the decision about a descriptor, in shadow mode too.
+// note counts the decision about a descriptor. In shadow mode, it counts what the limit has decided.
 func (s *Server) note(a *ask) {
 	if a.Limit == nil || a.Decisions == nil {
 		return

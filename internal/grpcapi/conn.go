@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/session"
 )
 
-// trustedListener accepts the connections of trusted peers, up to maxConns at once. It closes others, unless a
-// certificate may name their user.
+// trustedListener accepts the connections of trusted peers, up to maxConns at once. It closes other connections, unless
+// their peers may show a certificate that names a user.
 type trustedListener struct {
 	net.Listener
 	server    *Server
@@ -38,8 +38,8 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 	}
 }
 
-// maxStrangers bounds the connections, of maxConns, whose peers are at addresses that are not trusted, and have not
-// shown a certificate of a user yet.
+// maxStrangers bounds the connections of strangers: peers at addresses that are not trusted, which have not yet shown
+// the certificate of a user. They count towards maxConns, too.
 const maxStrangers = 64
 
 // admit gives a connection a place, and reports whether there was one.
@@ -72,13 +72,13 @@ type conn struct {
 	server     *Server
 	isSecured  bool   // it begins with a TLS handshake
 	isTrusted  bool   // the address of the peer is trusted
-	hasPlace   bool   // it is counted in Server.conns; not over HTTP, whose server counts its own
-	isStranger bool   // it is counted in Server.strangers, and guarded by Server.mu
+	hasPlace   bool   // it is counted in Server.conns; false over HTTP, where package web counts connections
+	isStranger bool   // it is counted in Server.strangers; Server.mu guards this field
 	shakes     bool   // the handshake is under way
 	user       string // the user that the peer's certificate names; empty for none
 	closed     sync.Once
 	held       atomic.Int64 // bytes that have arrived and are not known to be answered
-	shared     atomic.Int64 // bytes of held that are in the budget of all connections
+	shared     atomic.Int64 // the part of held that is in the budget of all connections
 
 	mu       sync.Mutex
 	free     []*caller // sessions that no request uses
@@ -89,8 +89,8 @@ type conn struct {
 // maxFree bounds the sessions that a connection keeps while it has fewer requests.
 const maxFree = 64
 
-// Read implements net.Conn. What arrives counts until it is answered, because grpc-go keeps the messages of up to
-// maxStreams requests, before it asks a handler.
+// Read implements net.Conn. Bytes that arrive count until their request is answered, because grpc-go keeps the messages
+// of up to maxStreams requests before it calls a handler.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.shakes {
 		c.server.giveTurn()

@@ -22,7 +22,7 @@ type counted struct {
 	overflows bool  // the count would have been too large
 }
 
-// count counts the descriptors of a request, each by itself: one that is over does not keep others from counting.
+// count counts each descriptor of a request by itself: a descriptor that is over does not keep others from counting.
 func (s *Server) count(ctx context.Context, k *caller, r *pb.RateLimitRequest) error {
 	stops := s.answers.StopWhenOver == "yes" && wouldStop(k.asked)
 	if stops {
@@ -56,7 +56,8 @@ func wouldStop(asked []ask) bool {
 	return limits > 1
 }
 
-// stop makes the descriptors that would not be over count nothing, if another would.
+// stop implements --envoy-stop-when-over: if one descriptor would be over, the descriptors that would not be over count
+// nothing.
 func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) error {
 	for i := range k.asked {
 		switch a := &k.asked[i]; {
@@ -84,7 +85,7 @@ func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) er
 	return nil
 }
 
-// saturate makes counts that would have been too large the largest there is, so that they stay over.
+// saturate sets counts that would have overflowed to the largest possible count, so that they stay over.
 func (s *Server) saturate(ctx context.Context, k *caller, r *pb.RateLimitRequest) error {
 	overflows := false
 	for i := range k.asked {
@@ -164,7 +165,7 @@ func (s *Server) untilReset(u envoy.Unit) int64 {
 // errEnded is the error of a request whose connection was ended.
 var errEnded = status.Error(codes.Unavailable, "the connection was ended")
 
-// failed returns the error of a request whose calls have no replies.
+// failed returns the error for a request if its calls got no replies.
 func failed(err error) error {
 	if err == nil {
 		return nil
@@ -175,9 +176,9 @@ func failed(err error) error {
 	return errEnded
 }
 
-// withoutReply decides about a descriptor whose call got an error. A client must never be able to cause an error,
-// because Envoy may admit a request that gets one: a count that is too large is over the limit, and so is a key on
-// which too many calls are made at once. A limit in shadow mode refuses nothing.
+// withoutReply decides about a descriptor whose call got an error. Clients must not be able to cause errors, because
+// Envoy may admit a request that gets one. So a count that is too large is over the limit, and so is a key that too
+// many calls use at once. A limit in shadow mode refuses nothing.
 func (s *Server) withoutReply(a *ask, text string) error {
 	a.remaining, a.reset = 0, s.untilReset(a.Limit.Unit)
 	switch code, _, _ := strings.Cut(text, " "); {

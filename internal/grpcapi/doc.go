@@ -1,12 +1,12 @@
 // Package grpcapi answers Envoy's rate limit service (envoy.service.ratelimit.v3.RateLimitService) over gRPC, as
-// envoyproxy/ratelimit does. It knows no store and no algorithm: package envoy says which limits a request matches, and
-// each is a call of CL.QUOTA, or of CL.TAKE if it stands for a policy, in a session, which checks rights, counts the
-// call and logs it, as for any other client.
+// envoyproxy/ratelimit does. It knows no store and no algorithm. Package envoy says which limits a request matches. For
+// each limit, the package makes a call of CL.QUOTA, or of CL.TAKE if the limit stands for a policy, in a session, which
+// checks rights, counts the call and logs it, as for any other client.
 //
 //	server.go    the server: grpc-go's, with bounds
 //	conn.go      connections: who may have one, and the sessions of their requests
 //	tls.go       handshakes, and the users that certificates name
-//	memory.go    how much memory they may hold
+//	memory.go    how much memory connections may hold
 //	request.go   a request: what it matches, and in which order it is checked
 //	count.go     what is counted, and what the calls reply
 //	policy.go    what policies count in place of limits
@@ -18,6 +18,7 @@
 //	info.go      the section of INFO
 //	metrics.go   what is counted for operators
 //
-// A peer that is not trusted has its connection closed before it is read, or when its certificate names no user,
-// because every byte of HTTP/2 costs memory before it is known who sends it.
+// The connection of a peer that is not trusted is closed before anything is read from it or, if the peer may show a
+// certificate, when its certificate names no user. The reason is that every byte of HTTP/2 costs memory before a
+// handler can say who has sent it.
 package grpcapi

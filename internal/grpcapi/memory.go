@@ -2,18 +2,19 @@ package grpcapi
 
 import "sync/atomic"
 
-// The memory that the requests of all connections hold together is bounded. Each connection has some of its own, in
-// which the requests of a busy Envoy fit. Further memory comes out of a budget of all connections, and a connection
-// that finds too little there is closed.
+// The memory that the requests of all connections hold together is bounded. Each connection has memory of its own,
+// which is enough for the requests of a busy Envoy. Further memory is taken from a budget that all connections share;
+// if the budget is exhausted, the connection is closed.
 
-// maxOwn bounds the own memory of a connection, in bytes. maxShared bounds the budget of all connections if
-// maxmemory-clients is 0; otherwise the budget is half of that.
+// maxOwn is the memory that a connection has of its own, in bytes. maxShared is the budget of all connections if
+// maxmemory-clients is 0; otherwise the budget is half of maxmemory-clients.
 const (
 	maxOwn    = 64 << 10
 	maxShared = 256 << 20
 )
 
-// bytesPerByte is the memory, in bytes, for each byte that has arrived: as it arrived, and as a message.
+// bytesPerByte is the memory, in bytes, for each byte that has arrived: the byte itself, and its part of a decoded
+// message.
 const bytesPerByte = 3
 
 // frameBytes is the memory, in bytes, of a request besides its message: frames, headers and pings.
@@ -40,8 +41,8 @@ func (c *conn) hold(n int64) bool {
 	}
 }
 
-// answered stops counting a request with a message of so many bytes. It counts frames too, so what is held may seem to
-// be less than it is by the frames of as many requests as are answered at once.
+// answered stops counting a request with a message of so many bytes, and frameBytes for its frames. The request may
+// have had fewer frames than that, so held may be too small by the frames of the requests that are answered at once.
 func (c *conn) answered(message int) {
 	n := int64(message) + frameBytes
 	for {

@@ -50,7 +50,7 @@ func described(d *common.RateLimitDescriptor) *structpb.Struct {
 	return &structpb.Struct{Fields: fields}
 }
 
-// merge adds fields to others.
+// merge adds the fields of from to to.
 func merge(to, from map[string]*structpb.Value) {
 	for key, value := range from {
 		known, found := to[key]

@@ -53,7 +53,7 @@ func (s *Server) OriginalMetrics() metric.Group {
 	return g
 }
 
-// readOriginal adds the hits of limits, by the first words of their paths. Limits with the same count together.
+// readOriginal adds the hits of limits, by the first words of their paths. Limits with the same words count together.
 func readOriginal(out *metric.Samples, list []*envoy.Decisions) {
 	var order [][3]string
 	byLabels := map[[3]string][]*envoy.Decisions{}

@@ -14,8 +14,8 @@ import (
 // isCounted reports whether a call is made for a descriptor.
 func (a *ask) isCounted() bool { return a.Limit != nil && !a.isLong }
 
-// nameSubject sets the subject of a policy. One that no call could have is over the limit, because a client may have
-// chosen it.
+// nameSubject sets the subject of a policy. If the subject is too long for a call, the descriptor is over the limit,
+// because a client may have chosen it.
 func (s *Server) nameSubject(a *ask, d *common.RateLimitDescriptor) {
 	const others = 256 // bytes of a call beside its subject
 	limits := s.instance.Limits.Load()
@@ -38,8 +38,8 @@ func (s *Server) addTake(k *caller, a *ask, mode string) {
 	k.calls.EndCall()
 }
 
-// readTake reads the reply of CL.TAKE with VERBOSE. From then on, the limit of the descriptor is the one that has
-// decided, and none if no limit concerns the subject.
+// readTake reads the reply of CL.TAKE with VERBOSE. It replaces the limit of the descriptor by the limit that has
+// decided, or by none if no limit concerns the subject.
 func (a *ask) readTake(replies *resp.Replies) {
 	var decider, periods string
 	var limit, retry int64
@@ -82,8 +82,8 @@ func skip(replies *resp.Replies) {
 	}
 }
 
-// unitOf returns the unit of the limit that has decided, given the members of RateLimit-Policy; UnknownUnit if its
-// period is no whole unit.
+// unitOf returns the unit of the limit that has decided, given the members of RateLimit-Policy; UnknownUnit if the
+// period of the limit is not one second, one minute, and so on.
 func unitOf(decider, periods string, l *envoy.Limit) envoy.Unit {
 	kind := decider[strings.LastIndexByte(decider, '.')+1:]
 	if quota, is := strings.CutPrefix(kind, "quota-"); is {

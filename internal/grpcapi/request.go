@@ -27,7 +27,7 @@ var (
 // ask is the limit and the hits of a descriptor of a request.
 type ask struct {
 	envoy.Match
-	hits      int64 // negative if they are given back
+	hits      int64 // negative if the hits are given back
 	unlimited bool  // it matches, and is not counted
 	subject   string
 	isLong    bool // the subject of a policy is too long for a call: it is over
@@ -109,8 +109,8 @@ func check(r *pb.RateLimitRequest, config *envoy.Config) error {
 	return nil
 }
 
-// askOf returns the ask of a descriptor. A limit in the request itself replaces the configured one, and has none of its
-// modes.
+// askOf returns the ask of a descriptor. A limit in the request itself replaces the configured limit, and does not have
+// that limit's modes.
 func askOf(config *envoy.Config, r *pb.RateLimitRequest, d *common.RateLimitDescriptor) (a ask, err error) {
 	if a.hits, err = hitsOf(r, d); err != nil {
 		return a, err
@@ -144,8 +144,8 @@ func hitsOf(r *pb.RateLimitRequest, d *common.RateLimitDescriptor) (int64, error
 	return int64(hits), nil
 }
 
-// replace drops the limits that others replace. Unlimited ones are not counted; they replace others, and are never
-// replaced.
+// replace drops the limits that other limits of the request replace. Limits that are unlimited replace others, but are
+// never replaced.
 func replace(asked []ask) {
 	var replaced map[string]bool
 	for i := range asked {

@@ -39,7 +39,7 @@ const (
 	pingAfter      = time.Minute      // of silence
 	pingTimeout    = 20 * time.Second // for the answer
 	fewestPing     = 10 * time.Second // between pings of a peer
-	gracePeriod    = time.Hour        // for requests on a connection that is too old
+	gracePeriod    = time.Hour        // for the last requests of a connection that has reached its greatest age
 	serviceName    = "ratelimit"      // of the health service
 	maxDescriptors = 64               // of a request
 	maxEntries     = 64               // of a descriptor
@@ -54,8 +54,8 @@ type Config struct {
 	IsFailing func() bool          // reports whether a newer one was refused; nil stands for never
 	Protected func() bool          // reports whether peers on other machines are refused; nil stands for never
 	Log       *slog.Logger         // for messages that peers cause, which may be very frequent
-	// TLS returns the configuration for a new connection of ServeTLS, so that certificates can change. Turns has room
-	// for as many values as handshakes may compute at once, on all ports that share it; nil for any number.
+	// TLS returns the configuration for a new connection of ServeTLS, so that certificates can change. The capacity of
+	// Turns is the number of handshakes that may compute at once, on all ports that share it; nil means any number.
 	TLS   func() *tls.Config
 	Turns chan struct{}
 	// CertificateUser returns the user that the certificate of a peer names; empty for none. NamesUsers reports whether
@@ -128,7 +128,7 @@ func (s *Server) CheckHealth() {
 	s.health.SetServingStatus(serviceName, status) // no effect after Shutdown
 }
 
-// Serve accepts the listener's connections until Shutdown, and then returns ErrClosed or nil. It closes the listener.
+// Serve accepts connections until Shutdown, and then returns ErrClosed or nil. It closes the listener.
 func (s *Server) Serve(listener net.Listener) error {
 	return s.grpc.Serve(&trustedListener{listener, s, false})
 }
@@ -147,8 +147,8 @@ func (s *Server) Drain() {
 	s.health.Shutdown()
 }
 
-// Shutdown stops accepting connections, answers the requests that have arrived, and closes each connection. When ctx is
-// done, it closes all connections that are left.
+// Shutdown stops accepting connections, answers the requests that have arrived, and closes each connection when its
+// requests are answered. When ctx is done, it closes all other connections.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.Drain()
 	done := make(chan struct{})

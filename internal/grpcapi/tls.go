@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/client"
 )
 
-// transport makes the handshakes of connections, and makes connections known to the requests on them, as credentials
-// of grpc-go.
+// transport implements grpc-go's credentials. It makes the handshakes of connections, and lets requests find their
+// connection: see connOf.
 type transport struct{}
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -67,8 +67,8 @@ func hasName(c *tls.Conn, name string) bool {
 
 var errStranger = errors.New("the peer is not in --grpc-trusted, and its certificate names no user")
 
-// shakeHands makes the TLS handshake. It computes only while it has a turn, and all ports share a few turns. grpc-go
-// has set the deadline.
+// shakeHands makes the TLS handshake. The handshake computes only while it has one of the few turns that all ports
+// share. grpc-go has set the deadline.
 func (c *conn) shakeHands() (net.Conn, error) {
 	secured := tls.Server(c, c.server.offered())
 	c.server.awaitTurn()
@@ -96,8 +96,8 @@ func (c *conn) shakeHands() (net.Conn, error) {
 	return secured, nil
 }
 
-// account returns the account for the calls of the connection: the user that its certificate names, or, if its address
-// is trusted, the account of all Envoys; otherwise nil.
+// account returns the account for the calls of a connection: the account of the user that its certificate names; if
+// there is none and its address is trusted, the account of all Envoys; otherwise nil.
 func (c *conn) account() *client.Account {
 	if c.user != "" {
 		named := c.server.instance.Accounts.NamedBy(c.RemoteAddr().String(), c.LocalAddr().String(), c.user)
@@ -111,10 +111,10 @@ func (c *conn) account() *client.Account {
 	return nil
 }
 
-// securedConfig is a configuration of TLS, and the same with the protocol of gRPC.
+// securedConfig is a TLS configuration as given, and the same configuration as offered to peers, with HTTP/2.
 type securedConfig struct{ given, offered *tls.Config }
 
-// offered returns the configuration for a new connection. It is another one after certificates have changed, and has
+// offered returns the TLS configuration for a new connection. After certificates have changed, it is a new one with
 // session tickets of its own, so that a peer that is no longer trusted cannot resume a session.
 func (s *Server) offered() *tls.Config {
 	given := s.config.TLS()

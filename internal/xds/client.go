@@ -1,6 +1,6 @@
 // Package xds gets the configuration of Envoy's rate limits from a control plane, such as Envoy Gateway, by the
-// state-of-the-world variant of Envoy's discovery protocol: one stream, on which the control plane sends all resources
-// whenever one changes, and the client accepts or refuses them as a whole.
+// state-of-the-world variant of Envoy's discovery protocol. There is one stream. Whenever a resource changes, the
+// control plane sends all resources on it, and the client accepts or refuses them as a whole.
 package xds
 
 import (
@@ -37,7 +37,7 @@ const (
 	pingTime   = 20 * time.Second
 )
 
-// Client keeps a configuration as a control plane has it.
+// Client keeps a configuration up to date with a control plane.
 type Client struct {
 	settings *Settings
 	node     *core.Node
@@ -67,7 +67,8 @@ func New(s *Settings, current *envoy.Current, log *slog.Logger) (*Client, error)
 	return c, err
 }
 
-// First returns a channel that is closed when the control plane has sent a configuration, whether it was good or not.
+// First returns a channel that is closed when the control plane has sent its first configuration, even if that was
+// refused.
 func (c *Client) First() <-chan struct{} { return c.first }
 
 // Run receives configurations until ctx is done. When the control plane ends a stream, or cannot be reached, the
@@ -91,7 +92,7 @@ func (c *Client) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // not all servers at once
+		case <-time.After(pause/2 + rand.N(pause)): // so that servers do not all come at once
 		}
 	}
 }

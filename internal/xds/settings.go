@@ -24,7 +24,7 @@ type Settings struct {
 	MaxMessage        int
 	TLS               string
 	Files             tlsconfig.ClientOptions
-	Wait              string // the server listens after the first configuration
+	Wait              string // whether the server listens only after the first configuration
 }
 
 // NewSettings returns the defaults.
@@ -87,7 +87,7 @@ func (s *Settings) headers() (metadata.MD, error) {
 	return m, pairs(s.Headers, ":", "envoy-xds-headers", func(key, value string) { m.Append(key, value) })
 }
 
-// pairs calls add for each pair of a list.
+// pairs calls add for each pair of a list, such as "a=1,b=2" if between is "=".
 func pairs(list, between, option string, add func(key, value string)) error {
 	if list == "" {
 		return nil
@@ -102,7 +102,7 @@ func pairs(list, between, option string, add func(key, value string)) error {
 	return nil
 }
 
-// fromFiles makes handshakes with the certificates that the files have at the time.
+// fromFiles makes handshakes with the certificates that are in the files at that moment.
 type fromFiles struct {
 	credentials.TransportCredentials
 	settings *Settings

@@ -97,7 +97,7 @@ func (c *cluster) probeSlot(p combine.Primary) int {
 			return slot
 		}
 	}
-	return 0 // a node without slots answers with the address of this slot alone
+	return 0 // a node without slots replies MOVED, which does no harm
 }
 
 // watch reads the slots when it is woken, and at intervals.
