@@ -39,6 +39,9 @@ type Decision struct {
 
 	// Cause is nil if the server made the decision. Otherwise OnError did, because of Cause.
 	Cause error
+
+	// Remembered is true if the decision is an earlier refusal (Options.Remember).
+	Remembered bool
 }
 
 // OnError says how a call is decided if the server does not answer, or answers that it cannot decide at the moment.
@@ -62,6 +65,11 @@ type Options struct {
 	// only the server knows, those of policies and leases, admit nothing then.
 	Share float64
 
+	// Remember has refusals repeated without asking the server, for as long as they last, and a second at most: calls of
+	// the same limit, with at least the refused quantity and without options. In that second, a limit that somebody
+	// resets or refunds elsewhere is still refused.
+	Remember bool
+
 	// Observe is called after each call, with the name of its command. It is the place for metrics and traces.
 	Observe func(ctx context.Context, command string, d Decision, err error)
 }
@@ -73,6 +81,7 @@ type Limiter struct {
 	single  *node
 	nodes   sync.Map // *node by *redis.Client, with a ring
 	local   buckets
+	refused *refusals
 	prefix  string // of IDs
 	ids     atomic.Uint64
 	now     func() time.Time
@@ -98,7 +107,11 @@ func newLimiter(o Options) *Limiter {
 	if o.Timeout <= 0 {
 		o.Timeout = 100 * time.Millisecond
 	}
-	return &Limiter{options: o, prefix: rand.Text()[:13] + "-", now: time.Now}
+	l := &Limiter{options: o, prefix: rand.Text()[:13] + "-", now: time.Now}
+	if o.Remember {
+		l.refused = &refusals{byCall: map[string]refusal{}}
+	}
+	return l
 }
 
 // Throttle takes from a token bucket. A negative quantity is a refund, here and in all other calls.
@@ -142,11 +155,17 @@ func (l *Limiter) All(ctx context.Context, parts []Part, o ...Option) (Decision,
 
 // decide makes a call whose reply is one decision.
 func (l *Limiter) decide(ctx context.Context, c *call) (Decision, error) {
+	if d, found := l.refused.find(c, l.now()); found {
+		l.observe(ctx, c, d, nil)
+		return d, nil
+	}
 	reply, d, err := l.ask(ctx, c)
 	if err != nil || d.Cause != nil {
 		return d, err
 	}
-	d, err = decisionOf(reply)
+	if d, err = decisionOf(reply); err == nil {
+		l.refused.note(c, d, l.now())
+	}
 	l.observe(ctx, c, d, err)
 	return d, err
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -19,8 +20,12 @@ import (
 
 // contract is ../contract/contract.json, which all clients obey.
 type contract struct {
-	Cases  []contractCase
-	Errors []struct{ Reply, Means string }
+	Cases    []contractCase
+	Errors   []struct{ Reply, Means string }
+	Refusals struct {
+		Limit contractCall
+		Steps []refusalStep
+	}
 }
 
 type contractCase struct {
@@ -283,6 +288,66 @@ func refuse(conn net.Conn, reply string) {
 		}
 		if _, err := fmt.Fprintf(conn, "-%s\r\n", answer); err != nil {
 			return
+		}
+	}
+}
+
+type refusalStep struct {
+	contractCall
+	At       int64
+	Reply    []any
+	Decision plainDecision
+}
+
+func TestContractOfRefusals(t *testing.T) {
+	c := readContract(t).Refusals
+	r := &refusals{byCall: map[string]refusal{}}
+	for i, s := range c.Steps {
+		now := time.UnixMilli(s.At)
+		made := newCall(c.Limit.limit(), s.Quantity, s.options())
+		d, found := r.find(made, now)
+		if found != (s.Reply == nil) || found && (plain(d) != s.Decision || !d.Remembered) {
+			t.Fatalf("step %d: %+v, %v", i, d, found)
+		}
+		if !found {
+			d, err := decisionOf(integers(s.Reply))
+			check(t, err)
+			r.note(made, d, now)
+		}
+	}
+	for i := range mostRefusals + 100 {
+		made := newCall(Fixed(strconv.Itoa(i), 1, time.Hour), 1, nil)
+		r.note(made, Decision{RetryAfter: time.Hour}, time.UnixMilli(3000))
+	}
+	if len(r.byCall) > mostRefusals {
+		t.Errorf("%d are remembered", len(r.byCall))
+	}
+	r.note(newCall(Fixed("late", 1, time.Hour), 1, nil), Decision{RetryAfter: time.Hour}, time.UnixMilli(5000))
+	if len(r.byCall) != 1 {
+		t.Errorf("what is over is remembered: %d", len(r.byCall))
+	}
+}
+
+// TestRemember: a refusal is not asked for again, and one with another limit is.
+func TestRemember(t *testing.T) {
+	s := start(t)
+	limiter := New(client(t, patient(s, 2)), Options{Timeout: time.Minute, Remember: true})
+	next := listen(t, s, "CL.")
+	for _, want := range []Decision{{Allowed: true}, {}, {Remembered: true}} {
+		d, err := limiter.Do(t.Context(), Fixed("k", 1, time.Hour), 1)
+		check(t, err)
+		if d.Allowed != want.Allowed || d.Remembered != want.Remembered {
+			t.Errorf("%+v, and not %+v", d, want)
+		}
+	}
+	d, err := limiter.Do(t.Context(), Fixed("k", 2, time.Hour), 1)
+	check(t, err)
+	if !d.Allowed {
+		t.Errorf("a larger limit: %+v", d)
+	}
+	for _, size := range []string{"1", "1", "2"} {
+		if words := next(); words[2] != size {
+			t.Errorf("sent %v", words)
 		}
 	}
 }

@@ -99,6 +99,7 @@ type call struct {
 	wait     time.Duration
 	takes    []take // what the local buckets decide
 	isLease  bool
+	plain    bool // without options, and not a refund: a refusal of it may be remembered
 	firstKey int8 // its position in CL.ALL
 }
 
@@ -135,6 +136,7 @@ func newCall(l Limit, quantity int64, options []Option, more ...any) *call {
 		c.takes[0].set(o)
 	}
 	c.words = append(append(c.words, more...), "MS")
+	c.plain = len(options) == 0 && len(more) == 0 && quantity > 0 && l.kind != "ACQUIRE"
 	return c
 }
 

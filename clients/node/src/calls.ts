@@ -17,6 +17,8 @@ export interface Decision {
   corrected: number;
   /** Why onError made the decision; undefined if the server did. */
   cause?: unknown;
+  /** Whether it is an earlier refusal, with the option remember. */
+  remembered?: true;
 }
 
 /** What a call takes from: a limiter and its key, or a policy and its subject. The functions below make one. */
@@ -99,6 +101,8 @@ export interface Call {
   takes: Take[];
   wait: number;
   mayHaveID: boolean;
+  /** Without options, and not a refund: a refusal of it may be remembered. */
+  plain?: boolean;
 }
 
 /** The call of a limit, without ID. */
@@ -110,8 +114,9 @@ export function newCall(limit: Limit, quantity: number, options: CallOptions = {
   if (options.leave) words.push("LEAVE", String(options.leave));
   if (options.wait) words.push("WAIT", String(Math.ceil(options.wait)));
   const mayHaveID = !options.peek && limit.kind !== "ACQUIRE" && more[0] !== "HOLD" && more[0] !== "SETTLE";
+  const plain = quantity > 0 && limit.kind !== "ACQUIRE" && more.length === 0 && !Object.values(options).some(Boolean);
   words.push(...more, "MS");
-  return { words, takes: [{ ...options, limit, quantity }], wait: options.wait ?? 0, mayHaveID };
+  return { words, takes: [{ ...options, limit, quantity }], wait: options.wait ?? 0, mayHaveID, plain };
 }
 
 export function newAll(parts: readonly Part[], options: Pick<CallOptions, "peek" | "wait">): Call {

@@ -4,6 +4,7 @@ import * as calls from "./calls.js";
 import type { Call, CallOptions, Decision, Limit, Part, Rate } from "./calls.js";
 import { type Client, type Sender, senderOf } from "./client.js";
 import { Breaker, Buckets } from "./outage.js";
+import { Refusals } from "./refusals.js";
 
 export interface Options {
   /** The milliseconds for all tries of a call; 100 by default. */
@@ -14,6 +15,11 @@ export interface Options {
   onError?: "allow" | "deny" | "local";
   /** The part of each limit that this process has with "local", such as 0.25 for one of four processes. */
   share?: number;
+  /**
+   * Repeats a refusal without asking the server, for as long as it lasts, and a second at most: for calls of the same
+   * limit, with at least that quantity and without options, even if somebody resets or refunds the limit elsewhere.
+   */
+  remember?: boolean;
   /** Called after each call, with the name of its command, for metrics and traces. */
   observe?: (command: string, decision: Decision | undefined, error?: unknown) => void;
 }
@@ -24,10 +30,12 @@ export class Limiter {
   readonly #options: Required<Omit<Options, "observe">> & Pick<Options, "observe">;
   readonly #breaker = new Breaker();
   readonly #buckets: Buckets;
+  readonly #refusals?: Refusals;
 
   constructor(client: Client, options: Options = {}) {
     this.sender = senderOf(client);
-    this.#options = { timeout: 100, retries: 2, onError: "allow", share: 0, ...options };
+    this.#options = { timeout: 100, retries: 2, onError: "allow", share: 0, remember: false, ...options };
+    if (options.remember) this.#refusals = new Refusals();
     this.#buckets = new Buckets(this.#options.share);
   }
 
@@ -87,13 +95,17 @@ export class Limiter {
   }
 
   async #decide(call: Call, read: (reply: unknown) => Decision = calls.decisionOf): Promise<Decision> {
-    let reply: unknown;
-    try {
-      reply = await this.ask(call);
-    } catch (error) {
-      return this.fallback(call, error);
+    let d = this.#refusals?.find(call, performance.now());
+    if (!d) {
+      let reply: unknown;
+      try {
+        reply = await this.ask(call);
+      } catch (error) {
+        return this.fallback(call, error);
+      }
+      d = read(reply);
+      this.#refusals?.note(call, d, performance.now());
     }
-    const d = read(reply);
     this.#options.observe?.(String(call.words[0]), d);
     return d;
   }

@@ -11,6 +11,7 @@ import { clients, contract, start } from "./server.mjs";
 
 const dist = path.dirname(createRequire(import.meta.url).resolve("cellserver"));
 const { decisionOf, newAll, newCall } = await import(path.join(dist, "calls.js"));
+const { MOST, Refusals } = await import(path.join(dist, "refusals.js"));
 const { fieldsOf } = await import(path.join(dist, "http.js"));
 const { Breaker, Buckets, FAILURES, MOST_BUCKETS } = await import(path.join(dist, "outage.js"));
 
@@ -63,6 +64,27 @@ test("a share of a limit", () => {
   assert.equal(whole.byKey.size, 1);
 });
 
+test("refusals that are remembered", () => {
+  const { limit, steps } = contract.refusals;
+  const refusals = new Refusals();
+  const k = fixed(limit.key, limit.limit, limit.period * 1000);
+  for (const { at, quantity, options, reply, decision } of steps) {
+    const call = newCall(k, quantity, options);
+    const d = refusals.find(call, at);
+    if (decision) {
+      assert.deepEqual(d, { corrected: 0, remembered: true, ...decision });
+    } else {
+      assert.equal(d, undefined);
+      refusals.note(call, decisionOf(reply), at);
+    }
+  }
+  const refused = decisionOf([1, 1, 0, 3_600_000, 3_600_000]);
+  for (let n = 0; n < MOST + 100; n++) refusals.note(newCall(fixed(String(n), 1, 3_600_000), 1), refused, 3000);
+  assert.equal(refusals.byLimit.size, MOST);
+  refusals.note(newCall(fixed("late", 1, 3_600_000), 1), refused, 5000);
+  assert.equal(refusals.byLimit.size, 1);
+});
+
 let server;
 before(async () => (server = await start()));
 after(() => server.child.kill("SIGKILL"));
@@ -106,6 +128,22 @@ for (const [name, connect] of Object.entries(clients)) {
     };
     await Promise.all(Array.from({ length: 50 }, caller));
     assert.equal((await limiter.do(fixed("shared", 10_000, 3_600_000), 0)).remaining, 8000);
+    at.end();
+  });
+
+  test(`${name}: a refusal is not asked for again`, async () => {
+    await server.ask("FLUSHALL");
+    const at = await connect(server.port);
+    const limiter = new Limiter(at.client, { timeout: 60_000, remember: true });
+    const next = await server.listen("CL.");
+    const decided = [];
+    for (const size of [1, 1, 1, 2]) {
+      const { allowed, remembered } = await limiter.do(fixed("k", size, 3_600_000));
+      decided.push([allowed, remembered]);
+    }
+    assert.deepEqual(decided, [[true, undefined], [false, undefined], [false, true], [true, undefined]]);
+    for (const size of ["1", "1", "2"]) assert.equal((await next())[2], size);
+    next.end();
     at.end();
   });
 

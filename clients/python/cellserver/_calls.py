@@ -27,6 +27,7 @@ class Decision:
     taken: int = 0  # by a call with upto
     corrected: int = 0  # by Hold.settle; negative if it was given back
     cause: BaseException | None = None  # why on_error made the decision; None if the server did
+    remembered: bool = False  # an earlier refusal, with Options.remember
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Call:
     wait: float = 0.0
     may_have_id: bool = True
     settles: bool = False
+    plain: bool = False  # without options, and not a refund: a refusal of it may be remembered
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ def new_call(
         words += ["WAIT", math.ceil(wait * 1000)]
     takes = [Take(limit, quantity, leave, peek, upto, force)]
     may_have_id = not peek and limit.kind != "ACQUIRE" and (not more or more[0] not in ("HOLD", "SETTLE"))
-    return Call([*words, *more, "MS"], takes, wait, may_have_id, "SETTLE" in more[:1])
+    plain = quantity > 0 and limit.kind != "ACQUIRE" and not (more or peek or upto or force or leave or wait)
+    return Call([*words, *more, "MS"], takes, wait, may_have_id, "SETTLE" in more[:1], plain)
 
 
 def new_all(parts: Sequence[Part], peek: bool, wait: float) -> Call:

@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 
 from . import _calls as calls
 from ._calls import IDs, Call, Decision, Limit, Part, no_answer
-from ._outage import Breaker, Buckets
+from ._outage import Breaker, Buckets, Refusals
 
 Observe = Callable[[str, Optional[Decision], Optional[BaseException]], None]
 OnError = Literal["allow", "deny", "local"]
@@ -24,7 +24,9 @@ class Options:
     timeout is the time in seconds for all tries of a call. A call without a reply is sent again up to retries times,
     and counts once: it has an ID unless retries is 0. Then on_error decides: "allow", "deny", or "local", which gives
     this process the part share of each limit, such as 0.25 for one of four processes. observe is called after each
-    call, with the name of its command, for metrics and traces.
+    call, with the name of its command, for metrics and traces. With remember, a refusal is repeated without asking the
+    server, for as long as it lasts, and a second at most: for calls of the same limit, with at least that quantity and
+    without options, even if somebody resets or refunds the limit elsewhere.
     """
 
     timeout: float = 0.1
@@ -33,6 +35,7 @@ class Options:
     share: float = 0.0
     observe: Observe | None = None
     max_connections: int = 1000
+    remember: bool = False
 
 
 # The options of a client's connections that its limiter uses too. Timeouts and retries are its own.
@@ -50,6 +53,7 @@ class Core(Generic[One, Several]):
     def __init__(self, options: Options) -> None:
         self.options, self._ids, self._breaker = options, IDs(), Breaker()
         self._buckets = Buckets(options.share)
+        self._refusals = Refusals() if options.remember else None
 
     def pool_options(self, given: dict[str, Any], retry: Any) -> dict[str, Any]:
         kept = {k: v for k, v in given.items() if k in KEPT or k.startswith("ssl")}
@@ -106,8 +110,16 @@ class Core(Generic[One, Several]):
     def _decide_all(self, call: Call) -> Several:
         raise NotImplementedError
 
+    def _recall(self, call: Call) -> Decision | None:
+        d = self._refusals.find(call, time.monotonic()) if self._refusals else None
+        if d:
+            self.observe(call, d)
+        return d
+
     def _decided(self, call: Call, reply: Any) -> Decision:
         d = calls.decision(reply)
+        if self._refusals:
+            self._refusals.note(call, d, time.monotonic())
         if call.settles:
             d = replace(d, taken=0, corrected=d.taken)
         self.observe(call, d)

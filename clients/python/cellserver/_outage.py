@@ -1,4 +1,4 @@
-"""What happens while the server does not answer."""
+"""Decisions without the server: while it does not answer, and refusals that are remembered."""
 
 from __future__ import annotations
 
@@ -95,3 +95,41 @@ class Buckets:
             b.fill(now)
         self.by_key = {k: b for k, b in self.by_key.items() if b.tokens < b.size}
         return len(self.by_key) < MOST_BUCKETS
+
+
+class Refusals:
+    """Calls that the server has refused, for as long as that lasts, and a second at most."""
+
+    LONGEST = 1.0
+    MOST = 10_000
+
+    def __init__(self) -> None:
+        self._lock, self._swept = threading.Lock(), -math.inf
+        self.by_limit: dict[Limit, tuple[int, float, Decision]] = {}  # the smallest quantity, when, and the decision
+
+    def find(self, call: Call, now: float) -> Decision | None:
+        """The decision about a call that would be refused as one before."""
+        known = self.by_limit.get(call.takes[0].limit) if call.plain else None
+        if not known or call.takes[0].quantity < known[0] or now >= self._until(known):
+            return None
+        d, passed = known[2], now - known[1]
+        return replace(d, retry_after=d.retry_after - passed, reset_after=d.reset_after - passed, remembered=True)
+
+    def _until(self, known: tuple[int, float, Decision]) -> float:
+        return known[1] + min(self.LONGEST, known[2].retry_after)
+
+    def note(self, call: Call, d: Decision, now: float) -> None:
+        """Remembers the refusal of a call. After a refund, it forgets."""
+        if len(call.takes) != 1:
+            return
+        limit, quantity = call.takes[0].limit, call.takes[0].quantity
+        with self._lock:
+            if quantity < 0:
+                self.by_limit.pop(limit, None)
+            if not call.plain or d.allowed or not 0 < d.retry_after < NEVER:
+                return
+            if len(self.by_limit) >= self.MOST and now - self._swept >= self.LONGEST / 10:
+                self._swept = now
+                self.by_limit = {k: known for k, known in self.by_limit.items() if now < self._until(known)}
+            if len(self.by_limit) < self.MOST:
+                self.by_limit[limit] = quantity, now, d

@@ -36,6 +36,8 @@ class Limiter(Core[Decision, "tuple[Decision, list[Decision]]"]):
         self._pool.disconnect()
 
     def _decide(self, call: Call) -> Decision:
+        if d := self._recall(call):
+            return d
         try:
             reply = self.ask(call)
         except Exception as error:

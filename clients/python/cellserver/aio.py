@@ -50,6 +50,8 @@ class Limiter(Core[Coroutine[Any, Any, Decision], Coroutine[Any, Any, "tuple[Dec
             await client.connection_pool.disconnect()
 
     async def _decide(self, call: Call) -> Decision:
+        if d := self._recall(call):
+            return d
         try:
             reply = await self.ask(call)
         except Exception as error:

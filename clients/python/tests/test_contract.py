@@ -9,7 +9,7 @@ import cellserver.aio
 import pytest
 import redis
 import redis.asyncio
-from cellserver import _calls, http
+from cellserver import _calls, _outage, http
 from conftest import CONTRACT
 
 contract = json.loads((CONTRACT / "contract.json").read_text())
@@ -143,3 +143,29 @@ def test_errors(make, refuser, error):
         assert error["means"] == "mistake"
     else:
         assert error["means"] == "no answer" and d.allowed and d.cause is not None
+
+
+def test_refusals():
+    refusals, limit = _outage.Refusals(), limit_of(contract["refusals"]["limit"])
+    for step in contract["refusals"]["steps"]:
+        call, now = _calls.new_call(limit, step["quantity"], **step.get("options", {})), step["at"] / 1000
+        d = refusals.find(call, now)
+        if "reply" in step:
+            assert d is None
+            refusals.note(call, _calls.decision(step["reply"]), now)
+        else:
+            assert d.remembered and milliseconds(d) == {"corrected": 0, **step["decision"]}
+    refused = cellserver.Decision(False, retry_after=3600)
+    for n in range(refusals.MOST + 100):
+        refusals.note(_calls.new_call(cellserver.fixed(str(n), 1, 3600), 1), refused, 3)
+    assert len(refusals.by_limit) == refusals.MOST
+    refusals.note(_calls.new_call(cellserver.fixed("late", 1, 3600), 1), refused, 5)
+    assert len(refusals.by_limit) == 1
+
+
+def test_remember(shared, make):
+    shared.ask("FLUSHALL")
+    limiter, following = make(shared.port, remember=True), shared.listen()
+    decisions = [limiter.do(cellserver.fixed("k", size, 3600)) for size in (1, 1, 1, 2)]
+    assert [(d.allowed, d.remembered) for d in decisions] == [(True, False), (False, False), (False, True), (True, False)]
+    assert [following()[2] for _ in range(3)] == ["1", "1", "2"]
