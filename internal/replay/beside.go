@@ -73,8 +73,8 @@ func throttle(l gcra.Limit) func(unix int64, subject int32, name []byte, quantit
 	}
 }
 
-// multiply returns a limit times a factor: of a throttle, the burst and the rate. A number that would become too large
-// stays as it is.
+// multiply returns a limit times a factor. Of a throttle, it multiplies the burst and the rate. A number that would
+// become too large is not multiplied.
 func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
 	m := *l
 	size := l.Size()

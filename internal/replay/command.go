@@ -29,7 +29,7 @@ type Environment struct {
 	TrustedProxies []netip.Prefix
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	Width          int  // columns of the terminal; 0 if the output is none
+	Width          int  // columns of the terminal; 0 if the output is not a terminal
 	Color          bool // the output is a terminal that shows colours
 	ErrTerminal    bool // Stderr is a terminal
 }
@@ -144,8 +144,8 @@ func networks(words []string) (list []netip.Prefix, err error) {
 	return list, nil
 }
 
-// findFiles returns the names of the files of a log. A name with wildcards that is not a file stands for the files that
-// match.
+// findFiles returns the names of the files of a log. A name with wildcards stands for the files that match, unless
+// there is a file with that name.
 func findFiles(names []string) (files []string, err error) {
 	for _, name := range names {
 		found, err := filepath.Glob(name)
@@ -178,7 +178,7 @@ func (s *share) Set(text string) error {
 	return nil
 }
 
-// sample is the number of subjects of which one is taken.
+// sample is the option --sample: one in so many subjects is replayed.
 type sample uint64
 
 func (s *sample) String() string { return "1/" + strconv.FormatUint(uint64(*s), 10) }
@@ -206,7 +206,7 @@ func (b *bytes) Set(text string) error {
 	return nil
 }
 
-// statuses are the statuses of responses to keep: each a number, or the first digit and xx.
+// statuses is the option --status: the statuses to keep, each a number such as 404 or a class such as 2xx.
 type statuses []string
 
 func (s *statuses) String() string { return strings.Join(*s, ",") }

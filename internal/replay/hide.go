@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// names shows subjects as they are, or hides them: as a part of their HMAC, with a key that is made for this report and
-// kept nowhere. A hash without a key would not hide an address, because all of them can be tried.
+// names shows subjects as they are, or hides them: it then shows a part of their HMAC, with a key that is made for this
+// report and not kept. A hash without a key would not hide addresses, because somebody could hash all of them.
 type names struct {
 	key []byte // nil shows them
 }
@@ -27,7 +27,7 @@ func newNames(hide bool) *names {
 // maxName is the number of bytes of a subject that a report shows.
 const maxName = 200
 
-// show returns a subject as a report shows it. What a terminal would not show as it is, is quoted.
+// show returns a subject as a report shows it. A subject that a terminal would not print as it is, is quoted.
 func (n *names) show(subject string) string {
 	if n.key != nil {
 		mac := hmac.New(sha256.New, n.key)

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pageHead is the part of the page that is the same for all reports. pageWriter writes the rest, and not a template:
-// packages text/template and html/template call methods by names that only exist at run time, so a program that imports
-// them keeps every exported method of every type. cellserver would be 11 MB larger.
+// pageHead is the part of the page that is the same for all reports. pageWriter writes the rest. Templates would do it
+// too, but text/template and html/template call methods by names that only exist at run time, so a program that imports
+// them keeps every exported method of every type: cellserver was 11 MB larger with them.
 //
 //go:embed page.html
 var pageHead string
@@ -35,7 +35,7 @@ func (w *pageWriter) warn(condition bool, format string, arguments ...any) {
 	}
 }
 
-// fact adds a term of the list of facts, if a condition is true. A fact without a name goes on from the one before.
+// fact adds an entry to the list of facts, if a condition is true. A fact without a name continues the one before it.
 func (w *pageWriter) fact(condition bool, name, format string, arguments ...any) {
 	if condition {
 		w.put("<dt>"+name+"</dt><dd>"+format+"</dd>\n", arguments...)

@@ -38,7 +38,7 @@ type judge struct {
 	keys     []byte
 	ends     []int
 	one      [1]quota.Decision
-	only     *policy.Limit // that decides about all subjects, without bans; nil if there is more to decide by
+	only     *policy.Limit // the only limit, if it alone decides about all subjects; otherwise nil
 
 	// The same limits, multiplied, have keys of their own, and no bans.
 	prefix string
@@ -54,7 +54,7 @@ func newJudge(p *policy.Policy, data store.Store) *judge {
 	return j
 }
 
-// isOneThrottle reports whether a policy has a single throttle, which is the same for all subjects.
+// isOneThrottle reports whether a policy has a single limit, which is a throttle, and the same for all subjects.
 func isOneThrottle(p *policy.Policy) bool {
 	return p.TreatsAlike() && len(p.Limits) == 1 && p.Limits[0].Kind == limit.Throttle
 }
@@ -97,7 +97,7 @@ func (j *judge) takeOnly(text []byte, quantity int64) (v policy.Verdict, err err
 	return j.policy.JudgeLimits(j.one[:]), err
 }
 
-// takeAll asks all limits, and a single one as CL.TAKE does: a step on one key takes half of the time.
+// takeAll asks all limits. If there is one limit, it makes a step on one key, as CL.TAKE does, in half of the time.
 func (j *judge) takeAll() (decisions []quota.Decision, err error) {
 	if len(j.requests) > 1 {
 		decisions, _, err = j.view.TakeAll(j.call.Context, j.requests, quota.Take)

@@ -31,7 +31,7 @@ func (o *options) perSubject() (bytes int64) {
 	return bytes
 }
 
-// keysOf bounds the memory for the keys of a subject, if each limit is multiplied.
+// keysOf bounds the memory for the keys of a subject, with each limit multiplied by a factor.
 func keysOf(p *policy.Policy, factor float64) (most int64) {
 	sum := func(limits []policy.Limit) (bytes int64) {
 		for i := range limits {

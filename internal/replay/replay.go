@@ -190,7 +190,7 @@ type replay struct {
 	judge   *judge
 	old     *judge // of --instead-of
 	besides []*beside
-	crowded *beside // all requests of a second at once, if its result would differ
+	crowded *beside // decides as if all requests of a second came at once; nil if the result would be the same
 	comings retries
 	tally   tally
 	failed  int64
@@ -200,7 +200,7 @@ type replay struct {
 func (r *replay) read() (interrupted bool, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, if its input does not come to an end
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, in case reading blocks
 	end := showProgress(r.e, r.log)
 	err = r.log.Each(ctx, int64(r.o.disorder/time.Second), r.visit)
 	end()
@@ -214,7 +214,7 @@ func (r *replay) read() (interrupted bool, err error) {
 	return interrupted, err
 }
 
-// nothing explains why there was no request.
+// nothing returns an error that explains why there was no request.
 func (r *replay) nothing(interrupted bool) error {
 	switch f := r.log.Faults; {
 	case interrupted:
@@ -258,7 +258,7 @@ func (r *replay) begin(unix int64) {
 	r.tally.first = unix
 }
 
-// newCrowded returns the count of refusals if all requests of a second come at its beginning.
+// newCrowded returns a beside that decides as if all requests of a second came at its beginning.
 func (r *replay) newCrowded(newStore func() store.Store) *beside {
 	if p := r.o.policy; isOneThrottle(p) {
 		return newBeside(p, 1, nil, r.o.maxLog)
@@ -266,8 +266,8 @@ func (r *replay) newCrowded(newStore func() store.Store) *beside {
 	return nil
 }
 
-// fillsWithinSeconds reports whether a limit comes back as a whole within some seconds, so that the place of requests
-// within their seconds matters.
+// fillsWithinSeconds reports whether a whole limit comes back within some seconds. The result then depends on where in
+// their seconds the requests are.
 func fillsWithinSeconds(l policy.Limit) bool {
 	const few = 5 * int64(time.Second)
 	return l.Kind != limit.Quota && l.Period(0) <= few
@@ -302,7 +302,7 @@ func (r *replay) visit(q *weblog.Request) error {
 	return r.attempt(attempt{at: q.Time, first: q.Time, quantity: q.Quantity, subject: q.Subject, missing: q.Missing})
 }
 
-// drain makes the retries until an instant.
+// drain decides the retries that are due until an instant.
 func (r *replay) drain(until int64) error {
 	for {
 		a, ok := r.comings.next(until)
@@ -316,7 +316,7 @@ func (r *replay) drain(until int64) error {
 	}
 }
 
-// failure counts an error that a server would have replied, because a quantity is too large. It returns any other
+// failure counts an error if a server would have replied it, because a quantity is too large. It returns any other
 // error, which ends the replay.
 func (r *replay) failure(err error) error {
 	if errors.Is(err, quota.ErrQuantity) {
@@ -367,7 +367,7 @@ func (r *replay) attempt(a attempt) error {
 	return nil
 }
 
-// decide decides an attempt. A request without a subject is treated as the policy says.
+// decide decides an attempt. If a request has no subject, the policy's without says what happens.
 func (r *replay) decide(a *attempt, name []byte) (v policy.Verdict, label string, err error) {
 	if a.missing {
 		if a.retries == 0 {

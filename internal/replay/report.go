@@ -21,7 +21,7 @@ type Report struct {
 	Limited         int64    `json:"limited"`
 	Subjects        int      `json:"subjects"`
 	LimitedSubjects int      `json:"limited_subjects"`
-	Customers       []string `json:"customers"` // those among the limited subjects whose answers were nearly all successes
+	Customers       []string `json:"customers"` // limited subjects whose requests nearly all succeeded
 	customers       int
 
 	By       []By      `json:"by"`
@@ -55,7 +55,7 @@ type Log struct {
 	To       time.Time      `json:"to"`
 
 	Interrupted bool   `json:"interrupted,omitempty"` // the rest of the log was not read
-	Sample      string `json:"sample,omitempty"`      // the part of the subjects that was taken
+	Sample      string `json:"sample,omitempty"`      // the share of subjects that was replayed
 }
 
 // By counts the refusals of a limit, or of a ban or an override.
@@ -83,7 +83,7 @@ type Bans struct {
 	Subjects int64 `json:"subjects"`
 }
 
-// Retries says how clients fared that came again.
+// Retries says what became of clients that tried again.
 type Retries struct {
 	Made    int64   `json:"made"`
 	Delayed int64   `json:"delayed"` // requests that a retry admitted
@@ -176,7 +176,7 @@ func (r *replay) at(unix int64) time.Time { return time.Unix(0, unix).In(r.o.rea
 
 func secondsOf(ns int64) float64 { return float64(ns/int64(time.Millisecond)) / 1000 }
 
-// addEstimate says whether the result depends on where in their seconds the requests were.
+// addEstimate adds an Estimate if the result depends on where in their seconds the requests were.
 func (r *replay) addEstimate(out *Report) {
 	if !r.tally.whole || !slices.ContainsFunc(r.o.policy.Limits, fillsWithinSeconds) {
 		return
@@ -238,7 +238,7 @@ func (r *replay) addSubjects(out *Report) {
 	}
 }
 
-// hides reports whether the subjects are shown as digits.
+// hides reports whether the report hides subjects.
 func (r *replay) hides() bool {
 	return r.o.hide == "yes" || r.o.hide == "auto" && r.log.Parser.HasSecrets()
 }

@@ -25,7 +25,7 @@ const suggestName = "cellserver policies suggest"
 type suggestion struct {
 	o        options
 	subjects share // that may be limited
-	requests share // that may be limited, if it is given
+	requests share // that may be limited; 0 if not given
 	byShare  bool
 	horizon  time.Duration
 
@@ -96,14 +96,14 @@ func (s *suggestion) run(e *Environment) (err error) {
 	return s.o.checkBad(s.log, false)
 }
 
-// eventBytes is the memory for a request: a growing list may hold it twice over, and it is sorted by subject too.
+// eventBytes is the memory for a request: a growing list may hold it twice, and a second list is sorted by subject.
 const eventBytes = 2*48 + 16
 
 // read reads all requests that have a subject.
 func (s *suggestion) read(e *Environment) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, if its input does not come to an end
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program, in case reading blocks
 	end := showProgress(e, s.log)
 	err := s.log.Each(ctx, int64(s.o.disorder/time.Second), func(q *weblog.Request) error {
 		switch {
@@ -145,7 +145,7 @@ func (s *suggestion) climb(rates []rate) (rows []row, best int) {
 	return rows, best
 }
 
-// hardly is the part by which a limit may admit more than the best one, if its rate has fewer digits.
+// hardly is the share by which a limit may admit more than the best limit, if its rate has fewer digits.
 const hardly = 0.02
 
 // roundest returns the best limit, or a limit that admits hardly more and has a rate of fewer digits.
@@ -167,8 +167,8 @@ func (s *suggestion) left() int {
 }
 
 // compare compares two limits by the quantity that they admit within the horizon. A limit that takes longer to recover
-// than the log lasts comes last: it would just admit a fixed number of requests, and the log does not show what happens
-// after that.
+// than the log lasts comes last: it would merely admit a fixed number of requests, and the log does not show what
+// happens afterwards.
 func (s *suggestion) compare(a, b row) int {
 	lasts := s.events[len(s.events)-1].Time - s.events[0].Time
 	if x, y := a.recovery() > lasts, b.recovery() > lasts; x != y {
@@ -287,7 +287,7 @@ func (s *suggestion) describeOutliers(comment func(format string, args ...any), 
 		strings.Join(names, ", "), more)
 }
 
-// from returns the line "from" of the policy, if a server can find the subjects by it.
+// from returns the line "from" of the policy, or "" if a server cannot find the subjects of the log in requests.
 func (s *suggestion) from() string {
 	line := "    from: " + strconv.Quote(s.o.reading.Subject) + "\n"
 	text := "policies: {p: {limits: [{throttle: {burst: 1, rate: 1/1s}}],\n" + line + "}}\n"

@@ -10,7 +10,7 @@ type subject struct {
 	requests  int64
 	answered  int32 // requests whose status the log has, up to 2^31
 	succeeded int32 // answered with 2xx or 3xx
-	refused   int32 // the number of its refusals plus 1, 0 if there was none
+	refused   int32 // 1 plus the index of its refusals; 0 if it was never refused
 }
 
 // refusals has the counts of a subject that was refused.
@@ -18,8 +18,8 @@ type refusals struct {
 	limited   int64
 	before    int64 // limited by the policy of --instead-of
 	refusedAt int64 // instant of its first refusal since it was last admitted; 0 if it is admitted
-	longest   int64 // nanoseconds without a break in which it was refused
-	banned    int64 // until when
+	longest   int64 // the longest time in which it was refused without a break, in nanoseconds
+	banned    int64 // instant until which it is banned
 	bans      int32
 }
 
@@ -32,10 +32,10 @@ type tally struct {
 	missing             int64 // requests without a subject
 	already             int64 // answered with 429 in the log
 	before              int64 // limited by the policy of --instead-of
-	newly, noLonger     int64 // limited, or not limited, other than before
+	newly, noLonger     int64 // limited now but not before, and the reverse
 	delayed, delay      int64 // requests that a retry admitted, and the longest delay
 	retried             int64 // retries that were made
-	whole               bool  // a time was in whole seconds
+	whole               bool  // the time of a request was in whole seconds
 	labels              []label
 	longest             int64
 	longestOf           int32
@@ -56,7 +56,7 @@ func (t *tally) subject(n int32) *subject {
 	return t.subjects.at(n)
 }
 
-// refusalsOf returns the counts of a subject that is refused, which may be new.
+// refusalsOf returns the counts of a subject that is refused, and adds them if this is its first refusal.
 func (t *tally) refusalsOf(s *subject) *refusals {
 	if s.refused == 0 {
 		s.refused = t.refusals.add() + 1
@@ -64,7 +64,7 @@ func (t *tally) refusalsOf(s *subject) *refusals {
 	return t.refusals.at(s.refused - 1)
 }
 
-// past returns the counts of a subject that may have been refused.
+// past returns a copy of the counts of a subject, which are zero if it was never refused.
 func (t *tally) past(s *subject) (r refusals) {
 	if s.refused > 0 {
 		r = *t.refusals.at(s.refused - 1)
@@ -111,7 +111,7 @@ func (s *subject) countStatus(status int16) {
 	}
 }
 
-// count counts a refusal at a time, and returns for how long there was no admission.
+// count counts a refusal at a time, and returns for how long the subject has been refused without a break.
 func (r *refusals) count(at int64) (length int64) {
 	if r.refusedAt == 0 {
 		r.refusedAt = at

@@ -44,7 +44,7 @@ func (r *Report) writePage(name string) error {
 	return err
 }
 
-// headline says it all.
+// headline returns the first lines of the report: the result in one sentence.
 func (r *Report) headline() string {
 	text := fmt.Sprintf("%s would have limited %s of requests and %s of %s", r.Policy, percent(r.Limited, r.Requests),
 		number(int64(r.LimitedSubjects)), count(int64(r.Subjects), "subject"))
@@ -72,9 +72,9 @@ type printer struct {
 	err   error
 }
 
-// Text has the colour that the terminal has for text, because its palette is not known: with xterm's, green on white is
-// hard to read (2.1 to 1), with a console's, red on black, and with most, faint text. So what matters is bold, and only
-// the bars of what is limited are red.
+// Text has the terminal's own colour, because the terminal's palette is not known: green on white is hard to read with
+// xterm's palette (a contrast of 2.1 to 1), red on black with a console's, and faint text with most. So important text
+// is bold, and only the bars of limited requests are red.
 const (
 	bold   = "1"
 	red    = "31"

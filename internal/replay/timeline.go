@@ -2,13 +2,14 @@ package replay
 
 import "time"
 
-// timeline counts requests by time, in at most maxBins bins. When they span too short a time, two by two become one.
+// timeline counts requests by time, in at most maxBins bins. When the bins no longer span the time, each two are
+// joined.
 type timeline struct {
 	start int64 // Unix nanoseconds
 	width int64 // of a bin, in nanoseconds
 	bins  []bin
 
-	minute, worst bin // the present minute, and that with the most refusals
+	minute, worst bin // the present minute, and the minute with the most refusals
 	at, worstAt   int64
 }
 
@@ -44,7 +45,7 @@ func (t *timeline) add(unix int64, limited bool) {
 
 func (b *bin) add(n bin) { b.requests, b.limited = b.requests+n.requests, b.limited+n.limited }
 
-// fold makes one bin of two.
+// fold joins each two bins.
 func (t *timeline) fold() {
 	half := (len(t.bins) + 1) / 2
 	for i := range half {

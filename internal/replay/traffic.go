@@ -24,7 +24,7 @@ func (r rate) String() string { return fmt.Sprintf("%d/%s", r.count, periodNames
 // digits returns how many digits the count has, without zeros at its end.
 func (r rate) digits() int { return len(strings.TrimRight(strconv.FormatInt(r.count, 10), "0")) }
 
-// emission is the time of a token in nanoseconds, as package gcra rounds it from 1000 ns on.
+// emission is the time of a token in nanoseconds, rounded as package gcra rounds times of 1000 ns or more.
 func (r rate) emission() int64 { return int64(r.period) / r.count }
 
 // row is a rate, and the burst that is needed with it.
@@ -33,7 +33,7 @@ type row struct {
 	burst int64
 }
 
-// within returns the most that a limit admits in a time.
+// within returns how much a limit admits at most in a time.
 func (r row) within(horizon time.Duration) float64 {
 	return float64(r.burst) + float64(horizon)/float64(r.rate.emission())
 }
@@ -68,8 +68,8 @@ func between(from, to rate) (rates []rate) {
 	return append(rates, to)
 }
 
-// nearest returns a number per second as a rate: in the shortest period of which a whole number differs by less than a
-// two-hundredth.
+// nearest returns a number per second as a rate. It chooses the shortest period in which a whole number differs from
+// the given one by less than a two-hundredth.
 func nearest(perSecond float64) rate {
 	for _, period := range []time.Duration{time.Second, time.Minute} {
 		n := perSecond * period.Seconds()
@@ -131,7 +131,7 @@ func (t *traffic) peaks(r rate) []int64 {
 	return peaks
 }
 
-// burstForSubjects returns the least burst at a rate with which at most some subjects are limited.
+// burstForSubjects returns the smallest burst at a rate with which at most so many subjects are limited.
 func (t *traffic) burstForSubjects(r rate, limited int) int64 {
 	peaks := t.peaks(r)
 	slices.Sort(peaks)
@@ -156,8 +156,8 @@ func (t *traffic) limited(r rate, burst int64) (n int) {
 	return n
 }
 
-// burstForShare returns a burst at a rate with which at most a part of the requests is limited; one less would limit
-// more.
+// burstForShare returns a burst at a rate with which at most a share of the requests is limited; a burst that is one
+// smaller would limit more.
 func (t *traffic) burstForShare(r rate, part float64) int64 {
 	least, enough := int64(0), t.burstForSubjects(r, 0)
 	for enough-least > 1 {

@@ -8,11 +8,11 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// binding says which fields of a line are needed, and has their values. A value is nil if the line does not have
-// the field; it is valid until the next line.
+// binding says which fields of a line are needed, and holds their values until the next line. The value of a field
+// that the line does not have is nil.
 type binding struct {
 	names  []string
-	slots  []int // of a pattern and of CSV: for each field up to the last that is needed the index of its value, or -1
+	slots  []int // for patterns and CSV: the index of the value, or -1, of each field up to the last needed one
 	values [][]byte
 	memory []byte
 }
@@ -26,7 +26,7 @@ func (b *binding) slot(name string) int {
 	return len(b.names) - 1
 }
 
-// bind prepares to read lines whose fields have these names; JSON lines have no names.
+// bind prepares to read lines whose fields have these names, in order; there are no names for JSON lines.
 func (b *binding) bind(fields []string) {
 	b.values = make([][]byte, len(b.names))
 	for i, name := range fields {
@@ -123,8 +123,8 @@ func (c *csvLines) read(line []byte, b *binding) bool {
 	return true
 }
 
-// cutCSV returns the first field, which is nil if it is broken, and the rest of the line; more reports whether the rest
-// begins with another field.
+// cutCSV returns the first field, which is nil if its quotation marks are wrong, and the rest of the line. more reports
+// whether there is another field.
 func (b *binding) cutCSV(line []byte) (value, rest []byte, more bool) {
 	if len(line) == 0 || line[0] != '"' {
 		value, rest, more = bytes.Cut(line, []byte(","))

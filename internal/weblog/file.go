@@ -26,7 +26,7 @@ type file struct {
 	line  int // number of the latest line
 	first [][]byte
 
-	next    Line // the next request; its Subject is a copy
+	next    Line // the next request, with a copy of its Subject
 	hasNext bool
 }
 
@@ -54,7 +54,7 @@ func open(name string, stdin io.Reader, read *atomic.Int64) (*file, error) {
 	return f, nil
 }
 
-// decompress finds out by the first bytes whether a file is compressed.
+// decompress makes reads decompress the file, if its first bytes say that it is compressed.
 func (f *file) decompress(in *bufio.Reader) error {
 	head, _ := in.Peek(4) // an error comes again when it is read
 	switch {
@@ -87,7 +87,7 @@ type FileError struct {
 func (e *FileError) Error() string { return e.Name + ": " + e.Err.Error() }
 func (e *FileError) Unwrap() error { return e.Err }
 
-// peek reads the first lines, by which the format is guessed; readLine returns them again.
+// peek returns the first lines, by which the format is guessed. readLine will return them again.
 func (f *file) peek(count int) (lines [][]byte, err error) {
 	for len(f.first) < count {
 		line, err := f.nextLine()
@@ -99,8 +99,8 @@ func (f *file) peek(count int) (lines [][]byte, err error) {
 	return f.first, nil
 }
 
-// readLine returns the next line, without its end, nil after the last. It is valid until the next call. In place of
-// a line that is too long, it returns tooLong.
+// readLine returns the next line without its line end; nil after the last line. The line is valid until the next call.
+// In place of a line that is too long, it returns tooLong.
 func (f *file) readLine() (line []byte, err error) {
 	if len(f.first) > 0 {
 		line, f.first = f.first[0], f.first[1:]

@@ -125,7 +125,7 @@ func guess(lines [][]byte) (best *format, err error) {
 	return best, nil
 }
 
-// reads returns how many of some lines are in the format, with a time.
+// reads returns how many of the lines have the format, and a time.
 func (f *format) reads(lines [][]byte) (n int) {
 	times := f.instantFields()
 	if times == nil {
@@ -165,7 +165,7 @@ var (
 // durations has the fields with the time that a request took in seconds, by the fields with the time of its end.
 var durations = map[string]string{"msec": "request_time", "ts": "duration", "time_iso8601": "request_time"}
 
-// first returns the first of some names that the format has, "" if it has none.
+// first returns the first of the names that is a field of the format; "" if there is none.
 func (f *format) first(names []string) string {
 	for _, name := range names {
 		if actual := f.find(name); actual != "" {
@@ -191,7 +191,7 @@ func (f *format) find(name string) string {
 	return ""
 }
 
-// instantFields returns the fields with the time, at most one so far; nil if there is none.
+// instantFields returns the fields with the time. There is at most one; nil means that there is none.
 func (f *format) instantFields() []string {
 	if name := f.first(timeNames); name != "" {
 		return []string{name}
@@ -199,7 +199,7 @@ func (f *format) instantFields() []string {
 	return nil
 }
 
-// header returns the field with a header of the request. A line of JSON need not have it.
+// header returns the field with a header of the request. In a JSON log, not every line need have it.
 func (f *format) header(name string) string {
 	canonical := http.CanonicalHeaderKey(name)
 	lower := strings.ToLower(name)

@@ -99,7 +99,7 @@ func (d *date) unix() int64 {
 	return int64(days)*86_400 + int64(d.hour*3600+d.minute*60+d.second)
 }
 
-// cutFraction returns the nanoseconds of a fraction such as .123 or ,123, -1 if there is none.
+// cutFraction returns the nanoseconds of a fraction such as .123 or ,123; -1 if there is none.
 func cutFraction(text []byte) (ns int64, rest []byte) {
 	if len(text) < 2 || text[0] != '.' && text[0] != ',' || !isDigit(text[1]) {
 		return -1, text

@@ -11,11 +11,11 @@ import (
 
 // The bounds of a log.
 const (
-	MaxFiles    = 1000    // that are open at once
+	MaxFiles    = 1000    // files of a log, which are open at once
 	MaxDisorder = 3600    // seconds
-	maxFaults   = 3       // lines that are shown
-	maxShown    = 120     // bytes of each
-	checkEvery  = 1 << 12 // lines, after which the context is looked at
+	maxFaults   = 3       // bad lines that are shown
+	maxShown    = 120     // bytes of a bad line that are shown
+	checkEvery  = 1 << 12 // lines between two checks of the context
 )
 
 // Log is a log of one or more files.
@@ -128,7 +128,7 @@ func (l *Log) Each(ctx context.Context, disorder int64, visit func(r *Request) e
 	return err
 }
 
-// earliest returns the file whose next request is the earliest, -1 if there is none.
+// earliest returns the index of the file whose next request is the earliest; -1 if there is none.
 func (l *Log) earliest() (index int) {
 	index = -1
 	for i, f := range l.files {

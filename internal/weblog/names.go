@@ -2,12 +2,12 @@ package weblog
 
 import "hash/maphash"
 
-// names numbers texts in the order in which they come first. A map of strings would take 24 bytes for each slot and 32
-// for each text, and most lookups would access main memory several times. Here a slot has eight bytes, and texts stand
-// one after another.
+// names numbers texts in the order in which they first occur. A map of strings would take 24 bytes for each slot and 32
+// for each text, and most lookups would access main memory several times. Here, a slot has eight bytes, and the texts
+// are stored one after another.
 type names struct {
 	seed  maphash.Seed
-	slots []nameSlot // a power of two; at most three of four are taken
+	slots []nameSlot // their number is a power of two; at most three quarters are taken
 	pages []*namePage
 	count int
 	hash  uint64 // of the text that was looked for last
@@ -25,8 +25,9 @@ type namePage struct {
 	text []byte
 }
 
-// The memory for a name besides its text, which a growing page may hold twice: its end, and slots in a table that is
-// three eighths full when it has grown, and in the smaller one before it.
+// The memory for a name in addition to its text, which a growing page may hold twice: the end of the text, a share of
+// the table of slots, which is three eighths full after it has grown, and a share of the smaller table that it
+// replaces.
 const (
 	perName   = 8*3 + 8*3/2 + 4
 	maxNames  = 1 << 30

@@ -7,7 +7,7 @@ import (
 
 // Request is a request of a log.
 type Request struct {
-	Time     int64 // Unix nanoseconds; that of a whole second is spread
+	Time     int64 // Unix nanoseconds; a time in whole seconds is spread over its second
 	Second   int64 // Unix seconds
 	Quantity int64
 	Subject  int32 // number, see Log.Subject
@@ -20,8 +20,8 @@ type Request struct {
 // maxHeld bounds the requests that are held back until they are in order.
 const maxHeld = 4 << 20
 
-// order puts requests in the order of their times. It holds those of the latest seconds, and returns them a second at a
-// time.
+// order puts requests in the order of their times. It holds the requests of the latest seconds back, and returns all
+// requests of a second together.
 type order struct {
 	window  int64       // seconds that lines may be apart
 	base    int64       // the earliest second that is held
@@ -29,7 +29,7 @@ type order struct {
 	seconds [][]Request // by second from base, as a ring
 	start   int         // the index of base
 	held    int
-	late    int64 // requests that came after those of later seconds had been returned
+	late    int64 // requests that came when requests of later seconds had been returned
 	begun   bool
 	counts  []int32 // of a second's requests in whole seconds, by file
 	visit   func(r *Request) error
@@ -96,7 +96,8 @@ func (o *order) next() error {
 // maxKept is the number of requests of a second for which the memory is used again.
 const maxKept = 1 << 16
 
-// spread spreads requests in whole seconds over their second, those of each file by themselves, and sorts all by time.
+// spread spreads requests with times in whole seconds over their second, separately for each file, and sorts all
+// requests by time.
 func (o *order) spread(requests []Request) {
 	clear(o.counts)
 	for i := range requests {

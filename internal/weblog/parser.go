@@ -14,7 +14,7 @@ import (
 // Options say how a log is to be read.
 type Options struct {
 	Format                  string         // a name, or a description as nginx's log_format; empty to guess it
-	Subject, Quantity, Time string         // templates; the quantity is 1 if it is empty, and the time that of the log
+	Subject, Quantity, Time string         // templates; if empty, the quantity is 1, and the time is the log's usual one
 	Trusted                 []netip.Prefix // proxies whose X-Forwarded-For is believed
 	IPv6Prefix              int            // bits of an IPv6 address that make a subject
 	Zone                    *time.Location // of times without an offset
@@ -46,7 +46,7 @@ type Parser struct {
 	subject, quantity         template
 	text, instantText, number []byte
 
-	latest     instant // the latest time, and as the log had it
+	latest     instant // the latest time, parsed, and as the log had it
 	latestText []byte
 }
 
@@ -76,7 +76,7 @@ func NewParser(o Options, lines [][]byte) (*Parser, error) {
 	return p, nil
 }
 
-// bindTime finds the time: that of an option, or that of the log.
+// bindTime finds the field with the time: the one that the option names, or the usual one of the format.
 func (p *Parser) bindTime(option string) (err error) {
 	if option != "" {
 		p.at, err = newTemplate("--time", option, p.format, &p.fields)
@@ -102,7 +102,7 @@ func (p *Parser) HasStatus() bool { return p.status >= 0 }
 // HasSecrets reports whether subjects have a header, which may be a secret.
 func (p *Parser) HasSecrets() bool { return p.subject.secret }
 
-// Parse reads a line. It returns what is wrong with it, "" if nothing is.
+// Parse reads a line. It returns what is wrong with the line; "" if nothing is wrong.
 func (p *Parser) Parse(line []byte, l *Line) (fault string) {
 	if !p.format.reader.read(line, &p.fields) {
 		return "not in the format " + p.format.name
@@ -131,7 +131,7 @@ func (p *Parser) Parse(line []byte, l *Line) (fault string) {
 	return p.parseQuantity(l)
 }
 
-// parseTime reads the time. Most lines have that of the line before.
+// parseTime reads the time. Most lines have the same time as the line before.
 func (p *Parser) parseTime(l *Line) (fault string) {
 	text, has := p.at.write(p.instantText[:0], p)
 	p.instantText = text

@@ -19,8 +19,8 @@ type pattern struct {
 	names  []string // of the variables
 	after  []string // the text after each; only the last may be empty
 
-	// quotes is the number of quotation marks of a line if nothing is escaped in values; 0 if it is. A line with more
-	// of them is ambiguous: a client could choose what the fields behind its header seem to be.
+	// quotes is the number of quotation marks in a line, if the format does not escape them in values; otherwise 0. A
+	// line with more quotation marks is ambiguous: a client could forge the fields behind its header.
 	quotes int
 }
 
@@ -106,8 +106,9 @@ func (p *pattern) read(line []byte, b *binding) bool {
 	return true
 }
 
-// find returns where a field ends that the text after follows. If values have escapes, a quotation mark does not end a
-// field if there is a backslash before it, as Apache writes those of clients; nginx writes \x22.
+// find returns the end of a field, which the text after follows. If values have escapes, a quotation mark with a
+// backslash before it does not end a field: Apache writes the quotation marks of clients in this way. nginx writes
+// \x22.
 func find(rest []byte, after string, escapes bool) int {
 	for from := 0; ; {
 		i := bytes.IndexByte(rest[from:], after[0])

@@ -150,8 +150,9 @@ func (t *template) writeClient(dst []byte, part *part, p *Parser) (text []byte, 
 	return dst, true
 }
 
-// isDecimal reports whether a text has only digits and dots, and so is an IPv4 address as it would be written, or the
-// name of a host. Most lines have one, and to read and write it takes longer than all other fields together.
+// isDecimal reports whether a text has only digits and dots. It is then used as it is: it is an IPv4 address in
+// canonical form, or the name of a host. Most lines have an IPv4 address, and parsing and formatting it would take
+// longer than all other fields together.
 func isDecimal(value []byte) bool {
 	for _, c := range value {
 		if !isDigit(c) && c != '.' {
@@ -163,7 +164,7 @@ func isDecimal(value []byte) bool {
 
 func noHeader(string) []string { return nil }
 
-// addressOf returns the address of a client. HAProxy's has what a system log writes before it, and a port behind it.
+// addressOf returns the address of a client. In HAProxy's log, the system log's prefix precedes it, and a port follows.
 func addressOf(value []byte, hasPort bool) []byte {
 	if !hasPort {
 		return value
