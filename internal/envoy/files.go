@@ -23,9 +23,8 @@ func (f *Files) Load() {
 	f.apply(f.Read())
 }
 
-// Look reads the files, and applies them if they have changed and two Looks in succession have read the same, because
-// a program may be writing a file in steps. It is to be called at regular times. Files that are refused are reported
-// once.
+// Look reads the files, and applies them if they have changed and two Looks in succession have read the same content: a
+// program may be writing a file in steps. Call Look at regular intervals. It reports files that are refused only once.
 func (f *Files) Look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

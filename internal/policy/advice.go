@@ -60,7 +60,7 @@ func (l Limit) advice(policy string) []string {
 		formatPeriod(l.rate.period))}
 }
 
-// element is a set of bytes. A text has one of them, or any number.
+// element is a set of bytes. It stands for one of these bytes or, if many is set, for any number of them.
 type element struct {
 	bytes [256]bool
 	many  bool
@@ -122,8 +122,8 @@ func patternElements(pattern []byte) (all []element) {
 	return all
 }
 
-// meet reports whether two sequences of elements have a text in common. reached has, for each number of elements
-// of a that a text has passed, the numbers of elements of b.
+// meet reports whether a text can match both sequences of elements. For each number of elements of a that a text may
+// have passed, reached has the numbers of elements of b that the same text may have passed.
 func meet(a, b []element) bool {
 	reached := make([][]bool, len(a)+1)
 	for i := range reached {

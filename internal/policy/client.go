@@ -27,8 +27,8 @@ const (
 	RepeatsHeader                 // one stands twice or more, and the application may read any of them
 )
 
-// Subject appends the subject of a request, as From describes it. trusted are the networks of proxies,
-// whose X-Forwarded-For is believed. If it has not all headers, there is no subject, and Without says what to do.
+// Subject appends the subject of a request, as From describes it. trusted are the networks of proxies whose
+// X-Forwarded-For is believed. If headers is not HasHeaders, there is no subject: see Policy.Otherwise.
 func (h *HTTP) Subject(dst []byte, c Client, trusted []netip.Prefix) (subject []byte, headers Presence) {
 	for _, part := range h.From {
 		switch part.Kind {
@@ -112,8 +112,8 @@ func (h *HTTP) network(address netip.Addr) netip.Addr {
 }
 
 // address returns the address of the client. Proxies append the address of their peer to X-Forwarded-For, so
-// the last one that is not a proxy's is the client's; what stands before it may be forged. If there is
-// none, or another text instead, it is the address of the peer.
+// the last address that does not belong to a proxy is the client's; the client may have forged what stands
+// before it. If there is no such address, or something else in its place, address returns the peer's.
 func (c *Client) address(trusted []netip.Prefix) netip.Addr {
 	peer := c.Peer.Unmap().WithZone("")
 	if peer.IsValid() && !isTrusted(peer, trusted) {

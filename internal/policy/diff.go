@@ -12,8 +12,8 @@ import (
 const maxDiff = 1000
 
 // Diff returns what changes for clients when one Set takes the place of another, as lines for the log. Each
-// begins with the name of a policy. A limit whose key has another name counts from 0; its line says so. The
-// counts of all other limits stay, also if their numbers change.
+// line begins with the name of a policy. A limit whose key gets another name counts from 0, and its line says
+// so. All other limits keep their counts, even if their numbers change.
 func Diff(before, after *Set) []string {
 	names := slices.Concat(before.names, after.names)
 	slices.Sort(names)
@@ -81,9 +81,9 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
-// limits compares the limits of a policy or an override. Those with one label have one key, and keep their
-// counts. A removed one and a new one are one limit that has changed, if they alone have the same name and
-// kind, or the same name.
+// limits compares the limits of a policy or an override. Limits with the same label have the same key, and keep
+// their counts. A removed limit and a new limit are shown as one limit that has changed if no others have the
+// same name and kind, or the same name.
 func (d *differences) limits(before, after []Limit) {
 	for _, l := range before {
 		if i := slices.IndexFunc(after, hasLabel(l.label)); i >= 0 {
@@ -108,7 +108,7 @@ func hasLabel(label string) func(Limit) bool { return func(l Limit) bool { retur
 
 func sameLabel(a, b Limit) bool { return a.label == b.label }
 
-// missing returns the limits whose labels others do not have.
+// missing returns the limits whose labels no limit of others has.
 func missing(limits, others []Limit) (result []Limit) {
 	for _, l := range limits {
 		if !slices.ContainsFunc(others, hasLabel(l.label)) {
@@ -143,8 +143,8 @@ func count(limits []Limit, like func(Limit) bool) (n int) {
 	return n
 }
 
-// replacement describes a limit that takes the place of another. Of two quotas, it says only what they
-// differ in, as in "quota day -> month".
+// replacement describes a limit that takes the place of another. Of two quotas, it shows only the difference,
+// as in "quota day -> month".
 func replacement(before, after *Limit) string {
 	from, to := before.kindAndUnit(), after.kindAndUnit()
 	if before.Kind == limit.Quota && after.Kind == limit.Quota {
@@ -164,7 +164,7 @@ func (l *Limit) kindAndUnit() string {
 	return l.label[len(l.Name)+1:]
 }
 
-// overrides compares overrides, each with the one that is for the same subjects.
+// overrides compares each override with the override for the same subjects.
 func (d *differences) overrides(before, after []Override) {
 	for i := range before {
 		if indexOverride(after, before[i]) < 0 {

@@ -24,9 +24,9 @@ const maxInteger = 999_999_999_999_999
 // Fields appends the fields of the response to a call on some policies, at an instant in Unix seconds:
 //
 //	RateLimit-Policy, RateLimit
-//	    of draft-ietf-httpapi-ratelimit-headers: lists with a member for each limit, which is named as
-//	    its policy, and if that has several limits, with a dot and the limit's label. q is the limit and
-//	    w the time in which it comes back; r is what remains, and t the time until more does.
+//	    of draft-ietf-httpapi-ratelimit-headers: lists with a member for each limit. The member has the
+//	    name of the policy; if the policy has several limits, a dot and the limit's label follow. q is the
+//	    limit, and w the time in which it comes back; r is what remains, and t the time until more remains.
 //	X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset
 //	    of the limit that decides the call.
 //	Retry-After
@@ -148,7 +148,7 @@ func wholeSeconds(ns int64) int64 {
 	return seconds
 }
 
-// more returns the time until more remains of a limit; 0 or Never if there is none, or it is not known.
+// more returns the time until more remains of a limit; 0 or Never if there is no such time, or it is not known.
 func (l *Limit) more(d *quota.Decision, limited bool) int64 {
 	switch {
 	case limited && d.Limited:

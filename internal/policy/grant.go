@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/standing"
 )
 
-// Grantable reports whether a subject may be granted more of the limit: its windows end, and what is granted ends with
-// the present one.
+// Grantable reports whether a subject may be granted more of the limit. A grant ends with the present window, so the
+// windows of the limit must end.
 func (l *Limit) Grantable() bool { return l.Kind == limit.Fixed || l.Kind == limit.Quota }
 
 // Find returns the index of the limit with a label; -1 if the treatment has none.
@@ -16,8 +16,8 @@ func (t *Treatment) Find(label string) int {
 	return slices.IndexFunc(t.Limits, func(l Limit) bool { return l.Label() == label })
 }
 
-// Granted returns the treatment of a subject with what it was granted. Grants of limits that it does not have do not
-// matter, and neither do they if all or none of its calls are allowed.
+// Granted returns the treatment of a subject with its grants added. It ignores grants of limits that the treatment does
+// not have, and all grants of a subject that is unlimited or blocked.
 func (t Treatment) Granted(now int64, s *standing.State) Treatment {
 	if s == nil || s.Grants == "" {
 		return t

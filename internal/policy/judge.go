@@ -53,15 +53,15 @@ func (p *Policy) JudgeStanding(now int64, s *standing.State, t Treatment, r Requ
 	return Verdict{}, false
 }
 
-// unlimited is the verdict of a call that no limit concerns. Nothing is stored, so nothing is given back.
+// unlimited is the verdict of a call that no limit concerns. Nothing is stored, so a refund gives nothing back.
 func unlimited(by Decider, r Request) Verdict {
 	return Verdict{By: by, Decision: quota.Decision{
 		Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never, Taken: max(r.Quantity, 0),
 	}}
 }
 
-// judgeBan returns the verdict of a call of a subject that is banned for a time in nanoseconds. It shows
-// the first limit that the subject would have otherwise.
+// judgeBan returns the verdict of a call whose subject is banned for a time in nanoseconds. It shows the
+// first limit that the subject would have without the ban.
 func (p *Policy) judgeBan(rest int64, t Treatment) Verdict {
 	return p.answer(Verdict{By: ByBan, Decision: quota.Decision{
 		Limited: true, Limit: p.limitsIn(t)[0].Size(), RetryAfter: rest, ResetAfter: rest,
@@ -109,8 +109,8 @@ func decidesBefore(a, b *quota.Decision) bool {
 	return a.RetryAfter == quota.Never || a.RetryAfter > b.RetryAfter
 }
 
-// lessRemains compares the parts that remain of two limits, remaining / limit, as exact fractions. Of a
-// limit of 0, nothing remains.
+// lessRemains reports whether a smaller part of a's limit remains than of b's. It compares the exact
+// fractions remaining / limit. Of a limit of 0, nothing remains.
 func lessRemains(a, b *quota.Decision) bool {
 	aHi, aLo := bits.Mul64(uint64(a.Remaining), uint64(max(b.Limit, 1)))
 	bHi, bLo := bits.Mul64(uint64(b.Remaining), uint64(max(a.Limit, 1)))
@@ -138,7 +138,7 @@ const (
 )
 
 // CountsForBan reports whether a call that these decisions refuse counts for a ban. It counts if it asked
-// for a quantity that the limits can hold, and a limit did not have it. Modes that take nothing or always
+// for a quantity within the limits, and so much did not remain of a limit. Modes that take nothing or always
 // take do not count, and neither does a call that only its LEAVE has refused: its quantity, or the first
 // unit of an UPTO, remained.
 func (p *Policy) CountsForBan(r Request, o Occasion, decisions []quota.Decision) bool {

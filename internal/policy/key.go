@@ -11,8 +11,8 @@ import (
 // is equal to it.
 const StandingLabel = "standing"
 
-// maxWritten is the length of the longest subject that is written in keys, in bytes. Of a longer one they
-// have the hash.
+// maxWritten is the length of the longest subject that is written in keys, in bytes. Keys have the hash of a
+// longer subject.
 const maxWritten = 256
 
 // AppendKey appends the name of the key that holds a part of a subject's state: a limit's, with its
@@ -37,7 +37,7 @@ func AppendLimitKey(dst []byte, prefix string, p *Policy, s *Subject, l *Limit) 
 	return append(appendTag(append(dst, p.head...), s.Text), l.tail...)
 }
 
-// AppendKeyHead appends what the names of all keys of a subject begin with.
+// AppendKeyHead appends the common prefix of the names of all keys of a subject.
 func AppendKeyHead(dst []byte, prefix string, p *Policy, s Subject) []byte {
 	return append(appendTag(append(append(dst, prefix...), p.head...), s.Text), "}:"...)
 }
@@ -74,8 +74,8 @@ func appendWritten(dst, subject []byte) []byte {
 	return append(dst, subject[written:]...)
 }
 
-// areSafe reports whether all bytes of a subject of 8 or more are written as they are. It compares eight at
-// a time, and says no to a few other bytes too: | and ~, and those above 0x7f.
+// areSafe reports whether all bytes of a subject of 8 bytes or more are written as they are. It compares eight
+// bytes at a time, and returns false for a few other bytes too: | and ~, and bytes above 0x7f.
 func areSafe(subject []byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	var unsafe uint64 // the highest bit of each byte

@@ -18,8 +18,8 @@ const maxAddress = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
 
 // Subject returns the subject with a text. If the policy has networks, an address is written in canonical
 // form, so that all of its forms are one subject; an IPv4 address that is mapped to IPv6 is the IPv4
-// address, and a zone, which a client can make up, is cut. A text with anything else, such as a port, is not an
-// address.
+// address, and a zone is removed, because a client can make it up. A text with anything else, such as a port, is
+// not an address.
 func (p *Policy) Subject(text []byte) Subject {
 	if !p.cidr {
 		return Subject{Text: text}
@@ -43,7 +43,7 @@ func (p *Policy) Subject(text []byte) Subject {
 type Treatment struct {
 	Effect   Effect
 	Limits   []Limit // if the Effect is Limited
-	Plan     string  // that the limits are from; empty without an own plan
+	Plan     string  // the plan that the limits are from; empty if the subject has none of its own
 	Override int     // the index of the override; -1 for none, and for a subject that is too long
 }
 
@@ -60,7 +60,7 @@ func (p *Policy) limitsIn(t Treatment) []Limit {
 // 100 patterns on subjects of 1,000 bytes.
 const matchSteps = 1 << 17
 
-// TreatsAlike reports whether the policy has no overrides, so that its limits are the limits of all subjects, which
+// TreatsAlike reports whether the policy has no overrides. Then it has the same limits for all subjects, and subjects
 // are written as they are.
 func (p *Policy) TreatsAlike() bool { return len(p.Overrides) == 0 }
 

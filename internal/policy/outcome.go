@@ -1,7 +1,7 @@
 package policy
 
-// Outcome is what CL.TAKE with VERBOSE replies, for a caller in this process that would only read the reply
-// again.
+// Outcome is the reply of CL.TAKE with VERBOSE as a value, for a caller in this process that would otherwise have to
+// parse the reply.
 type Outcome struct {
 	Policy   string
 	By       string // what has decided: the label of a limit, override, exemption or ban

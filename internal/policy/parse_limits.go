@@ -140,7 +140,7 @@ func (l *Limit) readWindow(n node, o Options) error {
 		return err
 	}
 	if err := l.SetWindow(l.Kind, size, period, o.MaxLogLimit); err != nil {
-		// It is about the limit of a log, because the period has been checked.
+		// Only the limit of a log can be wrong here, because the period has been checked.
 		return values["limit"].errorf("limit must be between 0 and %d (max-log-limit)", o.MaxLogLimit)
 	}
 	l.text = fmt.Sprintf("limit %d, period %s", size, formatPeriod(period))
@@ -194,7 +194,7 @@ func (l *Limit) readCycle(n node) error {
 	return nil
 }
 
-// maxLease is the longest lease in nanoseconds, as long as that of --store-lease.
+// maxLease is the longest lease in nanoseconds, as for --store-lease.
 const maxLease = int64(time.Second)
 
 // readLease reads how long a store may decide by tokens taken ahead: a period, or none.
@@ -217,7 +217,7 @@ func (p *Policy) readLease(n node) error {
 	return nil
 }
 
-// mayTakeAhead reports whether some subjects have a limit of which tokens can be taken ahead.
+// mayTakeAhead reports whether some subjects have a single limit, and its tokens can be taken ahead.
 func (p *Policy) mayTakeAhead() bool {
 	alone := func(limits []Limit) bool { return len(limits) == 1 && limits[0].MayTakeAhead() }
 	return alone(p.Limits) || slices.ContainsFunc(p.Overrides, func(o Override) bool { return alone(o.Limits) })

@@ -26,8 +26,8 @@ func (p *Policy) Plan(name string) *Plan {
 	return nil
 }
 
-// PlanFor returns the treatment of a subject, given how its policy treats it without a plan, and its standing. A plan
-// replaces neither an override, nor limits by others if the policy has no such plan any more.
+// PlanFor returns the treatment of a subject, given its standing and the treatment t that it would have without a plan.
+// It returns t if an override decides about the subject, or if the policy does not have the subject's plan any more.
 func (p *Policy) PlanFor(now int64, s *standing.State, t Treatment) Treatment {
 	if s == nil || now >= s.Plan.Until || t.Override >= 0 || t.Effect != Limited {
 		return t
@@ -48,8 +48,8 @@ func LeaveOf(leave, size int64) int64 {
 	return size/100*percent + (size%100*percent+99)/100
 }
 
-// plans reads the plans of a policy, and which one subjects have that were given none. That plan has the place of
-// limits.
+// plans reads the plans of a policy, and the default plan, which subjects without a plan of their own have. The default
+// plan takes the place of limits.
 func (p *parser) plans(policy *Policy, values map[string]node) (err error) {
 	all, given := values["plans"]
 	usual, named := values["plan"]

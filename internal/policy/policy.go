@@ -18,11 +18,11 @@
 //
 // # Order of judgement
 //
-// A subject that is exempt passes. One that is banned is refused. Otherwise the first override in the
-// file's order that matches the subject decides how it is treated, and if none does, its plan does; without
-// a plan, the limits of the policy do. A call takes from all limits or from none. It is answered with the
-// decision of one limit: the refusal with the longest time to wait, or, if no limit refused it, the limit
-// with the least part remaining.
+// A subject that is exempt passes. A subject that is banned is refused. Otherwise, the first override, in
+// the order of the file, that matches the subject decides; without one, the subject's plan; without a plan,
+// the limits of the policy. Grants add to these limits. A call takes from all limits or from none. It is
+// answered with the decision of one limit: the refusal with the longest time to wait, or, if no limit
+// refused it, the limit with the least part remaining.
 package policy
 
 import (
@@ -47,7 +47,7 @@ const (
 	maxPattern    = 256  // bytes of a pattern
 	maxAfter      = 1_000_000_000
 	maxBanFactor  = 1_000_000
-	defaultPrefix = 64 // bits of an IPv6 address that HTTP clients are told apart by
+	defaultPrefix = 64 // bits of an IPv6 address by which HTTP clients are told apart
 )
 
 // Set is an immutable set of policies.
@@ -57,8 +57,8 @@ type Set struct {
 	slots    [256]*Policy // by slotOf their names, as far as they do not share one
 }
 
-// Policy returns the policy with a name, or nil. Most are found at their slot, in a fifth of the time that
-// the map takes.
+// Policy returns the policy with a name, or nil. Most policies are found at their slot, in a fifth of the time
+// that the map takes.
 func (s *Set) Policy(name []byte) *Policy {
 	if p := s.slots[slotOf(name)]; p != nil && p.Name == string(name) {
 		return p
@@ -87,7 +87,7 @@ type Policy struct {
 	Limits    []Limit // one at least
 	Overrides []Override
 	Plans     []Plan // in the order of the file
-	// DefaultPlan is the plan of subjects that were given none. It has the place of Limits. Empty if there is none.
+	// DefaultPlan is the plan of subjects without a plan of their own. Its limits are Limits. Empty if there is none.
 	DefaultPlan string
 	Ban         *Ban  // nil if refusals never lead to a ban
 	Shadow      bool  // decides, takes and counts, but never refuses
@@ -102,7 +102,7 @@ type Policy struct {
 
 	lease string // of Ahead, as in the file
 	cidr  bool   // an override has networks, so subjects that are addresses are written in canonical form
-	head  string // what its keys have before the subject: the name and ":{"
+	head  string // the part of its keys before the subject: the name and ":{"
 	at    position
 }
 
@@ -138,7 +138,7 @@ type Limit struct {
 	limit.Rule
 
 	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
-	tail  string // what its keys have after the subject: "}:" and the label
+	tail  string // the part of its keys after the subject: "}:" and the label
 	text  string // its numbers, as in the file
 	rate  rate   // of a Throttle
 }
@@ -146,8 +146,8 @@ type Limit struct {
 // String returns the limit as files write it, with its label.
 func (l *Limit) String() string { return l.label + " " + l.text }
 
-// Label returns the name by which keys and answers call the limit: [name.]kind. That of a quota has its
-// unit and zone too, as in quota-day@Europe/Berlin, so that another unit is another key.
+// Label returns the name of the limit in keys and answers: [name.]kind. The label of a quota has its unit
+// and zone too, as in quota-day@Europe/Berlin, so that another unit is another key.
 func (l *Limit) Label() string { return l.label }
 
 // Ban is the rule by which refusals lead to a ban.

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Error says where a file is not as it should be, and why.
+// Error says where a file is wrong, and why.
 type Error struct {
 	File   string
 	Line   int // from 1 on; 0 if the error is not at a line
@@ -99,7 +99,7 @@ func syntaxError(file string, text []byte, err error) error {
 	return at.errorf("not YAML: %s", strings.ReplaceAll(reason, "\n", " "))
 }
 
-// check refuses what no part of a file may have.
+// check refuses what is not allowed in any part of a file, such as an alias.
 func (n node) check() error {
 	switch {
 	case n.Kind == yaml.AliasNode:

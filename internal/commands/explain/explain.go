@@ -1,7 +1,7 @@
 // Package explain implements CL.EXPLAIN: what a call of a limiter would be answered now, and why.
 //
-// The row runs the row of the explained call, with a decide.Explanation as its Outcome. So the call is parsed, and its
-// policies are found, by the code that would make it; package decide then asks the limits without taking anything.
+// The row of CL.EXPLAIN runs the row of the explained call, with a decide.Explanation as its Outcome. So the code that
+// would make the call parses it and finds its policies. Package decide then asks the limits without taking anything.
 //
 //	explain.go  the row, and the reply
 //	why.go      the reply's lines for people
@@ -21,7 +21,7 @@ type Family struct {
 	Find     func(words [][]byte) *command.Command // the row of a call; nil if there is none
 	Snapshot func() any                            // of the policies: see command.KeyRules
 	Waiting  func(database int, key []byte, most int) []command.WaitingCall
-	IsFull   func() bool // calls that need memory are refused
+	IsFull   func() bool // reports whether calls that need memory are refused
 }
 
 // most bounds each list of a reply.
@@ -50,7 +50,7 @@ explained call too. The call does not wait, and one with SETTLE is not explained
 	}}
 }
 
-// maxWords is enough for a CL.ALL of as many limiters as there may be.
+// maxWords bounds the words of the explained call. It is enough for a CL.ALL with decide.MaxRequests limiters.
 const maxWords = 8*decide.MaxRequests + 16
 
 // explained is the KeyRules.Call of the row.
@@ -136,7 +136,7 @@ type explanation struct {
 	family   *Family
 	call     *command.Call
 	row      *command.Command
-	detailed bool // patterns, reasons, holds and waiting calls are shown
+	detailed bool // the user may see patterns, reasons, holds and waiting calls
 }
 
 func (x *explanation) write() {
@@ -257,7 +257,7 @@ func (x *explanation) writeLimit(i int) {
 	}
 }
 
-// waiting returns calls that wait for the limit of a request; none if the user may not see them.
+// waiting returns the calls that wait for the limit of a request; none if the user may not see them.
 func (x *explanation) waiting(i int) []command.WaitingCall {
 	if !x.detailed || x.family.Waiting == nil {
 		return nil

@@ -23,7 +23,7 @@ func (x *explanation) allows() bool {
 	return x.Allowed
 }
 
-// isForced reports whether a limit is taken from in any case.
+// isForced reports whether the call takes from a limit even beyond the limit.
 func (x *explanation) isForced(i int) bool { return x.Call.Requests[i].Mode == quota.Force }
 
 // retryAfter returns the time until the call would be allowed, in ns.
@@ -56,7 +56,7 @@ func (x *explanation) decider(part int) string {
 		return "override"
 	}
 	if x.Fails != nil || p.Verdict.Limit >= len(p.Treatment.Limits) {
-		return "" // an earlier call has decided, or the store does not answer
+		return "" // the call repeats an earlier one, or the store does not answer
 	}
 	return p.Treatment.Limits[p.Verdict.Limit].Label()
 }

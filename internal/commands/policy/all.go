@@ -45,7 +45,7 @@ func (f *Family) Count(c *command.Call, k *decide.Call, limited bool) {
 	}
 }
 
-// CountHold is for decide.Decider.
+// CountHold is the CountHold of a decide.Decider.
 func (f *Family) CountHold(c *command.Call, p *decide.Part, held, settled int64) {
 	if f.Files.Counts == nil {
 		return

@@ -28,8 +28,8 @@ and ends its exemption too. Exempt subjects are listed too if they are banned.`,
 	}
 }
 
-// policyRights returns what the key patterns of users are checked against: what all keys of the policy
-// begin with.
+// policyRights returns the name to check against the key patterns of users: the common prefix of all keys
+// of the policy.
 func (f *Family) policyRights(keys, words [][]byte, _ any) [][]byte {
 	return append(keys, append(append([]byte(f.prefix), words[1]...), ':'))
 }
@@ -118,7 +118,7 @@ func (s *banSearch) next(c *command.Call) (err error) {
 	return err
 }
 
-// add adds a ban. There are never more than twice as many as are listed.
+// add adds a ban. It keeps at most twice as many bans as are listed.
 func (s *banSearch) add(b banned) {
 	if s.found = append(s.found, b); len(s.found) == 2*s.most {
 		s.shorten()

@@ -13,8 +13,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// Files has the policies in force, and reads their files again: on request, and when they change. What it
-// reads is a set of policies as a whole, or refused as a whole; then the policies in force stay.
+// Files has the policies in force, and reads their files again: on request, and when they change. All files
+// together are accepted or refused. If they are refused, the policies in force stay.
 type Files struct {
 	Read    func() ([]policies.File, error) // reads the files; nil if there are none
 	Options policies.Options
@@ -26,7 +26,7 @@ type Files struct {
 	onReload []func()    // see OnReload
 	seen     digest      // of what the last Look has read
 	tried    digest      // of what was applied or refused last
-	failing  atomic.Bool // the files that were read last were refused, so that others are in force
+	failing  atomic.Bool // the files that were read last were refused; earlier policies are in force
 }
 
 // digest identifies the content of all files, or the error of reading them.
@@ -91,8 +91,8 @@ func (f *Files) Reload() (changes []string, err error) {
 }
 
 // Look reads the files, and applies them if they have changed and two Looks in succession have read the
-// same, because a program may be writing a file in steps, and the beginning of a file can be valid. Look is
-// to be called at regular times. Files that are refused are reported once.
+// same content: a program may be writing a file in steps, and the beginning of a file can be valid. Call
+// Look at regular intervals. It reports files that are refused only once.
 func (f *Files) Look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -68,8 +68,7 @@ const (
 	errManyGrants   command.Refusal = "ERR the subject has 8 other grants"
 )
 
-// giveGrant sets a grant in the standing of a subject, until the window in which a call would now take from the limit
-// with the grant.
+// giveGrant sets a grant in the standing of a subject. It ends with the window from which a call would take now.
 func giveGrant(c *command.Call, key, limitKey []byte, l *policies.Limit, grant standing.Grant) error {
 	rule := l.Rule
 	rule.Window = rule.Window.Plus(max(grant.Quantity, 1)) // a limit of 0 has no window

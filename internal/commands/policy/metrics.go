@@ -49,8 +49,8 @@ func (f *Files) Metrics() metric.Group {
 	}}
 }
 
-// beginCounts prepares the counts of the policies that will be in force. If they are few, each is counted from
-// now on; a series that begins at 0 shows its first decisions.
+// beginCounts prepares the counts of the policies that will be in force. If the policies are few, the counts of
+// all of them begin now, so that each series begins at 0, and its first decisions are visible.
 func (f *Files) beginCounts(next *policies.Set) {
 	if f.Counts == nil {
 		return
@@ -65,7 +65,7 @@ func (f *Files) beginCounts(next *policies.Set) {
 	}
 }
 
-// count counts a decision of a policy, if there are metrics. A call that peeks is none.
+// count counts a decision of a policy, if there are metrics. A call that peeks does not count.
 func (f *Family) count(c *command.Call, p *policies.Policy, m quota.Mode, r stats.Result) {
 	if f.Files.Counts != nil && m != quota.Peek {
 		f.countFor(c, p, r)

@@ -6,8 +6,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// tell stores the outcome of a call with VERBOSE as a value, for a caller that wants one: a request over HTTP would
-// otherwise parse the reply. It reports whether the value replaces the reply: see command.Call.Outcome.
+// tell stores the outcome of a call with VERBOSE as a value if the caller wants one: a request over HTTP would
+// otherwise have to parse the reply. It reports whether the value replaces the reply: see command.Call.Outcome.
 func (t *taking) tell() bool {
 	v, decisions := &t.Verdict, t.Decisions
 	to, wanted := t.call.Outcome.(*policies.Outcomes)

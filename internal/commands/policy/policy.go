@@ -5,7 +5,7 @@
 //	take.go      CL.TAKE. A policy becomes a decide.Part: the requests of its limits and the key of
 //	             the subject's standing. Package decide does the rest, and CL.ALL gets the same parts
 //	             for its members.
-//	all.go       what CL.ALL asks of policies: decide.Policies
+//	all.go       policies as members of CL.ALL: implements decide.Policies
 //	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, grant.go CL.GRANT,
 //	             bans.go CL.BANS
 //	clpolicy.go  CL.POLICY and its subcommands
@@ -41,8 +41,8 @@ func (f *Family) Commands() []*command.Command {
 // Snapshot returns the policies in force: see command.KeyRules.
 func (f *Family) Snapshot() any { return f.Files.InForce() }
 
-// current returns the policies for a call: those in force, or those by which its rights were checked, and in
-// a transaction those by which it has found the keys of its calls.
+// current returns the policies for a call: the snapshot with which its rights were checked or, in a
+// transaction, its keys were found. If there was no such check, it returns the policies in force.
 func (f *Family) current(c *command.Call) *policies.Set {
 	if c.Snapshot != nil {
 		return c.Snapshot.(*policies.Set)
@@ -68,7 +68,8 @@ const stepWork = 24
 // loopSteps bounds these steps for a call of CL.TAKE on an event loop: less than a tenth of a millisecond.
 const loopSteps = 4 * command.MaxLoopWork / stepWork
 
-// treatCounted returns the subject of a call as its policy sees it, how the policy treats it, and the work of that.
+// treatCounted returns the subject of a call as its policy sees it, how the policy treats it, and the work of finding
+// that out.
 func treatCounted(p *policies.Policy, text []byte) (s policies.Subject, t policies.Treatment, work int) {
 	s = p.Subject(text)
 	t, steps := p.TreatCounted(s)

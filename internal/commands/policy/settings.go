@@ -26,8 +26,8 @@ func (s *Settings) Options() []*option.Option {
 	}
 }
 
-// Begin applies the settings, and reads the policies for the first time. In a cluster, the text in the first braces
-// of a key chooses its slot, and that has to be the subject.
+// Begin applies the settings, and reads the policies for the first time. It refuses a prefix with braces: in a cluster,
+// the text in the first braces of a key chooses its slot, and this text has to be the subject.
 func (f *Family) Begin(s *Settings) error {
 	if strings.ContainsRune(s.Prefix, '{') {
 		return errors.New("--policies-prefix: the prefix may not contain {: all keys of a subject must have the same slot")

@@ -5,8 +5,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// settle makes a call with SETTLE. Neither the standing of the subject nor shadow mode matters: what was charged is
-// corrected. It keeps a copy of the call on the heap: see decision.
+// settle makes a call with SETTLE. It corrects what was charged, whether or not the subject is banned or exempt now,
+// and in shadow mode too. It keeps a copy of the call on the heap: see decision.
 func (t taking) settle(options decide.Options) error {
 	c, requests := t.call, t.requests()
 	defer clear(requests) // the next call expects zero values

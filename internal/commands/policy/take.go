@@ -101,7 +101,7 @@ func newTaking(f *Family, c *command.Call, p *policies.Policy) *taking {
 	return t
 }
 
-// takeAny makes a call that runTake does not make in one step.
+// takeAny makes a call for which the short way in runTake is not enough.
 func (f *Family) takeAny(c *command.Call, p *policies.Policy, text []byte, options decide.Options) (err error) {
 	t := newTaking(f, c, p)
 	if p.Shadow { // a call that is never refused does not wait
@@ -147,8 +147,8 @@ func treat(c *command.Call, p *decide.Part, text []byte) {
 	c.Work += work
 }
 
-// hasNoStanding reports whether the subject is known to have no standing. Few have one. It returns false without
-// looking if an operation of the store costs a round trip.
+// hasNoStanding reports whether the subject is known to have no standing, as most subjects. If an operation of the
+// store costs a round trip, it returns false without looking.
 func (t *taking) hasNoStanding() bool {
 	c := t.call
 	if _, steps := c.View.(store.Stepper); steps {
@@ -200,15 +200,15 @@ func (t *taking) takeAll() error {
 	return nil
 }
 
-// slowly calls a function with the decision that the call asks for.
+// slowly calls a function with the decide.Call of the call, which allocates memory.
 func (t taking) slowly(decide func(k *decide.Call) error) error {
 	requests := t.requests()
 	defer clear(requests) // the next call expects zero values
 	return decide(t.decision(requests))
 }
 
-// decision returns the decision that the call asks for. It keeps a copy of the call on the heap; calls without a
-// decision allocate nothing.
+// decision returns the decide.Call of the call. It copies t to the heap, because Reply uses it later; calls that need
+// no decide.Call allocate nothing.
 func (t taking) decision(requests []store.LimitRequest) *decide.Call {
 	k := &decide.Call{Requests: requests, Parts: []decide.Part{t.Part}, Mode: t.Request.Mode}
 	k.Key = t.f.standingKey(&t.Part)
@@ -254,8 +254,8 @@ func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
 	return f.appendKeys(keys, snapshot.(*policies.Set), words[1], words[2])
 }
 
-// appendKeys appends the names of the keys of a subject: first its standing, and then its limits.
-// Without such a policy, there are none.
+// appendKeys appends the names of the keys of a subject: first its standing, and then its limits. If there is no policy
+// with the name, it appends none.
 func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
 	p, err := find(set, name)
 	if err != nil {
@@ -275,7 +275,7 @@ func (f *Family) keysOf(p *policies.Policy, s policies.Subject, t policies.Treat
 	return keys
 }
 
-// fewRequests is the least number of requests for which a call keeps memory; CL.ALL expects as many.
+// fewRequests is the smallest number of requests for which a call keeps memory. CL.ALL relies on it.
 const fewRequests = 8
 
 // requests returns a request for each limit. The requests and their keys are in memory of the call.

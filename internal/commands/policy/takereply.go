@@ -69,7 +69,7 @@ func (t *taking) decider() string {
 	switch v := &t.Verdict; v.By {
 	case policies.ByLimit:
 		if v.Limit >= len(t.Treatment.Limits) {
-			return "limit" // the policy no longer has that limit: see write
+			return "limit" // of an earlier call with the same ID; the policy no longer has this limit: see write
 		}
 		return t.Treatment.Limits[v.Limit].Label()
 	case policies.ByExemption:
