@@ -42,11 +42,10 @@ func (s *Session) flags(row *command.Command) command.Flags {
 	return row.Flags
 }
 
-// outOfMemory reports whether a call is refused because memory is short: a call that may need
-// memory, and any call that is queued, except calls of limiters. Calls of
-// limiters are never refused beforehand: most need no memory, and a flood of new keys must not
-// disable the limits of existing keys. There is no eviction either: a limiter whose key is evicted
-// lets its client through.
+// outOfMemory reports whether a call is refused because memory is short: any call that may need memory
+// or is queued, except for calls of limiters. Calls of limiters are never refused beforehand, because
+// most need no memory, and a flood of new keys must not disable the limits of existing keys. There is
+// no eviction either: a limiter whose key is evicted lets its client through.
 func (s *Session) outOfMemory(row *command.Command) bool {
 	if !s.instance.Hooks.Has(command.Full) {
 		return false

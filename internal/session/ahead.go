@@ -28,9 +28,9 @@ type repeated uint8
 
 const (
 	byNothing repeated = iota
-	byKey              // those that differ from it only in their second word, a key
-	byToken            // those that differ from it only in this word and in the last, an ID token
-	byKeys             // those that differ from it only in the words ahead.varied
+	byKey              // calls that differ from it only in their second word, a key
+	byToken            // calls that differ from it only in this word and in the last, an ID token
+	byKeys             // calls that differ from it only in the words ahead.varied
 )
 
 // pendingCall is a call that has been read and not answered.
@@ -138,21 +138,22 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 			}}
 		}
 		if row != nil && row.Flags&command.NoAuth != 0 {
-			break // the call may log the client in or out, and calls of one that is not logged in must be short
+			break // the call may log the client in or out, and calls of a client that is not logged in must be short
 		}
 	}
 	return nil
 }
 
-// growWords makes room for the words of a window, once its first call has been read: the calls of a pipeline are mostly
-// equally long.
+// growWords makes room for the words of a window, once its first call has been read: most calls of a pipeline have
+// equally many words.
 func (a *ahead) growWords(r *resp.Reader) {
 	if a.count == 1 && r.Buffered() > 0 {
 		a.words = slices.Grow(a.words, (Lookahead-1)*len(a.words))
 	}
 }
 
-// fillFrom is fill for the calls of a client in this process. They are not compared: making them costs more.
+// fillFrom is fill for the calls of a client in this process. It does not compare calls with one another: making them
+// costs more than comparing would save.
 func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, known *command.LookupCache,
 	limit int) error {
 	a.keys, a.copied = a.keys[:0], true

@@ -29,8 +29,8 @@ const (
 )
 
 // authorize returns an error if the client may not make a call. A long call that continues outside the event loop is
-// checked there, where all of its words are known: see Instance.authorize. The call uses the same snapshot as its
-// check; endBatch forgets the snapshot.
+// checked there, where all of its words are known: see Instance.authorize. The call uses the snapshot of its check,
+// which endBatch forgets.
 func (s *Session) authorize(row *command.Command, words [][]byte, long *longCall) error {
 	s.call.Snapshot = row.TakeSnapshot() // forget the one of the call before
 	if row.Flags&command.NoAuth != 0 {
@@ -111,7 +111,7 @@ func (s *Session) SetAccount(a *client.Account) bool {
 }
 
 // logInByCertificate logs a new session in as the user that the client's certificate names. If there is no such
-// user, or it is off, the session is one without a certificate, as in Redis.
+// user, or the user is off, the session begins as if there were no certificate, as in Redis.
 func (s *Session) logInByCertificate(name string) {
 	if a := s.instance.Accounts.OfCertificate(s.Client, name); a != nil {
 		s.SetAccount(a)
@@ -122,7 +122,7 @@ func (s *Session) logInByCertificate(name string) {
 type rights uint8
 
 const (
-	everything rights = iota // the user may do everything, so they are not
+	everything rights = iota // they are not checked: the user may do everything
 	limited                  // against the rights of the user
 	toLogIn                  // the client has yet to log in: only short calls are read
 )

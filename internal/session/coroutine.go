@@ -123,7 +123,7 @@ type coroutines struct {
 	mu    sync.Mutex
 	idle  []*coroutine
 	least int // the lowest number of idle since the latest trim
-	users int // number of sessions
+	users int // number of sessions, which may need coroutines
 }
 
 // takeCoroutine returns an idle coroutine, or a new one.

@@ -52,7 +52,7 @@ func (c *Caller) wake() {
 // Disconnected returns a channel that is closed when the client is disconnected.
 func (c *Caller) Disconnected() <-chan struct{} { return c.cut.Done() }
 
-// IsIdle reports whether the session can make further calls, and nothing of the latest ones is left.
+// IsIdle reports whether the session can make further calls, and has nothing left to do for earlier calls.
 func (c *Caller) IsIdle() bool {
 	return !c.Closing() && !c.HasUnanswered() && len(c.Output()) == 0
 }
@@ -108,8 +108,7 @@ func (c *Caller) run(ctx context.Context, onWait func()) error {
 	}
 }
 
-// Calls are calls for Do, in little memory: a call of a thousand integers of one digit has five bytes for each.
-// The zero value has none.
+// Calls are calls for Do, in little memory: each word takes its length and four bytes. The zero value has no calls.
 type Calls struct {
 	text  []byte  // of all words
 	words []int32 // the end of each word in text

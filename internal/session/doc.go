@@ -2,7 +2,7 @@
 // the replies into bytes. It does not depend on sockets, and uses the store only through the
 // interfaces of package store.
 //
-// # The way of a call
+// # How a call is answered
 //
 // A transport feeds a Session the bytes that it has read. The session reads calls ahead (ahead.go)
 // and answers them in order (turn.go). For each, it finds the command's row in the command.Table,
@@ -10,8 +10,8 @@
 // counts the call (tally.go) and runs the row, which writes the reply. The transport sends the bytes
 // that Output returns.
 //
-// A client in this process, such as a request over HTTP, needs no bytes: Caller.Do (do.go) takes
-// words, and is the transport. From there on it is a client like any other.
+// A client in this process, such as a request over HTTP, needs no bytes: Caller.Do (do.go) takes words,
+// and is the transport. In all else, it is a client like any other.
 //
 // # Turns
 //
@@ -25,19 +25,20 @@
 // The state of a session is its client's, client.State: Running, or one in which the session
 // makes no call until there is a delivery in the client's mailbox.
 //
-//   - Parked: a goroutine makes a call outside the event loop (park.go): of a command whose Cost is
-//     Unbounded, of more than 1024 words, or of many large ones. The package background bounds how many
-//     such calls run at once, and how long each runs before others do.
+//   - Parked: a goroutine makes a call outside the event loop (park.go): a call of a command whose Cost is
+//     Unbounded, or a call with more than 1024 words or with large words. The package background bounds how
+//     many such calls run at once, and how long each runs before others do.
 //   - Blocked: the call waits for a time or for another client, as in WAIT (client.BlockedClients), or
-//     for a limiter, with the option WAIT. There is no goroutine for each. One goroutine makes the calls
-//     that have waited for a limiter again when it is their turn (waiting.go, rerun.go).
+//     for a limiter, with the option WAIT. Waiting calls have no goroutines of their own. When it is the turn of
+//     a call that waits for a limiter, a goroutine that serves all such calls makes it again (waiting.go,
+//     rerun.go).
 //   - Postponed: CLIENT PAUSE is in force, and the next call has not been made yet.
 //
 // # Runs
 //
 // A call is made in a turn, by a goroutine, in a coroutine, again after it has waited, or by EXEC. In each case
-// a run (run.go) is made, counted and announced by the same three functions: they take the time, feed the
-// statistics, SLOWLOG and MONITOR, and publish keyspace events. Only the hot path does less: see below.
+// the same three functions make, count and announce a run (run.go): they take the time, feed the statistics,
+// SLOWLOG and MONITOR, and publish keyspace events. Only the hot path does less: see below.
 //
 // # The hot path
 //
@@ -80,14 +81,15 @@
 //
 // # What was tried
 //
-//   - Requests over HTTP were written in RESP and fed to a session, and their replies read again. A take cost
-//     1.68 times a handler that answers nothing. Passing words and values takes no more than 1.3 times a handler
-//     that answers as much. The session does not know the values: a hook for them made it import the policies.
-//   - Each way to make a call counted it by itself. They differed in what they forgot: a call refused after it
-//     had waited was observed with a duration of 0.
-//   - Whether a call repeats the one before it, whether that was bound, and whether it had passed its checks
-//     were three booleans. A call that repeated a refused one got the arguments of the call before: so now one
-//     value says it, and each call resets it.
-//   - Replies that CLIENT REPLY suppresses were written, and taken back. Messages stood between them; they have
-//     a writer of their own now.
+//   - Requests over HTTP were written in RESP and fed to a session, and their replies were parsed again. A take
+//     cost 1.68 times as much as a handler that answers nothing. With words and values, it costs at most 1.3 times
+//     as much as a handler that answers as much. The session does not know the type of the values: a hook for
+//     them made it import the policies.
+//   - Each way to make a call counted the call by itself, and forgot something different: a call refused after a
+//     wait was observed with a duration of 0.
+//   - Three booleans said whether a call repeats the one before it, whether that call was bound, and whether it had
+//     passed its checks. A call that repeated a refused call got the arguments of an earlier one. Now one value
+//     says all three, and each call resets it.
+//   - Replies that CLIENT REPLY suppresses were written to the client's output, and removed afterwards. Messages
+//     could stand between them, so these replies have a writer of their own now.
 package session

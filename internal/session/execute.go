@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// The bounds of a transaction's work. A transaction that is more work is refused before its first call is made.
+// The bounds of a transaction's work. A transaction with more work is refused before its first call is made.
 const (
 	maxBackgroundWork = 64 << 20
 	// MaxSessionWork is the bound if one of the calls needs the session, so that the transaction is

@@ -48,10 +48,10 @@ type Instance struct {
 		background sync.Map // by client: calls that run outside of the event loop
 		turns      sync.Map // by client: calls that its session makes in its turns
 	}
-	scriptsCalled sync.Once // for the hint that there are none
+	scriptsCalled sync.Once // for the hint that there are no scripts
 
-	coroutines coroutines   // that make calls of the store, if these may block
-	waiting    waitingCalls // that a limiter has not admitted yet
+	coroutines coroutines   // make calls, if calls of the store may block
+	waiting    waitingCalls // calls that a limiter has not admitted yet
 }
 
 // Begin initializes the fields that the package commands does not set.

@@ -12,10 +12,10 @@ import (
 // pipeline of the store. Each call has its own command.Call, with its own view and output, and runs in
 // a coroutine (coroutine.go) until it waits or ends. Replies are sent in the order of the calls.
 //
-// Calls overlap only if command.Command.Overlaps allows it. Any other is made when all calls
-// before it have ended, and the next begins when it has ended; so does EXEC, and every call of a
-// client with CLIENT TRACKING. A call on a key of a call that may use the store several times begins
-// when that has ended. At the end of a turn, all calls have ended.
+// Calls overlap only if command.Command.Overlaps allows it. Any other call, EXEC, and every call of a
+// client with CLIENT TRACKING begins when all calls before it have ended, and the next call begins when
+// it has ended. If a call may use the store several times, a later call on one of its keys begins when it
+// has ended. At the end of a turn, all calls have ended.
 
 // maxOverlap bounds how many calls of a session are under way at a time.
 const maxOverlap = 64
@@ -222,8 +222,8 @@ func (o *overlap) completeAll() {
 	}
 }
 
-// completeFirst waits for the first of the calls that are under way, and writes its reply. Calls after
-// it that do not use the store again run on when it is their turn.
+// completeFirst waits for the first of the calls that are under way, and writes its reply. Later calls
+// that do not use the store again run on when they are the first.
 func (o *overlap) completeFirst() {
 	c := o.begun[o.first]
 	for !c.ended {

@@ -91,8 +91,8 @@ func (r *rerun) try(w *waiter) error {
 	return r.run.err
 }
 
-// finish counts a call that has ended, and delivers its reply. The time for which it has waited is not
-// part of its duration, as in Redis.
+// finish counts a call that has ended, and delivers its reply. As in Redis, the duration of the call does not
+// include the time for which it has waited.
 func (r *rerun) finish(w *waiter) {
 	in, c := r.instance, &r.call
 	reply := in.replyOf(c, w.row, r.run.err)

@@ -11,7 +11,7 @@ import (
 // counts it and announce tells others of it: in a turn of its session, outside of the event loop
 // (park.go), while other calls of its client are under way (coroutine.go), again after it has waited
 // (rerun.go), or in a transaction (execute.go). The exception is the hot path in turn.go: a call that is
-// not timed is counted with the others of its turn (tally.go), and has no run.
+// not timed has no run, and is counted with the other calls of its turn (tally.go).
 type run struct {
 	call    *command.Call // nil if the call was refused before its row ran
 	row     *command.Command
@@ -27,7 +27,8 @@ type run struct {
 	misses  int64 // call.Misses before
 }
 
-// make runs the row and takes the time. While memory is short, a limiter gets a view that takes no more.
+// make runs the row and takes the time. While memory is short, the row of a limiter gets a view that takes no more
+// memory.
 func (in *Instance) make(r *run) {
 	c := r.call
 	if r.row.Traits&command.Decides != 0 && in.Hooks.Has(command.Full) {

@@ -54,13 +54,13 @@ type ending uint8
 const (
 	stays   ending = iota
 	closes         // it is closed
-	refuses        // so is it, because of a value that is too long and still arriving
+	refuses        // it is closed because of a value that is too long, and may still be arriving
 )
 
 // input holds the calls that have arrived.
 type input struct {
 	reader *resp.Reader
-	given  *Calls // of a client in this process, in place of the reader's; nil if there are none
+	given  *Calls // from a client in this process, in place of the reader's calls; nil if there are none
 	ahead  ahead  // calls that have been read and not answered
 }
 
@@ -84,7 +84,7 @@ type callCounts struct {
 	tally       int    // index of the tally that counts row
 	severalRows bool   // this turn has called several rows, or another than the turn before
 	turns       uint32 // number of turns so far, plus the client's ID, so that short sessions are sampled too
-	since       int64  // the instant from which on the time of this turn is not counted yet; 0 before the first call
+	since       int64  // the instant up to which the time of this turn is counted; 0 before the first call
 }
 
 // Open begins a session with a client that has connected.

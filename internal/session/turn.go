@@ -44,7 +44,7 @@ func (s *Session) dispatch() error {
 	}
 	call, words := s.ahead.take()
 	repeats := s.call.Repeatable != command.Nothing && s.repeats(call)
-	s.call.Repeatable = command.Nothing // so that a call does not repeat what was before a refused one
+	s.call.Repeatable = command.Nothing // if this call is refused, the next must not repeat the call before it
 	row, long := call.row.Subcommand(words), s.ahead.longCall()
 	if s.words, s.call.Work = len(words), 0; long != nil {
 		s.words = long.count
@@ -87,8 +87,8 @@ func (s *Session) dispatch() error {
 	return nil
 }
 
-// repeats reports whether a call repeats the one before it, which has been made. Only now it is known whether the last
-// word of that was its token.
+// repeats reports whether a call repeats the call before it, which has been made by now: only then is it known whether
+// the last word of that call was its token.
 func (s *Session) repeats(w *pendingCall) bool {
 	return w.repeats == byKey ||
 		w.repeats != byNothing && (w.repeats == byKeys || s.call.EndsWithToken(s.ahead.words[w.end-1]))
@@ -133,8 +133,8 @@ func isScript(word []byte) bool {
 	return false
 }
 
-// runChecked makes a call on the hot path. If it has passed no check that depends on the key, one that
-// repeats it need not be checked.
+// runChecked makes a call on the hot path. If its checks do not depend on its key, a call that repeats it
+// need not be checked.
 func (s *Session) runChecked(row *command.Command, words [][]byte, repeats bool) error {
 	err := s.call.Run(row, words, repeats)
 	if s.rights == everything && s.call.Middleware == nil && s.call.Repeatable != command.Nothing {
@@ -151,7 +151,7 @@ func (s *Session) runRepeat() error {
 	s.ahead.next++
 	s.tallies[s.tally].calls++
 	if call.repeats == byKey {
-		c.Words[1] = call.key // the calls share their words; the one before has been answered
+		c.Words[1] = call.key // the calls share their words, and the call before has been answered
 	} else {
 		c.Words = s.ahead.words[call.start:call.end]
 	}

@@ -18,12 +18,12 @@ import (
 // waitingCalls holds the calls of an instance that wait for a limiter, and runs their rows again when
 // the queue says so (package waiting). While no call waits, none of this runs.
 //
-// A goroutine does this, not the event loop whose client has made a limiter admit calls. It has one slot
-// in the background, which it offers to others after each call, and ends when no call is due. Over a
-// store that may block, several goroutines ask for several keys at once; each key is asked for by one.
+// A goroutine runs the rows, not the event loop whose client has made a limiter admit calls. It takes one
+// slot of the background, offers the slot to others after each call, and ends when no call is due. Over a
+// store that may block, several goroutines ask about several keys at once, but only one about each key.
 //
-// While calls wait, it listens to the changes of the store. The listener only notes that it is the turn
-// of a call. Without such a store, a key is asked for every pollEvery.
+// While calls wait, waitingCalls listens to the changes of the store. The listener only notes that a call is
+// due. If the store announces no changes, a key is asked about every pollEvery.
 type waitingCalls struct {
 	instance *Instance
 	notifier store.Notifier // nil if the store announces no changes
@@ -44,8 +44,8 @@ type waitingCalls struct {
 const (
 	// maxWorkers bounds the goroutines that run rows over a store that may block.
 	maxWorkers = 64
-	// pollEvery is the longest time, in nanoseconds, until a key is asked for again if the store does
-	// not announce changes.
+	// pollEvery is the longest time, in nanoseconds, until the store is asked about a key again, if it
+	// does not announce changes.
 	pollEvery = int64(100 * time.Millisecond)
 )
 
@@ -223,7 +223,7 @@ func (ws *waitingCalls) add(w *waiter, d command.Delay) error {
 }
 
 // leave removes a call whose client has disconnected, unless another client has taken its place. If its
-// row is running at this moment, what that takes is taken.
+// row is running at this moment, what the row takes stays taken.
 func (ws *waitingCalls) leave(w *waiter, s *Session) {
 	ws.change(func(q *waiting.Queue[*waiter]) {
 		if w.session == s {
@@ -356,7 +356,7 @@ func (ws *waitingCalls) next() (*waiter, rerunState, waiting.Due) {
 	return c.Of, rerunState{c.Of.waiterState, c.Deadline(), c.Key()}, due
 }
 
-// stay lets a call wait on, and reports whether it does. An error is its reply.
+// stay lets a call wait on, and reports whether it waits. If there is an error, it is the reply of the call.
 func (ws *waitingCalls) stay(w *waiter, d command.Delay, began int64) (stays bool, err error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 )
 
 // A client whose connection breaks may repeat a call that waits, with the same ID. The new call takes the
-// place of the first, which may still be connected as far as the server knows, and is answered with an
-// error.
+// place of the first call. As far as the server knows, the first client may still be connected, so the first
+// call is answered with an error.
 
 // idPlace identifies the ID of a call: it belongs to a key of a database.
 type idPlace struct {
@@ -100,8 +100,8 @@ func (s *Session) EndWait(id command.CallID) {
 	}
 }
 
-// withID returns the call that waits with an ID; nil if there is none. If it has other words, the error is
-// the one for an ID that is remembered for another call.
+// withID returns the call that waits with an ID; nil if there is none. If the waiting call has other words,
+// the error is store.ErrReused, as if the ID were remembered.
 func (ws *waitingCalls) withID(place idPlace, words [16]byte) (*waiter, error) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package systemd tells systemd how a service is doing: that it has started, needs more time, works,
-// or stops. It speaks the protocol of sd_notify(3), datagrams of lines to a Unix socket.
+// Package systemd tells systemd that a service has started, needs more time, works, or stops. It speaks
+// the protocol of sd_notify(3): datagrams of lines to a Unix socket.
 package systemd
 
 import (
@@ -38,7 +38,7 @@ func Open(environment func(name string) string, pid int) (*Supervisor, error) {
 	return s, nil
 }
 
-// Watchdog returns how long systemd waits for a call of Beat before it ends the process; 0 if it does not.
+// Watchdog returns how long systemd waits for a call of Beat before it ends the process; 0 if it waits for none.
 func (s *Supervisor) Watchdog() time.Duration {
 	if s == nil {
 		return 0
@@ -62,7 +62,7 @@ func (s *Supervisor) Stopping(within time.Duration) {
 // Beat says that the service works.
 func (s *Supervisor) Beat() { s.send("WATCHDOG=1") }
 
-// send sends the lines as one message. The socket is systemd's, which may be gone: then nobody is to be told.
+// send sends the lines as one message. It ignores errors: if systemd's socket is gone, nobody needs to be told.
 func (s *Supervisor) send(lines ...string) {
 	if s == nil {
 		return
