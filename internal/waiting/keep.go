@@ -6,27 +6,27 @@ import (
 	"math"
 )
 
-// A call that several keys may limit stands in one line at a time. If other calls take from its other keys whatever
-// comes back, it may go from line to line for ever. So in the end its keys are kept for it: it moves to a line of its
-// own, and no other call has a turn at any of its keys until it leaves the queue or gives them up.
+// A call that several keys may limit stands in one line at a time. If other calls always take what comes back at its
+// other keys, it may go from line to line for ever. So in the end its keys are kept for it: it moves to a line of its
+// own, and no other call has a turn at any of its keys until it leaves the queue or gives the keys up.
 //
-// The cost for other calls is bounded. If a key had enough in a turn, and the call went on to another line, the call
-// has left that quantity to others. It gets credit for the key: the time in which the limiter admits the quantity on
-// average. Once a key has enough, it is kept no longer than the credit. So the calls that wait for a key lose at most
-// as much time to a call as if it had been admitted whenever it was passed over.
+// The cost for other calls is bounded. A call is passed over if, in its turn, a key had enough and the call went on to
+// another line: it has left that quantity to others. It gets credit for the key: the time in which the limiter admits
+// the quantity on average. Once a key has enough, it is kept for no longer than the credit. So the calls that wait for
+// the key lose at most as much time as if the call had been admitted each time it was passed over.
 //
 // No call starves. While a call is passed over, its credit for a key grows with every two turns, until it suffices for
-// all keys: see target. Then all keys are kept at once or none, so no call that keeps a key waits for another call: it
-// has turns of its own, and a deadline. That excludes deadlocks. When the keys are no longer kept, all their lines have
+// all keys: see target. All keys are kept at once, or none, so a call that keeps a key never waits for another call: it
+// has its own turns, and a deadline. So there are no deadlocks. When the keys are no longer kept, all their lines have
 // their turns at once, so no turn is lost.
 //
-// A call whose turn it is while one of its keys is kept for another goes to the line of this key, and gives up what is
-// kept for it. The oldest call to which this happens is next: until it has left or its keys are kept for it, no younger
-// call may begin to keep one of them. So among calls that share keys, no other delays the oldest for ever, and each
-// becomes the oldest in time.
+// If one of a call's keys is kept for another call at its turn, the call goes to the line of this key, and gives up the
+// keys that are kept for it. The oldest such call is next: until it has left the queue, or its keys are kept for it, no
+// younger call may begin to keep one of its keys. So among calls that share keys, no other call delays the oldest for
+// ever, and each call becomes the oldest in time.
 //
-// The first call of a line may find its key taken by calls of other lines, again and again. Then this key alone is
-// kept for it, which delays no call of the line, because they are behind it.
+// The first call of a line may find that calls of other lines have taken from its key, again and again. Then this key
+// alone is kept for it. That delays no call of the line, because they are all behind it.
 
 // Patience is the number of turns in which a call is passed over before anything is kept for it.
 const Patience = 4
@@ -56,7 +56,7 @@ type keeping struct {
 	left    string  // the key of the line that it left, while keys are kept or after it has left the queue
 }
 
-// maxShares bounds the keys that a call remembers. There are more than a call may have only if
+// maxShares bounds the keys that a call remembers. It remembers more keys than a call may have only if
 // its keys change, because a policy chooses them.
 const maxShares = 128
 
@@ -124,8 +124,8 @@ func (c *Call[T]) Key() string {
 	return c.line.key
 }
 
-// mayKeepOwn reports whether the key of its line may be kept for a call that is the first of this line already. It
-// costs no call of this line anything, and excludes only calls of other lines from the key.
+// mayKeepOwn reports whether the key of its line may be kept for a call that is already the first of this line. Keeping
+// it costs no call of this line anything, and excludes only calls of other lines from the key.
 func (q *Queue[T]) mayKeepOwn(c *Call[T], database int, n *Need) bool {
 	keeper := q.keepers[q.hash(database, n.Key)]
 	if c.stays < Patience || keeper != nil && keeper != c || len(c.kept) > 1 {
@@ -171,8 +171,8 @@ func (q *Queue[T]) mayKeep(c *Call[T], database int, needs []Need, began, end in
 	return free
 }
 
-// setNext makes a call the next for which keys are kept, unless an older one is. The call has to wait because keys are
-// kept for another.
+// setNext makes a call the next for which keys are kept, unless an older call is the next. The call has to wait because
+// keys are kept for another.
 func (q *Queue[T]) setNext(c *Call[T]) {
 	if q.next == nil || c.arrived < q.next.arrived {
 		q.next = c
@@ -317,10 +317,10 @@ func (q *Queue[T]) pass(c *Call[T], database int, needs []Need) {
 	}
 }
 
-// target returns the index of the need whose key a call goes to wait for. That is the key that limits it longest, with
-// two exceptions. After as many moves as it has keys, the call stays until the key of its line has enough, so that each
-// move gives credit. After Patience turns, it goes to a key that limits it and for which its credit is too small, so
-// that every key gets credit.
+// target returns the index of the need whose key a call waits for next: the key that limits it longest, with two
+// exceptions. After as many moves as it has keys, the call stays until the key of its line has enough, so that each
+// move gives credit. After Patience turns, it goes to a key that limits it, and for which its credit is too small, so
+// that it gets credit for every key.
 func (q *Queue[T]) target(c *Call[T], database int, needs []Need, began, end int64) (index int) {
 	own, lacking := -1, -1
 	for i := range needs {

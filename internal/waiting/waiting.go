@@ -4,11 +4,11 @@
 //
 // # Lines
 //
-// A call stands in one line, at the key that limits it, and lines are in the order of arrival. Only the first call of a
-// line has turns: the line has the instant at which that call could be admitted, and calls behind it cost nothing until
-// then. When the first call is admitted or leaves, the next has its turn at once, because it may need less. So a unit
-// that becomes free costs two decisions, one that takes it and one that finds out how long the next call has to wait,
-// whatever the number of calls.
+// A call stands in one line, the line of the key that limits it, and the calls of a line are in the order of arrival.
+// Only the first call of a line has turns: the line has the instant at which that call could be admitted, and calls
+// behind it cost nothing until then. When the first call is admitted or leaves, the next call has its turn at once,
+// because it may need less. So a unit that becomes free costs two decisions, however many calls wait: one takes it, and
+// one finds out how long the next call has to wait.
 //
 // The instant follows from the limiter's retry_after. A change of the key may move it forward: then
 // Wake gives the first call its turn at once. A change of all keys (FLUSHALL, SWAPDB) wakes all lines,
@@ -16,11 +16,12 @@
 //
 // # What a turn leads to
 //
-// The caller decides the call again, without the queue's lock, and then says whether the call leaves
-// the line (it was admitted, or its client is told that it is limited), stays the first of it until a
-// later instant, or goes to the end of another line, because another of its keys limits it now. A key
-// that changes during a turn is not missed: the line has another turn as soon as that ends. A call that
-// goes from line to line is admitted in the end, because its keys are kept for it: see keep.go.
+// The caller decides the call again, without the queue's lock, and then says what happens to the call.
+// It leaves the line, because it was admitted or its client is told that it is limited; or it stays the
+// first of the line until a later instant; or it goes to the end of another line, because another of its
+// keys limits it now. If a key changes during a turn, the change is not missed: the line has another turn
+// when this one ends. A call that goes from line to line is admitted in the end, because its keys are
+// kept for it: see keep.go.
 //
 // # The end of the time
 //
@@ -126,12 +127,13 @@ func (q *Queue[T]) SetMax(calls int) { q.max = calls }
 // Len returns the number of calls.
 func (q *Queue[T]) Len() int { return q.count }
 
-// HasCalls reports whether calls wait for a key, or it is kept for one.
+// HasCalls reports whether calls wait for a key, or the key is kept for a call.
 func (q *Queue[T]) HasCalls(database int, key []byte) bool {
 	return q.lines[place{database: database, key: string(key)}] != nil || q.keeper(database, key) != nil
 }
 
-// First returns the first calls in the line of a key, at most most, and before them the call for which it is kept.
+// First returns at most most calls: the call for which a key is kept, if there is one, and then the first calls in the
+// line of the key.
 func (q *Queue[T]) First(database int, key []byte, most int) (calls []*Call[T]) {
 	kept := q.keeper(database, key)
 	if kept != nil && most > 0 {
@@ -348,15 +350,15 @@ func (q *Queue[T]) Stay(c *Call[T], database int, key []byte, at, now int64) err
 	return nil
 }
 
-// End makes the time of a call be over, even if it is added only later.
+// End ends the time of a call, even if the call is added only later.
 func (q *Queue[T]) End(c *Call[T]) {
 	if c.over = true; c.line != nil && c.index >= 0 {
 		heap.Fix(&q.deadlines, c.index)
 	}
 }
 
-// Wake gives the first call for a key, or the one for which it is kept, its turn at once, because the key has
-// changed.
+// Wake gives the first call for a key its turn at once, or the call for which the key is kept, because the key
+// has changed.
 func (q *Queue[T]) Wake(database int, key []byte, now int64) {
 	if l := q.lines[place{database: database, key: string(key)}]; l != nil {
 		q.wake(l, now)
@@ -397,5 +399,5 @@ func (q *Queue[T]) wakeSome(now int64) {
 	}
 }
 
-// Pause makes calls have no turns until it is called with false. Deadlines stay.
+// Pause(true) stops all turns until Pause(false). Deadlines still apply.
 func (q *Queue[T]) Pause(on bool) { q.paused = on }

@@ -26,15 +26,16 @@ func (l *Family) all() *command.Command {
 		Reply: `Each limiter is THROTTLE key max_burst count_per_period period quantity; ` +
 			limit.List(windowKinds(), entryName, "or") + `
 key limit period quantity; QUOTA key limit unit quantity; ACQUIRE key limit ttl holder quantity; or TAKE subject
-policy quantity, which stands for all limits of a policy. count is the number of limiters, 1 to 64. A quantity that
-FORCE follows, except that of ACQUIRE and TAKE, is taken if all others are allowed, and limits nothing. The reply:
-limited, which is 0 if all limiters allowed their quantities, and 1 if any did not and nothing was taken; retry_after,
-the longest of those that limited, -1 if none did or one will never allow it; then the five integers of each limiter;
-of a policy, those of the limit that decides, or with VERBOSE the map of CL.TAKE. When limited, remaining and
-reset_after of each are its present state, and a forced quantity is shown as allowed. A lease beyond the limit, which
-its holder may keep, is limited if it ends before the others are allowed. HOLD is about all limiters but leases. With
-SETTLE each quantity is what was used in fact, and each limiter has a sixth integer; it names the limiters of the call
-with HOLD in their order, and passes over those that the hold has not charged.`,
+policy quantity, which stands for all limits of a policy. count is the number of limiters, 1 to 64. FORCE may follow
+any quantity except for ACQUIRE and TAKE: the quantity is taken if all other limiters allow the call, and limits
+nothing. The reply is an array. Its first element is limited: 0 if all limiters allowed their quantities; 1 if one
+did not, and nothing was taken. The second is the longest retry_after of the limiters that did not; -1 if all did, or if
+one never will. Then there are the five integers of each limiter; for a policy, the five integers of the limit that
+decides or, with VERBOSE, the map of CL.TAKE. If the call is limited, remaining and reset_after of each limiter are its
+present state, and a forced quantity is shown as allowed. A lease beyond the limit, which its holder may keep, is
+limited if it ends before the others are allowed. HOLD charges all limiters except leases. SETTLE names the limiters of
+the call with HOLD in the same order, with the quantities that were used in fact; it ignores limiters that the hold has
+not charged, and each limiter of its reply has a sixth integer.`,
 		Run: l.runAll,
 	}
 }
@@ -72,8 +73,7 @@ func (l *Family) makeAll(c *command.Call, k *allMemory) error {
 	return nil
 }
 
-// callOf returns the decision that a call asks for. It keeps a copy of k, because Reply may run after the steps of the
-// call.
+// callOf returns the decide.Call of a call. It keeps a copy of k, which Reply needs after the steps of the call.
 func (l *Family) callOf(c *command.Call, k allCall) *decide.Call {
 	call := &decide.Call{Requests: k.requests, Mode: k.mode, Options: k.Options}
 	if k.SettleAt > 0 {
@@ -153,8 +153,8 @@ func (l *Family) expand(c *command.Call, k *allCall, call *decide.Call) error {
 	return nil
 }
 
-// first returns the index of the member that the ID of a call belongs to: the first member, or for a hold the first
-// that is not a lease, because a call with SETTLE names no leases.
+// first returns the index of the member that the ID of a call belongs to: the first member; for a hold, the first
+// member that is not a lease, because a call with SETTLE names no leases.
 func (k *allCall) first() int {
 	if k.HoldAt > 0 {
 		for i := range k.requests {
@@ -171,7 +171,7 @@ const (
 	errRepeatsKey command.Refusal = "ERR CL.ALL takes a key once"
 )
 
-// replyAll writes the reply of a call. It shows a policy by the decision of its verdict.
+// replyAll writes the reply of a call. For a policy, it shows the decision of the policy's verdict.
 func (l *Family) replyAll(c *command.Call, k *allCall, call *decide.Call, decisions []quota.Decision, allowed bool) {
 	if k.policies == nil {
 		writeAll(c, decisions, call.Mode, allowed, k.ms, nil)
@@ -292,7 +292,7 @@ func (l *Family) memberKeys(
 	}
 }
 
-// firstKey returns the key whose line a call joins to be made outside the event loop.
+// firstKey returns the key of the queue that a call joins if it is to be made outside the event loop.
 func (l *Family) firstKey(c *command.Call) []byte {
 	words := c.Words[2:]
 	if entryOf(words).form.kind == limit.None {

@@ -6,12 +6,12 @@
 //	inspect.go, top.go, gcra.go        CL.INSPECT, CL.TOP, and GCRA, as Redis built and withheld it
 //
 // A row reads its words into a store.LimitRequest: a key, a rule and a quantity. Without further
-// options it asks the store at once, in one step, and writes the decision; this is the hot path. With
-// LEAVE, WAIT or ID it passes the request to package decide, which waits, remembers and repeats for all
-// families alike. A single limiter is then a CL.ALL of one.
+// options, it asks the store itself, in one step, and writes the decision; this is the hot path. With
+// LEAVE, WAIT, ID, HOLD or SETTLE, it passes the request to package decide, which implements these
+// options for all families. There, a single limiter is a CL.ALL of one.
 //
-// The rows write their reply through decide.WriteDecision directly. With one more function in between, the
-// compiler no longer inlines it, and CL.THROTTLE took 1.4 % more instructions.
+// The rows call decide.WriteDecision directly. With one more function in between, the compiler does not
+// inline it, and CL.THROTTLE took 1.4 % more instructions.
 package limiter
 
 import (
@@ -71,7 +71,7 @@ type request struct {
 	ms   bool
 }
 
-// call returns the decision that a request asks for.
+// call returns the decide.Call of a request.
 func (r request) call(c *command.Call) *decide.Call {
 	k := &decide.Call{Key: r.Key, Mode: r.mode}
 	if r.mode == quota.Force {
@@ -99,8 +99,8 @@ func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 	return l.Decide(c, k)
 }
 
-// takeOnce decides a call whose only option beyond the usual ones of its row is ID as decideWithOptions would, but
-// allocates nothing. The rule is in c.Rule. made is false if it cannot, and has done nothing.
+// takeOnce decides a call as decideWithOptions would, without allocating. It works only if ID is the call's only option
+// that the row does not test. The rule is in c.Rule. If made is false, takeOnce has done nothing.
 func (l *Family) takeOnce(c *command.Call, key []byte, quantity int64, mode quota.Mode, ms bool) (made bool) {
 	id := c.OnlyTokenAt()
 	if id == 0 {
@@ -113,7 +113,7 @@ func (l *Family) takeOnce(c *command.Call, key []byte, quantity int64, mode quot
 	return made
 }
 
-// settlement makes a call one that settles a hold. Its reply has what was corrected.
+// settlement makes k settle a hold: its reply has a sixth integer, the correction.
 func (r request) settlement(c *command.Call, k *decide.Call) *decide.Call {
 	k.Reply = func(decisions []quota.Decision, _ bool) error {
 		decide.WriteDecision(c, &decisions[0], quota.UpTo, r.ms)

@@ -42,14 +42,14 @@ func decisionMetrics(server *command.Server) metric.Group {
 	}
 }
 
-// shownDecisions makes the counters of allowed calls grow. There is no counter of these: they are the calls
-// that were neither limited nor failed, nor allowed by shadow mode. While calls are made, these numbers are
-// not of one moment. A call is counted as one of these first, and as a call at the end of its turn, so the
-// difference may be too small, but never too large. A counter that falls would look like a restart of the
-// server, after which all that it has ever counted would be counted again; so the largest difference is shown.
+// shownDecisions keeps the counters of allowed calls from falling. Allowed calls have no counter of their own: they
+// are the calls that were neither limited, nor failed, nor allowed by shadow mode. While calls are made, these
+// numbers are read at different moments. A limited call is counted as limited at once, but as a call only at the end
+// of its turn, so the difference may be too small, but never too large. A counter that falls looks like a restart of
+// the server, after which a monitoring system would count everything again; so the largest difference is shown.
 //
-// Only a call that is made outside the event loop is counted as a call first. Until it ends, it is shown as allowed;
-// if it is refused then, the next that is allowed makes up for it.
+// The exception is a call that is made outside the event loop, which is counted as a call first. Until it ends, it is
+// shown as allowed; if it is refused then, the next call that is allowed makes up for it.
 type shownDecisions struct {
 	mu   sync.Mutex
 	last map[int]shownCalls // by the numbers of the commands
