@@ -61,8 +61,8 @@ type Options struct {
 	OnError OnError
 
 	// Share is the part of each limit that this process has with Local, such as 0.25 for one of four processes: in an
-	// outage, it admits at most Share x (burst + rate x time), and nothing where Share x burst is below 1. Limits that
-	// only the server knows, those of policies and leases, admit nothing then.
+	// outage, it admits at most Share x (burst + rate x time), and nothing where Share x burst is below 1. Policies and
+	// leases, whose limits only the server knows, admit nothing then.
 	Share float64
 
 	// Remember has refusals repeated without asking the server, for as long as they last, and a second at most: calls of

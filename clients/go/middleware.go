@@ -23,7 +23,7 @@ func (l *Limiter) Middleware(policy string, subject func(*http.Request) string) 
 	return l.MiddlewareOf(policy, func(r *http.Request) Limit { return Policy(policy, subject(r)) })
 }
 
-// MiddlewareOf limits requests by a limit of the program. The name is that of its fields in responses.
+// MiddlewareOf limits requests by a limit of the program, which the RateLimit fields of responses call name.
 func (l *Limiter) MiddlewareOf(name string, limit func(*http.Request) Limit) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

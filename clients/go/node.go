@@ -57,7 +57,7 @@ func newNode(rdb *redis.Client, timeout time.Duration) *node {
 	return &node{rdb: own, repeats: rdb.Options().MaxRetries > 0, late: timeout / 4}
 }
 
-// do makes a call. If the server has not answered the last calls, they fail at once, except for one in 100 ms.
+// do makes a call. If the server has not answered the last calls, it fails at once, except for one call every 100 ms.
 func (n *node) do(ctx context.Context, c *call, timeout time.Duration, now time.Time) (any, error) {
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, err
@@ -154,7 +154,7 @@ func (n *node) land(f *flight, timeout time.Duration) {
 	n.under--
 }
 
-// endOf is the error of a call whose context has ended. A deadline that has passed means that there was no answer.
+// endOf is the error of a call whose context has ended. If its deadline has passed, there was no answer.
 func endOf(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -173,7 +173,7 @@ func (n *node) batch() []*flight {
 	return calls
 }
 
-// fly sends calls, and those that have arrived meanwhile, until there are none.
+// fly sends calls, and then the calls that have arrived meanwhile, until there are none.
 func (n *node) fly(calls []*flight, timeout time.Duration) {
 	for len(calls) > 0 {
 		n.exchange(calls, timeout)

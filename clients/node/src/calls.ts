@@ -17,7 +17,7 @@ export interface Decision {
   corrected: number;
   /** Why onError made the decision; undefined if the server did. */
   cause?: unknown;
-  /** Whether it is an earlier refusal, with the option remember. */
+  /** Whether the decision repeats an earlier refusal, because of the option remember. */
   remembered?: true;
 }
 
@@ -71,11 +71,11 @@ export function word(period: number): string {
 }
 
 export interface CallOptions {
-  /** Takes nothing, and decides as if it did. */
+  /** Takes nothing, and decides as if it took. */
   peek?: boolean;
-  /** Takes what is available, which is taken of the decision. */
+  /** Takes what is available: the decision's taken says how much. */
   upto?: boolean;
-  /** Takes more than there is, too. */
+  /** Takes the quantity even if there is less. */
   force?: boolean;
   /** Leaves a part of the limit to other calls. */
   leave?: number;
@@ -101,7 +101,7 @@ export interface Call {
   takes: Take[];
   wait: number;
   mayHaveID: boolean;
-  /** Without options, and not a refund: a refusal of it may be remembered. */
+  /** Whether a refusal may be remembered: the call has no options, and is not a refund. */
   plain?: boolean;
 }
 

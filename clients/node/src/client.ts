@@ -2,7 +2,7 @@
 
 type Words = readonly string[];
 
-/** What is used of node-redis 5 and later. */
+/** The part of node-redis 5 and later that is used here. */
 export interface NodeRedis {
   sendCommand(words: string[]): Promise<unknown>;
   multi(): { addCommand(words: string[]): unknown; exec(): Promise<unknown[]> };
@@ -11,7 +11,7 @@ export interface NodeRedis {
 
 type On = (event: "error", listener: () => void) => unknown;
 
-/** What is used of ioredis 5 and later. */
+/** The part of ioredis 5 and later that is used here. */
 export interface IORedis {
   call(command: string, ...words: string[]): Promise<unknown>;
   pipeline(): Batch;

@@ -5,7 +5,7 @@ import { fixed, membersOf, newCall, plainCall } from "./calls.js";
 import type { Client } from "./client.js";
 import { Limiter } from "./limiter.js";
 
-// Calls of a window, which express-rate-limit compares with its own limit. node-redis does not round it.
+// A limit that no window reaches: express-rate-limit compares the count with its own limit. node-redis does not round it.
 const MANY = 1_000_000_000_000;
 
 export class CellserverStore implements Store {

@@ -95,7 +95,7 @@ class Limiter(Core[Coroutine[Any, Any, Decision], Coroutine[Any, Any, "tuple[Dec
             return errors.TimeoutError("no reply in time")
 
     async def _fly(self) -> None:
-        """Sends the calls that wait, and those that have arrived meanwhile, until there are none."""
+        """Sends the calls that wait, and then the calls that have arrived meanwhile, until there are none."""
         while self._waiting:
             batch, self._waiting = self._waiting[:MOST_CALLS], self._waiting[MOST_CALLS:]
             batch = [(call, future) for call, future in batch if not future.done()]  # of the others nobody waits
