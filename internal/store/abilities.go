@@ -71,8 +71,8 @@ type Suspender interface {
 //     find the key, and Add adds to the digits of a TAT.
 //   - A call is decided at the time of the other program when the step is made, which may be later
 //     than the instant of the batch.
-//   - The holds of a key go with Delete, and along with Transfer. A value that is written over the key, or a
-//     change by another program, is not noticed: a settlement then gives back no more than the key shows.
+//   - Delete removes the holds of a key, and Transfer moves them. Holds do not notice a value that is written
+//     over the key, or a change by another program: a settlement then gives back at most what the key has.
 //   - Keys take no memory of this process, so WithoutGrowth returns the view itself.
 //   - Atomically with all set, and a Transfer to another database, return a RefusedError. A step may
 //     touch only keys that the other program can change in one step.
@@ -83,16 +83,16 @@ type External interface {
 
 // StandingReporter is implemented by stores that know whether any of their keys holds a standing.
 type StandingReporter interface {
-	// MayHaveStandings returns false if no key holds a standing, and has held one since the store was
-	// made. It is fast, so that calls of policies need not look for what most subjects do not have.
+	// MayHaveStandings returns false if no key has held a standing since the store was made. It is fast,
+	// so that calls on policies need not look for standings, which most subjects do not have.
 	MayHaveStandings() bool
 }
 
 // Spender is implemented by views of stores that take tokens ahead, to decide further calls without a round trip.
 type Spender interface {
-	// Spend decides a request, which must be the only one of its call, by tokens that were taken ahead in an earlier Step
-	// on the same key, not longer ago than the request allows. So whatever else that step has looked at, such as the
-	// standing of a subject, is not older. ok is false if the store has to be asked.
+	// Spend decides a request, which must be the only one of its call, by tokens that an earlier Step on the same key
+	// has taken ahead. That step is not longer ago than the request allows, and neither is whatever else it has read,
+	// such as the standing of a subject. ok is false if the store has to be asked.
 	Spend(r *LimitRequest) (d quota.Decision, ok bool)
 }
 

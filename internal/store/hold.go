@@ -9,21 +9,21 @@ import (
 	"cellserver/internal/quota"
 )
 
-// HoldKeeper is implemented by views of stores that keep holds (package hold). A hold is made by Once, with HoldTime
-// set: the requests of its TakeAll that are Held charge as always, and the store remembers what they took until the
-// hold is settled, or lapses.
+// HoldKeeper is implemented by views of stores that keep holds (package hold). Once makes a hold if HoldTime is set:
+// the requests of its TakeAll that are Held charge as always, and the store remembers what they have taken until the
+// hold is settled or lapses.
 type HoldKeeper interface {
-	// Settle corrects what the requests of a hold took. It returns a decision about each request, about a quantity of
-	// 0 after the correction: Taken is what was corrected, negative if it was given back. A correction is never
-	// limited, and is made on a view without growth too. Sent again with the same quantity, it returns the same
-	// decisions. If it returns an error, nothing was changed; those that say why are HoldErrors. The decisions are
-	// valid until the next call of the view.
+	// Settle corrects what the requests of a hold have taken. It returns a decision for each request, about a quantity
+	// of 0 after the correction. Its Taken is the correction, negative if something was given back. A correction is
+	// never limited, and works on a view without growth too. If Settle is repeated with the same quantity, it returns
+	// the same decisions. If it returns an error, nothing was changed: a HoldError if the hold cannot be settled. The
+	// decisions are valid until the next call of the view.
 	Settle(ctx context.Context, s *Settlement) ([]quota.Decision, error)
-	// Holds returns the open holds of a key, at most count of them, those that end first before others.
+	// Holds returns at most count open holds of a key, in the order in which they end.
 	Holds(ctx context.Context, key []byte, count int) ([]Hold, error)
 }
 
-// HoldCarrier is implemented by views of stores whose open holds can be exported and imported. A form is of a
+// HoldCarrier is implemented by views of stores whose open holds can be exported and imported, as the form of a
 // hold.Book.
 type HoldCarrier interface {
 	// HeldKeys returns the keys of the selected database that have open holds.
@@ -37,7 +37,7 @@ type HoldCarrier interface {
 // HoldCounter is implemented by stores that keep holds.
 type HoldCounter interface{ Holds() HoldCounts }
 
-// HoldCounts says how many holds are open, and what became of others since the store was made.
+// HoldCounts says how many holds are open, and how others have ended since the store was made.
 type HoldCounts struct {
 	Open    int
 	Settled int64
@@ -49,11 +49,11 @@ type HoldCounts struct {
 type Settlement struct {
 	Key []byte // the first key of the call that made the hold
 	ID  []byte
-	// Quantity tells settlements apart that are sent again: the actual quantity, or if there are several, any negative
-	// number that depends on them.
+	// Quantity tells a repetition of the settlement from another settlement. It is the actual quantity; if there are
+	// several quantities, it is a negative number that depends on all of them.
 	Quantity int64
-	// Requests are the limits for the corrections, with the actual quantities, at least 0. Of one that the hold has not
-	// charged, an excess beyond what the hold charged elsewhere is taken, unless Skip is set.
+	// Requests are the limits to correct, with the actual quantities, which are not negative. If the hold has not
+	// charged a limit, only an excess beyond what it has charged on its first key is taken, unless Skip is set.
 	Requests []LimitRequest
 	Skip     bool          // nothing is taken of requests that the hold has not charged
 	Force    bool          // a quantity without a hold is charged, as mode Force takes

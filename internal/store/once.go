@@ -28,8 +28,8 @@ type Idempotent interface {
 // TakesOnce is implemented by views that make the most frequent decision with a token, about one key, faster than Once
 // does.
 type TakesOnce interface {
-	// TakeOnce is Once for a decision that Take makes. made is false if Once must make it, which it also must if there
-	// is an error; nothing was changed then.
+	// TakeOnce is Once for a decision that Take makes. If made is false, nothing was changed, and the caller must use
+	// Once: for example because there is an error.
 	TakeOnce(
 		ctx context.Context, key []byte, rule *limit.Rule, quantity int64, mode quota.Mode, token Token,
 	) (d quota.Decision, repeated, made bool)

@@ -80,8 +80,8 @@ type LimitRequest struct {
 	Key      []byte
 	Rule     limit.Rule
 	Quantity int64
-	// Mode is Take, or Force for a quantity that is taken even beyond the limit: it is taken if all
-	// others allow theirs, and never limits the request.
+	// Mode is Take, or Force for a quantity that is taken even beyond the limit: it is taken if all other
+	// requests allow theirs, and never limits the call.
 	Mode quota.Mode
 	// Leave is what the quantity leaves of the limit to other calls: see quota.Leave. It is not negative,
 	// and 0 for a lease.
@@ -90,8 +90,8 @@ type LimitRequest struct {
 	// above 0 are a group that refuses nothing. They are next to each other, after all binding requests.
 	// They may be neither forced nor for a lease.
 	Shadow int
-	// Ahead is the time, in nanoseconds, for which a store that can be asked for tokens ahead (see Spender) may decide
-	// further requests by them. 0 means as the store's options say, and limit.NotAhead not at all.
+	// Ahead is the time, in nanoseconds, for which a store that takes tokens ahead (see Spender) may decide further
+	// requests by them. 0 means the time in the store's options, and limit.NotAhead means that it takes none.
 	Ahead int64
 	// Held says that what is taken may be corrected later, if the call is a hold: see Once.HoldTime.
 	Held  bool

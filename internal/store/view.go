@@ -77,14 +77,14 @@ type Limiters interface {
 	//   - Ask takes nothing. If Take would be refused, it returns Take's decisions; otherwise they are about
 	//     quantities of 0, and say what remains now.
 	//   - UpTo takes as much of the quantity, which is the same in all requests, as every binding request
-	//     allows above what it leaves. If that is less than 1, the call is refused as one that asks for
-	//     1. No request is forced or for a lease. A quantity of 0 or less is as in Take.
+	//     allows above what it leaves. If that is less than 1, the call is refused like a call for 1. No
+	//     request may be forced or for a lease. A quantity of 0 or less is treated as in Take.
 	//
-	// If the call takes, it then takes from each group of requests in shadow if all of the group allow
-	// their quantity, which in UpTo is the quantity of the binding requests. If the call takes nothing, a group
-	// that would allow it shows what remains now, but with Peek what Take would. A group that cannot be
-	// decided, because a key is of another kind or needs memory, does not fail the call: each of its
-	// decisions has only the Limit.
+	// If the call takes, it then takes from each group of requests in shadow mode whose requests all allow
+	// their quantity, which in UpTo is the quantity that the binding requests took. If the call takes nothing,
+	// the decisions of a group that would allow it say what remains now; with Peek, they are the decisions of
+	// Take. If a group cannot be decided, because a key is of another kind or needs memory, the call does not
+	// fail: each decision of the group has only the Limit.
 	//
 	// An error of a binding request fails the call. The decisions are valid until the next TakeAll.
 	// If the error is ErrFull, the decisions of binding requests that are limited are those whose keys

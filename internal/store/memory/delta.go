@@ -8,18 +8,17 @@ import (
 	"cellserver/internal/window"
 )
 
-// A log may have a hundred thousand entries, and a key ten thousand leases. A pass therefore writes
-// only how a long log, or many leases, differ from the state that was written last, their baseline:
-// a delta (package entry). Each written state has a version, and a delta names the version of its
-// baseline.
+// A log may have a hundred thousand entries, and a key ten thousand leases. If a state is so large, a
+// pass writes only a delta (package entry): how the state differs from its baseline, the state that was
+// written last. Each written state has a version, and a delta names the version of its baseline.
 //
 // A load skips a delta if the key does not have that version. This happens to passes that were
 // written during a snapshot: the snapshot may have a later state of the key. It is correct because
 // Snapshot forgets the baseline of each key that it writes, and the next pass, without which the
 // snapshot is not valid, contains the whole state.
 
-// The minimum number of entries or leases for a delta. So many do not fit in a record, neither in
-// this store nor in one that loads them, and only a state in a slab has a baseline.
+// The minimum number of entries or leases for a delta. It is more than fits in a record, in this store
+// and in any that loads them, because only a state in a slab has a baseline.
 const (
 	minLogDelta   = 4 << 10 / entryBytes // 4 KiB of entries
 	minLeaseDelta = 128

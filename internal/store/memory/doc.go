@@ -9,7 +9,7 @@
 // expiry (record.go). It is in a slot of a 4 KiB page (pages.go). The state of a window follows its
 // key, and so do the entries of a log and the leases of a key while they are few (inline.go): one
 // cache miss loads all that a call needs. When a record no longer fits in a shared page, its
-// entries or leases move to Go's heap and are identified by number (slab.go). Only those are
+// entries or leases move to Go's heap and are identified by number (slab.go). Only these are
 // visible to the garbage collector; there is no pointer per key.
 //
 // The index (index.go) finds a record by the hash of its key. A bucket is one cache line with
@@ -28,30 +28,30 @@
 //
 // A step on one key hashes it, locks its shard, finds the record, computes the new state with a
 // pure function (gcra, window, lease), stores it and unlocks. The steps are in shard.go for
-// CL.THROTTLE, in limiters.go for the other limiters, and in value.go for values. A step on several
-// keys (lock.go, takeall.go) locks their shards in ascending order, once. The pool's lock is taken
-// last, for a push or a pop.
+// CL.THROTTLE, in plan.go and limiters.go for the other limiters, and in value.go for values. A step
+// on several keys (lock.go, takeall.go) locks their shards in ascending order, once. The pool's lock
+// is taken last, for a push or a pop.
 //
 // TakeAll decides first and saves afterwards. The pure functions return the decision together with
 // the next state, so each request is computed once: its plan (plan.go) holds the slot of the key and
-// what becomes of the record. If all requests allow it, all plans are saved. If one refuses, no plan
-// is, and each request that was not refused is asked about a quantity of 0, which says what remains
-// as it is. Whether there is memory is known before anything is saved: a plan says whether it needs
-// some, and a view without growth then refuses all. Only leases change in place; they are peeked at
-// first, and granted when the plans are saved.
+// the change of its record. If all requests allow the call, all plans are saved. If one refuses it, no
+// plan is saved, and the other requests are asked again about a quantity of 0, which tells what remains
+// now. Whether there is enough memory is known before anything is saved: a plan tells whether it needs
+// memory, and a view without growth then refuses the call. Only leases change in place; they are peeked
+// at first, and granted when the plans are saved.
 //
-// A plan does not outlive a change of another key in its shard. The index may move the slot, and a
-// record that has expired, and was kept because memory was short, may have to go when there is
-// memory again. If two keys of a call share a shard, each is therefore found again before its plan
-// is saved; among two keys, that is one call in 256.
+// A plan is invalid after another key in its shard has changed. The index may have moved the slot, and
+// an expired record that was kept because memory was short may be removed when there is memory again.
+// So if two keys of a call share a shard, each is found again before its plan is saved. Of calls with
+// two keys, that concerns one in 256.
 //
 // Before there were plans, TakeAll peeked at each key and then took from each, so it found each key
-// and computed each step twice; calls with forced quantities and leases had a copy of that code, and
-// so had views without growth. Taking from the last key at once, because no other could refuse any
-// more, saved less than plans do. The plans are on the stack of the call. In the view, their memory
-// would not have to be set to zero in each call, but they would keep addresses of pages that may be
-// unmapped, and in use by Go's heap, before the next call. A view without growth was a type of its
-// own, which repeated seven methods; now it is a field, which each step copies to its shard.
+// and computed each step twice. Calls with forced quantities and leases had a copy of this code, and
+// views without growth another. We tried to take from the last key at once, because no other key could
+// refuse any more; this saved less than plans do. The plans are on the stack of the call. In the view,
+// their memory would not have to be set to zero in each call, but they would keep addresses of pages
+// that may be unmapped, and in use by Go's heap, before the next call. A view without growth was a type
+// of its own, which repeated seven methods; now it is a field, which each step copies to its shard.
 //
 // Under a shard's lock time never runs backwards: the instant of a step is the later of the view's
 // and the latest that the shard has seen.
@@ -73,8 +73,8 @@
 //
 // A store that is kept on a disk (package persist) lists the records that change in their shards
 // (changes.go). Once a second, a pass takes these lists, one shard after the other, and writes the
-// current state of each record as an entry (pass.go, package entry), or of large states how they
-// have changed (delta.go). A step on several keys must be in one pass as a whole: if it begins
+// current state of each record as an entry (pass.go, package entry) or, if the state is large, its
+// changes (delta.go). A step on several keys must be in one pass as a whole: if it begins
 // during a pass, it writes its keys to that pass itself (step.go). A snapshot (snapshot.go) writes
 // the records of all pages while steps continue, so it is valid only with the passes that were
 // written meanwhile. A load (load.go) applies both.

@@ -11,11 +11,11 @@ import (
 // DefaultMaxHolds is the largest number of open holds of a store by default.
 const DefaultMaxHolds = 1_000_000
 
-// holdQueue knows which keys have the holds that end first. Beyond max, these holds lapse before their time, so that
-// dead clients never keep living ones from making holds. That happens when the step that made one too many has unlocked
-// its shards, because the key that is concerned may be in any shard.
+// holdQueue knows which keys have the holds that end first. If there are more than max holds, these holds lapse before
+// their time, so that dead clients never keep living ones from making holds. They lapse after the step that made one
+// too many has unlocked its shards, because the key with the first hold may be in any shard.
 //
-// The lock is taken within the locks of shards. Nothing is locked within it.
+// The queue's lock may be taken while shards are locked. Nothing is locked while it is held.
 type holdQueue struct {
 	mu      sync.Mutex
 	max     int
@@ -24,7 +24,7 @@ type holdQueue struct {
 	// databases has the keys of each database, so that FLUSHALL need not look through a million.
 	databases map[*database]*heldKeys
 	counts    store.HoldCounts
-	ending    sync.Mutex // held while a hold lapses that nobody has asked for; taken before the locks of shards
+	ending    sync.Mutex // held while endHolds makes a hold lapse; taken before the locks of shards
 }
 
 // heldKeys is a heap of the keys of a database that have open holds, by their bounds.
@@ -34,7 +34,7 @@ type heldKeys struct {
 }
 
 // holder is the place of a key with open holds in the queue. The lock of the queue guards place. The other fields
-// change only with the lock of the shard as well, so either lock is enough to read them.
+// change only while both the queue and the shard are locked, so either lock is enough to read them.
 type holder struct {
 	db    *database
 	key   string
@@ -101,8 +101,8 @@ func (q *holdQueue) setBound(k *keyHolds, bound int64) {
 	heap.Fix(q.databases[k.db], int(k.place))
 }
 
-// closed takes a number of holds from a key, and the key from the queue if none is left. It adds 1 to count unless that
-// is nil.
+// closed removes a number of holds of a key, and the key from the queue if no hold is left. It adds 1 to count, unless
+// count is nil.
 func (q *holdQueue) closed(k *keyHolds, holds, left int, count *int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -175,8 +175,8 @@ func (q *holdQueue) tooMany() bool {
 	return q.open > q.max
 }
 
-// endHolds ends holds that have lapsed by now, and those that end first while there are too many. It looks at a number
-// of keys at most; the sweep does what is left. The caller must not have locked a shard.
+// endHolds ends the holds that have lapsed by now and, while there are too many holds, the ones that end first. It
+// looks at a bounded number of keys; the sweep does the rest. The caller must not have locked a shard.
 func (m *Store) endHolds(now int64, most int) {
 	for range most {
 		m.holds.ending.Lock()
@@ -198,7 +198,7 @@ func (m *Store) endFirst(now int64, next *keyHolds, db *database, key string) {
 	s.lock()
 	defer s.unlock()
 	if s.holds[key] != next {
-		return // meanwhile it was renamed, or has no hold any more
+		return // the key was renamed meanwhile, or has no hold any more
 	}
 	bound := next.bound
 	k := s.held(name, s.advance(now))

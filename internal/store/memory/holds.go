@@ -21,9 +21,9 @@ import (
 // before its holds are settled. They are in a map of the shard, and change in the step that changes the key. Calls that
 // only take do not look at them.
 //
-// A call of several keys leaves a hold with the same ID on each key that it charged, and always on its first key. The
-// hold of the first key has the reply for a call that repeats it. Settled and lapsed holds are remembered among the ID
-// tokens.
+// A call on several keys makes a hold with the same ID on each key that it has charged, and in any case on its first
+// key. The hold on the first key has the reply for a repetition of the call. Settled and lapsed holds are remembered
+// among the ID tokens.
 
 // keyHolds holds the open holds of a key.
 type keyHolds struct {
@@ -40,7 +40,7 @@ type holding struct {
 	added bool   // the hold was added to the first key
 }
 
-// held returns the open holds of a key, without those that have lapsed; nil if there are none.
+// held returns the open holds of a key, after it has ended those that have lapsed; nil if there are none.
 func (s *shard) held(key []byte, now int64) *keyHolds {
 	if len(s.holds) == 0 {
 		return nil
@@ -76,7 +76,7 @@ func (k *keyHolds) first() (first int) {
 	return first
 }
 
-// lapse ends a hold whose charge stands, because its time is over, or before that, because there are too many.
+// lapse ends a hold without a correction, because its time is over or because there are too many holds.
 func (s *shard) lapse(key []byte, k *keyHolds, i int) {
 	o, counts := &k.Open[i], &s.store.holds.counts
 	count, at := &counts.Lapsed, o.Ends
@@ -87,7 +87,7 @@ func (s *shard) lapse(key []byte, k *keyHolds, i int) {
 	s.closeHold(key, k, i, count)
 }
 
-// closeHold removes a hold, and adds 1 to count unless that is nil.
+// closeHold removes a hold, and adds 1 to count, unless count is nil.
 func (s *shard) closeHold(key []byte, k *keyHolds, i int, count *int64) {
 	s.store.holds.closed(k, 1, len(k.Open)-1, count)
 	k.Close(i)
@@ -221,7 +221,7 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 		is, level = r.calendar().Counter()
 	case limit.SlidingLog:
 		if s.lastInstant-c.At >= int64(rule.Log.Period()) {
-			return 0 // it is not in view any more
+			return 0 // the entry counts no more
 		}
 		return window.LogLevel(r.logState(), s.logEntries(r), c.At)
 	default:
@@ -233,7 +233,7 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 	return level
 }
 
-// refunded updates the holds of a key after a refund. It must be called after each.
+// refunded updates the holds of a key. It must be called after each refund.
 func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 	k := s.held(key, s.lastInstant)
 	if k == nil || len(k.Marks) == 0 {
@@ -255,7 +255,7 @@ func (k *keyHolds) seen(at *keySlot, rule *limit.Rule) {
 	}
 }
 
-// Holds returns the open holds of a key, at most count, those that end first.
+// Holds returns at most count open holds of a key: the ones that end first.
 func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hold, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -353,7 +353,7 @@ type pastHold struct {
 }
 
 // rememberHold remembers, until an instant, how a hold has ended. The table of tokens holds only decisions, so the
-// first of them stands for the outcome, the words and the length of the reply.
+// fields of the first decision hold the outcome, the words and the length of the reply.
 func (s *shard) rememberHold(now int64, key []byte, until int64, o *hold.Open, what outcome) {
 	if until <= now || s.store.holds.scratch {
 		return

@@ -16,9 +16,9 @@ import (
 // second for 10 seconds. They take about 60 MB.
 const DefaultMaxIDs = 1_000_000
 
-// tokens holds the ID tokens of all databases. What makes a lookup, the decision and the addition one
-// step is the lock of the key's shard. This lock is taken within that, and only for the lookup and for
-// the addition, so nothing else is ever locked within it.
+// tokens holds the ID tokens of all databases. The lock of the key's shard makes a lookup, the decision
+// and the addition of a token one step. The lock of tokens is taken while the shard is locked, only for
+// the lookup and for the addition, so nothing else is ever locked while it is held.
 type tokens struct {
 	mu    sync.Mutex
 	max   int
@@ -98,7 +98,7 @@ func (v *view) TakeOnce(_ context.Context, key []byte, rule *limit.Rule, quantit
 	return d, false, true
 }
 
-// orFull returns the error, or ErrFull if there is none.
+// orFull returns err, or ErrFull if err is nil.
 func orFull(err error) error {
 	if err == nil {
 		return store.ErrFull
@@ -106,8 +106,8 @@ func orFull(err error) error {
 	return err
 }
 
-// identify returns the hashes of a call, whose first key is key. The token precedes the key, with its length, so that
-// no other pair of them has the same bytes.
+// identify returns the hashes of a call whose first key is key. It hashes the token after its length, so no other token
+// and key have the same bytes.
 func (v *view) identify(token *store.Token, key []byte) idempotency.Call {
 	var few [256]byte
 	text := append(few[:0], byte(len(token.ID)))

@@ -159,8 +159,8 @@ func (s *shard) save(p *plan, kind limit.Kind) (err error) {
 	return nil
 }
 
-// needsMemory reports whether saving a plan that takes something allocates memory: for a new record, a larger one for a
-// full log, or a lease. An expired record is reused if it is large enough.
+// needsMemory reports whether saving a plan that takes something allocates memory: for a new record, for a larger
+// record of a full log, or for a lease. An expired record is reused if it is large enough.
 func (s *shard) needsMemory(p *plan, t *store.LimitRequest) bool {
 	if p.at.live {
 		switch t.Rule.Kind {
@@ -187,8 +187,8 @@ func (s *shard) needsMemory(p *plan, t *store.LimitRequest) bool {
 	return s.pages.slotSize(expired.position.ref()) < size
 }
 
-// leaseNeedsMemory is needsMemory for a request that is granted. It grants the lease, and then takes it back;
-// inline leases are a copy in any case.
+// leaseNeedsMemory is needsMemory for a lease that is granted. It grants the lease, and then takes it back; leases in a
+// record are a copy in any case.
 func (s *shard) leaseNeedsMemory(at *keySlot, l *store.LeaseRequest) bool {
 	now, table := s.lastInstant, s.leaseTable(at)
 	held, many := table.(*keyLeases)

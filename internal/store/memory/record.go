@@ -57,10 +57,9 @@ func recordSize(key int, kind limit.Kind) int {
 	return size
 }
 
-// expires returns the expiry. That of a Quota is Unix time, because its window ends by the wall
-// clock. It is negated, so that it is below all instants: code that compares it with one to find
-// out whether a record is live, as for all other kinds, takes the path of expired records, and asks
-// shard.isExpired there.
+// expires returns the expiry. The expiry of a Quota is Unix time, because its window ends by the wall
+// clock. It is negated, so that it is below all instants: code that compares it with an instant, as for
+// all other kinds, finds the record expired, and then calls shard.isExpired, which knows better.
 func (r record) expires() int64     { return int64(binary.LittleEndian.Uint64(r[atExpires:])) }
 func (r record) setExpires(t int64) { binary.LittleEndian.PutUint64(r[atExpires:], uint64(t)) }
 

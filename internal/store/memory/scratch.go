@@ -9,17 +9,16 @@ import (
 )
 
 // Scratch is implemented by the views of a store with Options.Scratch. Such a store has the state of some keys for one
-// step, and the open holds of these keys come and go with the step: the store neither remembers what became of holds,
-// nor sweeps them, and calls that remove keys leave their holds alone.
+// step, and their open holds too: it neither remembers how holds have ended, nor sweeps them, and calls that remove
+// keys leave their holds alone.
 type Scratch interface {
 	store.HoldKeeper
-	// PutHolds gives a key open holds, which belong to the store now.
+	// PutHolds gives a key open holds. The store owns them from now on.
 	PutHolds(key []byte, b *hold.Book)
-	// TakeHolds removes the open holds of a key, and returns them, without those that have lapsed; nil if there are
-	// none.
+	// TakeHolds removes the open holds of a key, and returns those that have not lapsed; nil if there are none.
 	TakeHolds(key []byte) *hold.Book
-	// Hold makes decide, which makes a decision with the view, a call that makes a hold: see store.Once. The caller has
-	// found out that there is no hold with this ID.
+	// Hold calls decide, which makes a decision with the view, and makes a hold of what the decision takes: see
+	// store.Once. The caller has found out that there is no hold with this ID.
 	Hold(o *store.Once, decide func() (decisions []quota.Decision, taken bool, err error)) ([]quota.Decision, bool, error)
 }
 

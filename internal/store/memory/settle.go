@@ -19,8 +19,8 @@ const MaxHeldEntries = 4000
 type settling struct {
 	*store.Settlement
 	view  *view
-	head  *hold.Open // the hold on the first key of its call; nil if this key has none
-	found bool       // a key of the call has the hold
+	head  *hold.Open // the hold on the first key of the call that made it; nil if it is not there
+	found bool       // some key of the call has the hold
 }
 
 // Settle corrects what a hold has charged.
@@ -98,7 +98,7 @@ func (c *settling) charge(s *shard, r *store.LimitRequest) (k *keyHolds, at int,
 	switch {
 	case at >= 0 && k.Open[at].Unit > 0:
 		return k, at, k.Open[at].Quantity, true
-	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // a limit that the policy did not have then
+	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // the policy did not have this limit when the hold was made
 		return nil, -1, min(c.head.Quantity, r.Quantity), true
 	default: // an empty hold, or none
 		return nil, -1, 0, c.Force && !c.found
@@ -159,7 +159,7 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 	return d, err
 }
 
-// giveBack gives back as much of quantity as a hold may, and returns that as a negative quantity.
+// giveBack gives back as much of quantity as a hold may give back, and returns this amount as a negative quantity.
 func (s *shard) giveBack(
 	h keyHash, key []byte, k *keyHolds, i int, quantity int64, rule *limit.Rule,
 ) (int64, error) {
@@ -185,7 +185,7 @@ func (s *shard) giveBack(
 
 func (s *shard) tooLong(r record) bool { return s.logEntries(r).Len() > MaxHeldEntries }
 
-// lower lowers the level of a counter of a live key, and removes the key if it is empty then.
+// lower lowers the level of a counter of a live key, and removes the key if it becomes empty.
 func (s *shard) lower(at *keySlot, rule *limit.Rule, c hold.Counter, by int64) {
 	r := at.record
 	expires := r.expires()
@@ -234,7 +234,7 @@ func (s *shard) lowerLog(at *keySlot, c hold.Counter, by int64) {
 	s.commit(at, next.End)
 }
 
-// end ends the hold on its first key, if it was not corrected there, and remembers the settlement.
+// end ends the hold on the first key of its call, if no request has corrected it there, and remembers the settlement.
 func (c *settling) end(decisions []quota.Decision) {
 	v := c.view
 	s := v.lockedShard(c.Key)

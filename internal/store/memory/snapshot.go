@@ -10,8 +10,8 @@ import (
 // Snapshot writes the entries (package entry) of all keys. It calls write with chunks of whole
 // entries. A chunk is valid until write returns. Keys change while others are visited, so the
 // entries are of different instants, and a key that changes meanwhile may be written twice or not
-// at all. Together with all passes, from one that began before Snapshot to one that began after it
-// returned, they are the content of the store at one instant.
+// at all. To get the content of the store at one instant, also apply all passes from one that began
+// before Snapshot to one that began after it returned.
 //
 // Snapshot locks one shard at a time, for the records of one page at most, and none while it calls
 // write. It needs memory for one chunk.
@@ -86,8 +86,8 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 	return true
 }
 
-// appendRecordless appends, once, the holds of the keys of a shard that hold nothing else any more. It returns false if
-// that was done.
+// appendRecordless appends the holds of a shard's keys that have no record any more. It does so once for each shard,
+// and returns false if it has been done.
 func (w *snapshotWriter) appendRecordless(db *database, s *shard) bool {
 	if w.recordless == s || len(s.holds) == 0 {
 		return false

@@ -130,7 +130,7 @@ func (a *stepOnAll) most(all []request) (int64, error) {
 }
 
 // takeShadows takes from each group of requests in shadow mode, if the call is allowed and all requests of the group
-// allow it. An error shows in the decisions of the group alone.
+// allow it. If a group has an error, only its own decisions show it.
 func (a *stepOnAll) takeShadows(all []request, from int, allowed bool) {
 	quantity := int64(0)
 	if a.mode == quota.UpTo && allowed && from > 0 {
@@ -230,9 +230,9 @@ func (s *shard) peekLease(at *keySlot, r lease.Request, maxHolders int) (quota.D
 	return d, err
 }
 
-// save saves the plans of all requests. fits has made sure of the memory for them. Clients get the events of the keys
-// in the order of saving: the last key comes first, unless there is a forced quantity or a lease, or memory is short.
-// Any order would do, but it should not change between versions.
+// save saves the plans of all requests. The caller has called fits, so there is memory for them. Clients get the events
+// of the keys in the order of saving: the last key comes first, unless there is a forced quantity or a lease, or memory
+// is short. Any order would do, but it should not change between versions.
 func (a *stepOnAll) save(all []request) error {
 	next := 0
 	if !a.inOrder {
@@ -263,7 +263,8 @@ func (a *stepOnAll) save(all []request) error {
 	return nil
 }
 
-// noteHolds adds a hold for the quantity that a request has taken, or tells the open holds of its key of a refund.
+// noteHolds adds a hold for the quantity that a request has taken or, after a refund, updates the open holds of its
+// key.
 func (a *stepOnAll) noteHolds(r *request) {
 	switch {
 	case a.holding != nil && r.Held:
@@ -273,8 +274,8 @@ func (a *stepOnAll) noteHolds(r *request) {
 	}
 }
 
-// fits reports whether there is memory for the plans of all requests. If there is none, exactly the decisions that need
-// memory become limited. If a shard is short of page numbers, a request that needs memory does not fit.
+// fits reports whether there is memory for the plans of all requests. If not, exactly the decisions that need memory
+// become limited. A request that needs memory does not fit either if its shard is short of page numbers.
 func (a *stepOnAll) fits(all []request) bool {
 	if !a.noGrowth && a.locked.canAdd(a.db, len(all)) {
 		return true
@@ -292,8 +293,8 @@ func (a *stepOnAll) fits(all []request) bool {
 	return fits
 }
 
-// reportUntaken changes decisions that allowed their quantity to what remains if nothing is taken. A forced quantity
-// limits nothing, unless full is set and there is no memory for it.
+// reportUntaken is called if the call is refused. Decisions that allowed their quantity then show what remains now. A
+// forced quantity is not limited, unless full is set and there is no memory for it.
 func (a *stepOnAll) reportUntaken(all []request, full bool) error {
 	var gaps []gapOf
 	for i := range all {
@@ -341,8 +342,8 @@ type gapOf struct {
 	lease.Gap
 }
 
-// limitInGaps limits each lease that will have ended by the time at which all limited decisions allow their quantities,
-// and would not be granted again then.
+// limitInGaps limits each lease that will have ended when all limited decisions allow their quantities, and that would
+// not be granted again then.
 func limitInGaps(all []request, gaps []gapOf) {
 	if len(gaps) == 0 {
 		return
