@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// A RuleError reports an invalid rule. The message is the one of Redis, except for some reasons.
+// A RuleError reports an invalid rule. Its message is Redis's, except for some reasons that Redis does not have.
 type RuleError struct {
 	Rule    string
 	Reason  string

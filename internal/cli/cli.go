@@ -21,8 +21,8 @@ type options struct {
 	words         []string // the words of the command; none if commands are read from stdin
 }
 
-// Run runs the subcommand. It returns the exit status: 0 if every command succeeded, 1 if one got
-// an error reply or none.
+// Run runs the subcommand. It returns the exit status: 0 if every command succeeded, 1 if one got an
+// error reply, or no reply.
 func Run(args []string, own ServerEnvironment) (status int) {
 	o, err := own.parse(args)
 	switch {

@@ -16,8 +16,8 @@ const (
 	StoreBlocks                  // calls of the store may block, so sessions overlap calls; it never changes
 )
 
-// Hooks is the set of hooks that are in force. A session reads it once per turn: so calls cost nothing
-// more while it is empty, and a change takes effect in the next turn of each session.
+// Hooks is the set of hooks that are in force. A session reads it once per turn. So an empty set adds
+// nothing to the cost of calls, and a change takes effect in the next turn of each session.
 type Hooks struct{ bits atomic.Uint32 }
 
 // Set adds a hook to the set, or removes it.

@@ -1,10 +1,10 @@
-// Package httpapi answers calls over HTTP: for clients that have no library for the protocol of Redis. It
-// knows no command. A call is words for a session, which finds the command in the table, checks the rights
-// of the user, makes the call, counts it and logs it, as for any other client. What CL.TAKE decides comes as a
-// policy.Outcome; other replies are read, and become JSON.
+// Package httpapi answers calls over HTTP, for clients without a library for Redis's protocol. It knows no
+// commands: a call is words for a session, which finds the command in the table, checks the rights of the
+// user, makes the call, counts it and logs it, as for any other client. The decisions of CL.TAKE and CL.ALL
+// on policies arrive as a policy.Outcome; other replies are parsed, and become JSON.
 //
-// A connection of HTTP has a session, and one with HTTP/2 as many as it has requests at once, so CLIENT
-// LIST, MONITOR and ACL LOG show where a call comes from, and CLIENT KILL ends its connection (conn.go).
+// A connection has a session; with HTTP/2, it has as many as it has requests at once. So CLIENT LIST, MONITOR
+// and ACL LOG show where a call comes from, and CLIENT KILL ends its connection (conn.go).
 package httpapi
 
 import (
@@ -25,7 +25,7 @@ import (
 // Config holds the parameters of New.
 type Config struct {
 	Instance  *session.Instance
-	Policies  func() *policy.Set // those in force; nil for none
+	Policies  func() *policy.Set // returns the policies in force; nil if there are none
 	Settings  *Settings          // the defaults if nil
 	Protected func() bool        // see web.Config
 	Log       *slog.Logger       // for messages that peers cause, which may be very frequent
@@ -89,7 +89,7 @@ func (a *API) NewServer(secured func() *tls.Config) *web.Server {
 	})
 }
 
-// ServeHTTP implements http.Handler. There is no http.ServeMux: it redirects requests whose paths it cleans.
+// ServeHTTP implements http.Handler. It does not use http.ServeMux, which redirects requests whose paths are not clean.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Cache-Control"] = noStore
 	path := r.URL.Path

@@ -37,8 +37,8 @@ type caller struct {
 	body     []byte           // of the response, which net/http copies if it is short
 }
 
-// take returns a caller that makes calls for a request as a user. If the users of the port have no place for its
-// connection, take answers the request and returns nil.
+// take returns a caller that makes calls for a request as a user. If all places of users on the port are taken, take
+// answers the request and returns nil.
 func (c *conn) take(w http.ResponseWriter, r *http.Request, kind web.Kind, as *client.Account) *caller {
 	c.mu.Lock()
 	var k *caller
@@ -109,7 +109,7 @@ func (c *conn) release(r *http.Request, k *caller) {
 	k.Close()
 }
 
-// close ends the sessions. Those of requests that are still being answered end with these.
+// close ends the sessions. The sessions of requests that are still being answered end with their requests.
 func (c *conn) close() {
 	c.mu.Lock()
 	free := c.free

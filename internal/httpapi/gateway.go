@@ -14,12 +14,12 @@ import (
 	"cellserver/internal/web"
 )
 
-// Requests of gateways: ANY /v1/auth/{policy}[,{policy}...][/rest]. A gateway asks with a request of its own
-// before it passes on its client's, which it does if the answer is 200. Most gateways send the
-// client's header, method and path, and some announce the client's body and do not send it.
+// Requests of gateways: ANY /v1/auth/{policy}[,{policy}...][/rest]. Before a gateway passes on a request of its
+// client, it sends a request of its own, and waits for status 200. Most gateways send the client's header, method
+// and path along; some announce the client's body and do not send it.
 //
-// The answer is never 401 or 404, which gateways would show to their clients. Authorization is the client's,
-// and is ignored: the server answers the gateways that it trusts, and no other peers.
+// The answer is never 401 or 404, which gateways would show to their clients. The header Authorization is the
+// client's, and is ignored: the server answers the gateways that it trusts, and no other peers.
 
 // maxPolicies bounds the policies of a request.
 const maxPolicies = 16
@@ -140,8 +140,8 @@ func (a *API) isGateway(addr net.Addr) bool {
 }
 
 // CheckPolicies warns about policies that tell clients apart by their addresses, if only gateways on this machine
-// are trusted: if the gateways are on others, all of their requests get 403. It is to be called when other policies
-// are in force. NewServer calls it for the first server.
+// are trusted: all requests of gateways on other machines get 403. Call it whenever other policies are in force.
+// NewServer calls it for the first server.
 func (a *API) CheckPolicies() {
 	isLoopback := func(p netip.Prefix) bool { return p.Addr().IsLoopback() }
 	if !allOf(a.config.Settings.TrustedProxies, isLoopback) {
@@ -162,7 +162,7 @@ func allOf[T any](list []T, has func(T) bool) bool {
 	return !slices.ContainsFunc(list, func(item T) bool { return !has(item) })
 }
 
-// asksOf appends what a request asks of the policies with some names. If that is not clear, refused says why.
+// asksOf appends an ask for each policy that a request names. If there can be no decision, refused says why.
 func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.Prefix) (_ []ask, refused string) {
 	set := a.config.Policies()
 	if strings.Count(names, ",") >= maxPolicies {
@@ -197,7 +197,7 @@ func (a *API) asksOf(asks []ask, r *http.Request, names string, trusted []netip.
 	return asks, refused
 }
 
-// appendRefusing appends the first of the policies with some names that refuses requests without a decision.
+// appendRefusing appends an ask for the first named policy that refuses requests without a decision.
 func appendRefusing(asks []ask, set *policy.Set, names string) []ask {
 	for name := range strings.SplitSeq(names, ",") {
 		if p := set.Policy([]byte(name)); p != nil && p.HTTP.Errors == policy.ErrorsRefuse {

@@ -84,14 +84,14 @@ const (
 	quantityAt
 	modeAt
 	decisionAt
-	optionsAt // those after it, except the ttl, are options of CL.TAKE, with the same names
+	optionsAt // from here on, parameters have the names of options of CL.TAKE, except for the ttl
 )
 
 var parameterNames = slices.Concat(
 	[]string{"subject", "quantity", "mode", "decision", "leave"}, namesOf(decide.CallArgs), []string{"ttl"},
 )
 
-// The indexes of the parameters about holds. That of the ttl, which is the second word of HOLD, is the last.
+// The indexes of the parameters about holds. The last parameter is the ttl, which is the second word of HOLD.
 var (
 	holdAt   = slices.Index(parameterNames, "hold")
 	settleAt = slices.Index(parameterNames, "settle")
@@ -138,7 +138,7 @@ func (p *parameters) read(query string) (refused string) {
 		return "ERR hold and ttl go together"
 	case p.given[settleAt] && !p.given[quantityAt]:
 		return "ERR settle needs a quantity: what was used in fact"
-	case !p.given[subjectAt]: // one that is empty is a subject like any other
+	case !p.given[subjectAt]: // an empty subject is a subject like any other
 		return "ERR the query must have a subject"
 	}
 	return ""
@@ -155,7 +155,7 @@ func (p *parameters) addCall(to *session.Calls, take, policy string) {
 		words = append(words, mode)
 	}
 	for i := optionsAt; i < ttlAt; i++ {
-		if p.given[i] { // one that is empty is refused by CL.TAKE
+		if p.given[i] { // CL.TAKE refuses an empty value
 			words = append(words, parameterNames[i], p.values[i])
 		}
 		if i == holdAt && p.given[i] {

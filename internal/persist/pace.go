@@ -7,12 +7,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// pace makes the goroutine that writes a snapshot use a part of a core only. Where all cores are
-// busy, calls would otherwise wait for it, or for the system, which writes the file to the disk.
+// pace makes the goroutine that writes a snapshot use only a part of a core. Otherwise, if all cores
+// are busy, calls would wait for it, or for the system, which writes the file to the disk.
 type pace struct {
 	machine store.Machine
 	sleep   func(time.Duration)
-	rest    int64         // the goroutine rests so many times as long as it has worked; 0 is never
+	rest    int64         // how many times as long as it has worked the goroutine rests; 0 means never
 	hurry   *atomic.Bool  // set while the process ends: the goroutine does not rest any more
 	busy    *atomic.Int32 // counts goroutines for which event loops yield
 	since   int64         // ns, as elapsed returns them: when the goroutine last began to work

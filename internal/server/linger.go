@@ -12,7 +12,7 @@ import (
 // arrives until the client closes the other. The session has ended by then, and does not count
 // towards maxclients.
 const (
-	maxLingering   = 32        // connections: each uses a descriptor, only for a better error
+	maxLingering   = 32        // connections; each uses a descriptor, just so that its client gets an error
 	maxLingerBytes = 512 << 20 // per connection: the longest value that Redis accepts
 	maxLingerTime  = closeTimeout
 	maxLingerIdle  = time.Second // time without input; also the interval of the check

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// conn is a connection of a port. What its peer makes the server hold and compute is counted here, under
-// crypto/tls and net/http, because they allocate before they ask a handler.
+// conn is a connection of a port. It counts the memory and the computing time that its peer costs. It does so
+// below crypto/tls and net/http, because they allocate before they call a handler.
 type conn struct {
 	net.Conn // the socket
 	server   *Server
@@ -44,8 +44,8 @@ func connOf(r *http.Request) *conn {
 	return c
 }
 
-// Read implements net.Conn. The connection of an unauthenticated peer waits without a turn. What has arrived is counted
-// before net/http sees it.
+// Read implements net.Conn. The connection of an unauthenticated peer waits without a turn. Bytes are counted before
+// net/http sees them.
 //
 // While a handler runs, net/http reads a single byte on another goroutine, to learn that the peer is gone. The
 // handler has the turn then, and keeps it.

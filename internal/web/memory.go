@@ -7,10 +7,10 @@ import (
 	"cellserver/internal/client"
 )
 
-// The memory of a connection is estimated from what arrives on it, and counts before net/http allocates it. While
-// the peer is not authenticated, it counts with the memory of all clients that have not logged in, which
-// maxmemory-unauthenticated bounds: the connection that has been there for longest is cut. Afterwards it counts for
-// the client that makes the calls of the connection, and maxmemory-clients bounds it.
+// The memory of a connection is estimated from the bytes that arrive on it, and counts before net/http allocates it.
+// While the peer is not authenticated, it counts with the memory of all clients that have not logged in. Their bound is
+// maxmemory-unauthenticated; beyond it, the oldest connection is cut. Afterwards, the memory counts for the client
+// that makes the calls of the connection, and maxmemory-clients bounds it.
 
 const (
 	// connBytes is the memory of a connection without TLS: stacks, the buffers and the structures of net/http, and
@@ -37,9 +37,9 @@ type memory struct {
 	mu              sync.Mutex
 	factor          int  // of a byte that arrives
 	inBody          bool // what arrives is the body of a request, which its handler counts
-	request         int  // bytes for what has arrived of a request
-	latest          int  // bytes for what arrived at last, which may be part of the next request
-	counted         int  // bytes that count
+	request         int  // bytes for the part of a request that has arrived
+	latest          int  // bytes for the latest input, which may be part of the next request
+	counted         int  // bytes that are counted at present
 	unauthenticated *client.UnauthenticatedConn
 	charge          func(bytes int) // of the peer's client; nil while the peer is not authenticated
 }

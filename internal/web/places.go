@@ -6,10 +6,10 @@ import (
 	"cellserver/internal/client"
 )
 
-// A port has places for a number of connections. An unauthenticated peer has no right to its place: a connection that
-// waits for its peer makes room for a new one, and the connections of such peers do so first. Users have up to half of
-// all places, because a request of theirs may wait for hours. A user that needs one, while users have all of theirs,
-// gets it from the user with the most. So at least half of the places are left to gateways, whatever others do.
+// A port has places for a number of connections. A connection that waits for its peer makes room for a new connection:
+// first connections of unauthenticated peers, which have no right to their places. Users have at most half of the
+// places, because a request of a user may wait for hours. If all places of users are taken, a user that needs one gets
+// it from the user with the most. So at least half of the places are left to gateways, whatever other peers do.
 
 // Kind says what is known about a peer. Connections make room in this order.
 type Kind int
@@ -27,9 +27,9 @@ type owner struct {
 	account *client.Account
 }
 
-// Know notes that a request is one of a known peer: from now on the memory of its connection counts for the client
-// that charge belongs to, and the connection has a place as the kind says. Know returns false if users have no place
-// left; the request is to be refused then. A user's connection stays one when it makes a gateway's requests too.
+// Know notes that a request comes from a known peer. From now on, the memory of its connection is charged to the peer's
+// client, by charge, and its place is one of the kind. If Know returns false, users have no place left, and the caller
+// must refuse the request. A connection of a user stays one, even if it makes requests of a gateway too.
 func Know(r *http.Request, kind Kind, account *client.Account, charge func(bytes int)) bool {
 	c := connOf(r)
 	if c == nil {

@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// turn is a connection's part in the processors' time, while its peer is unauthenticated: it computes only while it has
-// one of Config.Turns. It gives the turn back whenever it waits for its peer, and waits for another, in the order of
-// arrival, when it goes on. So of a thousand connections with requests, which net/http answers on a goroutine each,
-// only as many are runnable as there are turns, and event loops and known peers do not wait behind the others. Without
-// TLS, a connection answers a request or two in its turn. With TLS, also a handshake takes turns. A nil channel is no
-// bound.
+// turn bounds the computing time of a connection while its peer is unauthenticated: the connection computes only while
+// it has one of Config.Turns. It gives the turn back whenever it waits for its peer and, when it continues, waits for
+// another turn, in the order of arrival. net/http answers each connection on a goroutine. So of a thousand connections
+// with requests, only as many are runnable as there are turns, and event loops and known peers do not wait behind the
+// others. Without TLS, a connection answers a request or two in its turn. With TLS, a handshake takes turns too. If the
+// channel is nil, there is no bound.
 type turn struct {
 	of     chan struct{}
 	held   atomic.Bool
