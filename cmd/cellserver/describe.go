@@ -49,7 +49,7 @@ func (c *config) maxMemory() string {
 }
 
 // fitContainer sets maxmemory to two thirds of a container's memory, in bytes; 0 if there is none. The last
-// third is for what maxmemory does not count: garbage, the buffers of the system, and what arrives between
+// third is for memory that maxmemory does not count: garbage, the buffers of the system, and input between
 // two measurements.
 func (c *config) fitContainer(memory int64) {
 	const unit = 1 << 20

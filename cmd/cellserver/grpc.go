@@ -154,7 +154,7 @@ func (c *config) listenGRPC(p *grpcPorts) error {
 	return nil
 }
 
-// listenEnvoyHTTP opens the listeners of --envoy-http-port, and in the place of envoyproxy/ratelimit those of its port
+// listenEnvoyHTTP opens the listeners of --envoy-http-port and, in the place of envoyproxy/ratelimit, of its port
 // for debugging. Both have the same paths.
 func (c *config) listenEnvoyHTTP(p *grpcPorts) error {
 	served := p.server.NewHTTP()

@@ -143,7 +143,7 @@ type redisError string
 
 func (r redisError) Error() string { return string(r) }
 
-// watchFiles reads files again on every SIGHUP, and those with limits whenever they change.
+// watchFiles reads files again on every SIGHUP, and files with limits also whenever they change.
 func (c *config) watchFiles(ctx context.Context, hangUps <-chan os.Signal, log *slog.Logger) {
 	go c.reload(ctx, hangUps, log)
 	if path := c.commands.Policies.Path; path != "" {

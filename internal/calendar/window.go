@@ -117,7 +117,7 @@ func (u Unit) floor(local int64) int64 {
 	return time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Unix()
 }
 
-// next returns the beginning of the unit after the one that begins at a local time.
+// next returns the beginning of the next unit after the unit that begins at a local time.
 func (u Unit) next(local int64) int64 {
 	t := time.Unix(local, 0).UTC()
 	switch u {

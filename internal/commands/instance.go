@@ -27,7 +27,7 @@ type ACLFile = access.ACLFile
 // Folder is the folder in which keys survive a restart.
 type Folder = persistence.Folder
 
-// PolicyFiles are the files with policies: those in force, and how they are read again.
+// PolicyFiles are the policies in force, and their files, which are read again.
 type PolicyFiles = policy.Files
 
 // Config is the configuration of an Instance. Fields that are zero have defaults.
@@ -50,7 +50,7 @@ type Config struct {
 	Policies  *PolicyFiles   // by default, there are none
 	// CountPolicies counts decisions by policy, for metrics. Calls of CL.TAKE cost a little more.
 	CountPolicies bool
-	Info          []command.InfoPart // of INFO, after those of the commands
+	Info          []command.InfoPart // of INFO, after the parts of the commands
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error

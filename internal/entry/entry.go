@@ -1,4 +1,4 @@
-// Package entry encodes the content of keys as entries, of which journals and snapshots consist.
+// Package entry encodes the content of keys as entries. Journals and snapshots consist of entries.
 //
 // An entry holds the whole content of a key at some instant, so only the last of several entries
 // for a key counts. There is one exception: for a long log, or a key with many leases, an entry may
@@ -30,7 +30,7 @@
 //	h  delta of leases                    4 bytes, its length; the delta (delta.go)
 //	o  open holds                         4 bytes, the length of their form; the form (package hold)
 //
-// with all numbers big-endian. The entry of the open holds of a key follows that of its other content, if there is any;
+// with all numbers big-endian. The entry of a key's open holds follows the entry of its other content, if there is any;
 // an entry of other content alone means that the key has no holds. Two entries have no key:
 //
 //	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to

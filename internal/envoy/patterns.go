@@ -159,7 +159,7 @@ type search struct {
 	of    *patterns
 	text  []byte
 	found map[*part][]int // where each part is; nil before that is needed
-	best  *pattern        // the first in order of those that match
+	best  *pattern        // the first pattern, in order, that matches
 }
 
 // look looks for a better pattern among the patterns with the same beginning, which ends at the index head of the text.

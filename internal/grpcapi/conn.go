@@ -57,7 +57,7 @@ func (s *Server) admit(c *conn) bool {
 	return true
 }
 
-// endStranger counts a connection no longer among those of strangers. s.mu must be locked.
+// endStranger no longer counts a connection as a stranger's. s.mu must be locked.
 func (s *Server) endStranger(c *conn) {
 	if c.isStranger {
 		c.isStranger = false

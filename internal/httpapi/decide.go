@@ -61,7 +61,7 @@ func (a *API) longestSubject(subjects int) int {
 }
 
 // takeEach asks each policy by itself until one refuses the request. A call on all of them has failed because memory is
-// full: the policies that need no more of it decide. without are the ones that do not decide, and refused says why.
+// full: the policies that need no more of it decide. without are the policies that do not decide, and refused says why.
 func (k *caller) takeEach(r *http.Request, asks []ask) (o *outcome, without []ask, refused string) {
 	var outcomes []policy.Outcome
 	for i := range asks {

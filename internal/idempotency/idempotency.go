@@ -44,7 +44,7 @@ const (
 // filter, by which nearly all new tokens are known without a look at the entries.
 type Table struct {
 	max     int
-	indexes []index // those with entries in the table, oldest first
+	indexes []index // the indexes with entries in the table, oldest first
 	chunks  [][]byte
 	first   uint64 // number of the first chunk
 	begin   uint64 // position of the oldest entry, if there is one
@@ -78,8 +78,8 @@ const (
 	// The numbers of slots of the smallest and of the largest index. The latter bounds how long a call
 	// may have to wait for an index to be made: it has 1 MiB.
 	smallestIndex, largestIndex = 1 << 8, 1 << 17
-	// perSlot is how many entries an index has for each of its slots. The entries of the largest index are within 2 GiB,
-	// even if all are of the largest length, so a slot has room for their distance.
+	// perSlot is how many entries an index has for each of its slots. The entries of the largest index are within 2
+	// GiB, even if all are of the largest length, so a slot has room for their distance.
 	perSlot = 4
 )
 

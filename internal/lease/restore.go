@@ -22,7 +22,7 @@ func (s *Leases) Find(holder []byte) (l Lease, found bool) {
 	return s.slots[slot], true
 }
 
-// Set stores a lease in place of the one that its holder has. A lease without a quantity removes
+// Set stores a lease in place of the lease that its holder has. A lease without a quantity removes
 // that.
 func (s *Leases) Set(l Lease) {
 	holder := []byte(l.Holder)

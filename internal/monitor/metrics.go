@@ -11,7 +11,7 @@ import (
 	"cellserver/internal/metric"
 )
 
-// namespace is the first word of the names of all metrics, except those of Go and of the process.
+// namespace is the first word of the names of all metrics, except for metrics of Go and of the process.
 const namespace = "cellserver"
 
 // maxScrapes bounds the scrapes that are answered at once, because each takes about a millisecond, and

@@ -95,7 +95,7 @@ func (p *Program) bashFlags() string {
 	return out.String()
 }
 
-// first returns the subcommands without those that follow another of the same name.
+// first returns the subcommands, only the first of each name.
 func (p *Program) first() (list []Subcommand) {
 	for _, s := range p.Subcommands {
 		if !slices.ContainsFunc(list, func(o Subcommand) bool { return o.Name == s.Name }) {

@@ -53,7 +53,7 @@ type segment struct {
 // contents lists the files of a folder.
 type contents struct {
 	snapshot   *snapshot // nil if there is none
-	segments   []segment // those to be loaded after the snapshot, in order
+	segments   []segment // the segments to be loaded after the snapshot, in order
 	obsolete   []string  // files to be removed: a snapshot has replaced them, or a crash has left them
 	replaced   []string  // the obsolete files that the snapshot has replaced
 	afterGap   []segment // the segments that follow passes that were lost

@@ -15,7 +15,7 @@ type Mode uint8
 
 const (
 	Take  Mode = iota // the whole quantity, if it is allowed
-	Peek              // nothing: the decision is the one that Take would get
+	Peek              // nothing: the decision is what Take would get
 	UpTo              // as much of the quantity as is allowed
 	Force             // the whole quantity, even beyond the limit
 	Ask               // nothing: what Take would be refused with, or what remains; for several limiters only

@@ -73,7 +73,7 @@ const (
 	Hash
 	Stream
 	Module // a module's own type
-	Field  // a field about the file, of which only those that Reader.Returns names are records
+	Field  // a field about the file; only fields that Reader.Returns names are records
 )
 
 var typeNames = [...]string{"string", "list", "set", "zset", "hash", "stream", "module", "field"}

@@ -4,7 +4,7 @@
 //	command.go   the command line
 //	flags.go     the options, for manuals
 //	replay.go    a replay from its log to its report
-//	judge.go     decisions, by package decide and a store whose clock is that of the log
+//	judge.go     decisions, by package decide and a store whose clock is the log's
 //	beside.go    the same requests with other limits, for the table
 //	retry.go     clients that try again
 //	memory.go    the memory for a subject

@@ -238,7 +238,7 @@ func (s *suggestion) write(rows []row, best int, chosen row, e *Environment) (te
 	return out.String() + yaml, nil
 }
 
-// table shows the rows next to the best, and the one that was chosen.
+// table shows the rows next to the best row, and the row that was chosen.
 func (s *suggestion) table(rows []row, best int, chosen row) string {
 	rows = slices.Clone(rows[max(best-4, 0):min(best+5, len(rows))])
 	if !slices.Contains(rows, chosen) {
@@ -281,7 +281,7 @@ func (s *suggestion) describeOutliers(comment func(format string, args ...any), 
 		more = ", ..."
 	}
 	if r.LimitedSubjects > mostShown {
-		part = "more than " + part // of those that are limited most
+		part = "more than " + part // only the subjects that are limited most are added up
 	}
 	comment("Left out: %s, with %s of the requests: %s%s", count(int64(r.LimitedSubjects), "subject"), part,
 		strings.Join(names, ", "), more)

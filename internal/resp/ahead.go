@@ -18,7 +18,7 @@ type callShape struct {
 	repeatsEnd       int // end of the latest call that Repeat or its variants have read
 }
 
-// Varied are the words in which a call of several keys may differ from the one that it repeats.
+// Varied are the words in which a call of several keys may differ from the call that it repeats.
 type Varied struct {
 	At    []int  // indexes, in ascending order
 	spans []span // of the words in the call that Append has read last

@@ -5,7 +5,7 @@ import "encoding/binary"
 // The bounds of grants.
 const (
 	MaxGrants = 8   // of a subject
-	MaxLabel  = 160 // bytes of a label: that of a policy's limit, with name, unit and time zone, is shorter
+	MaxLabel  = 160 // bytes of a label; the labels of policies, with name, unit and time zone, are shorter
 )
 
 // Grants are what a subject may take beyond limits of its policy, in the order of their labels. No two have the same

@@ -104,7 +104,7 @@ func (t *LimitRequest) AverageTime() int64 {
 	if t.Lease != nil {
 		return limit.Share(int64(t.Lease.TTL()), t.Lease.Quantity(), t.Lease.Limit())
 	}
-	return limit.Share(t.Rule.Period(0), t.Quantity, t.Rule.Size()) // a month and a year as long as those in 1970
+	return limit.Share(t.Rule.Period(0), t.Quantity, t.Rule.Size()) // a month and a year as long as in 1970
 }
 
 // LeaseRequest is a request for a lease of a key that has at most MaxHolders holders.

@@ -217,7 +217,7 @@ func appendDir(pool *x509.CertPool, dir string) error {
 	return nil
 }
 
-// maxFileBytes is the size of the largest file that is read, in bytes: five times that of all
+// maxFileBytes is the size of the largest file that is read, in bytes: five times the size of all
 // authorities of a usual system. So the path of a device or of a huge file, given by mistake, uses
 // no memory.
 const maxFileBytes = 1 << 20

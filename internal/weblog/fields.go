@@ -70,7 +70,8 @@ func (jsonLines) read(line []byte, b *binding) bool {
 	return true
 }
 
-// isDeep reports whether a line has more than maxDepth braces and brackets open at once, counting those in strings too.
+// isDeep reports whether a line has more than maxDepth braces and brackets open at once. It also counts those in
+// strings.
 func isDeep(line []byte) bool {
 	depth, deepest := 0, 0
 	for _, c := range line {

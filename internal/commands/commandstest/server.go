@@ -98,7 +98,7 @@ func ExamplePolicies() ([]policies.File, error) {
 	return []policies.File{{Name: name, Text: text}}, err
 }
 
-// ProcessOptions returns options like those that cmd/cellserver adds to the settings.
+// ProcessOptions returns options such as cmd/cellserver adds to the settings.
 func ProcessOptions() []*option.Option {
 	port, databases := 6379, 16
 	const group, help = "Network", "-"

@@ -125,7 +125,7 @@ func (s *banSearch) add(b banned) {
 	}
 }
 
-// shorten sorts the bans that were found, and forgets the ones that are not listed.
+// shorten sorts the bans that were found, and forgets bans that will not be listed.
 func (s *banSearch) shorten() {
 	slices.SortFunc(s.found, func(a, b banned) int {
 		return cmp.Or(cmp.Compare(b.rest, a.rest), bytes.Compare(a.subject, b.subject))

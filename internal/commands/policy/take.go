@@ -66,7 +66,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 	if err != nil {
 		return err
 	}
-	// Most calls have one limit, the same for all subjects. They do without a taking, which is large.
+	// Most calls have one limit, the same for all subjects. They need no taking, which is large.
 	if c.Extra || !p.TreatsAlike() || len(p.Limits) > 1 || b[verboseAt].N != 0 || f.MayHaveStandings() {
 		return f.takeAny(c, p, text, options)
 	}

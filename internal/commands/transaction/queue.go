@@ -14,7 +14,7 @@ type Queue struct {
 	Aborted bool // a call was refused, so EXEC is refused
 	Work    int  // of all calls, as far as their words determine it: see command.WorkOf
 	KeyRefs []store.KeyRef
-	// Snapshot is the one that command.KeyRules.Touched found KeyRefs with; nil if no call needs it.
+	// Snapshot is the snapshot with which command.KeyRules.Touched has found KeyRefs; nil if no call needs it.
 	Snapshot any
 
 	// Properties that hold if any of the calls has them.

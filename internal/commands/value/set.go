@@ -79,7 +79,7 @@ compare the old value, IFDEQ and IFDNE its DIGEST; a missing key equals nothing.
 	},
 }
 
-// setOptions are the options of SET, except those of the expiry.
+// setOptions are the options of SET, except for the options about the expiry.
 type setOptions struct {
 	nx, xx, returnOld, keepTTL bool
 	condition                  valueCondition

@@ -42,7 +42,7 @@ func populate(memory []byte) {
 
 // discard tells the system that the content of this memory is not needed. The memory stays mapped,
 // with undefined content. The system works in pages of its own, which may be larger than ours; it
-// keeps those that contain other memory too.
+// keeps pages that contain other memory too.
 func discard(memory []byte) {
 	page := uintptr(os.Getpagesize())
 	start := address(memory)

@@ -50,7 +50,7 @@ type tracking struct {
 	noStepLimit bool       // steps of any size write to the pass
 	tooLarge    bool       // the pass must fail with ErrPassTooLarge
 	written     bool       // a chunk of this pass has been passed to write
-	generations []uint64   // those in the last entry of the databases; nil if the next pass must write one
+	generations []uint64   // the generations in the last entry of the databases; nil if the next pass must write one
 	state       form.State // scratch memory
 
 	// The remaining fields are used only by the goroutine that makes the pass.

@@ -197,7 +197,7 @@ func (s *scratch) takeAhead(key []byte, rule *limit.Rule, quantity int64, step *
 	return d, err
 }
 
-// stateOf returns the form and the state of a key, if it holds a limiter of which tokens may be taken ahead.
+// stateOf returns the form and the state of a key, if it holds a limiter whose tokens may be taken ahead.
 func (s *scratch) stateOf(key []byte) (f form.State, state ahead.State, err error) {
 	bytes, e, err := s.view.ReadForm(background, key, nil)
 	if err != nil || e.Kind != limit.Throttle && e.Kind != limit.Fixed && e.Kind != limit.Quota {

@@ -93,7 +93,7 @@ func (p *scratches) take(now int64, database int) *scratch {
 	return s
 }
 
-// put takes a scratch back. If there are too many, the one whose clock is ahead of all others goes.
+// put takes a scratch back. If there are too many, it drops the scratch whose clock is furthest ahead.
 func (p *scratches) put(s *scratch) {
 	s.empty()
 	p.mu.Lock()

@@ -190,7 +190,7 @@ func (m *stepwise) take(requests []store.LimitRequest, peek bool) (said []quota.
 	return said, allowed, nil
 }
 
-// leave asks for the quantities with what they leave first.
+// leave first asks with the quantities to leave added.
 func (m *stepwise) leave(requests []store.LimitRequest, peek bool) (said []quota.Decision, allowed bool, err error) {
 	asked := slices.Clone(requests)
 	for i, t := range requests {

@@ -126,7 +126,7 @@ func (b *Book) Counters() Counters {
 	return b.counters
 }
 
-// block is what is known of a key.
+// block is what the process knows of a key: its block, or its last refusal.
 type block struct {
 	rule    limit.Rule
 	lease   int64
@@ -187,7 +187,7 @@ func (b *Book) Step(t Time, key Key, rule *limit.Rule, quantity, lease int64) St
 	return e.step(t, quantity)
 }
 
-// spend decides a call by what is known of its key, if it can.
+// spend decides a call from the block of its key, or by the last refusal, if it can.
 func (b *Book) spend(e *block, t Time, quantity int64) Answer {
 	e.count(t, quantity)
 	e.unspent = e.left(t)
@@ -208,7 +208,7 @@ func (b *Book) spend(e *block, t Time, quantity int64) Answer {
 
 func (a *Answer) limited() bool { return a.Outcome.Limited || a.Decision.Limited }
 
-// block returns what is known of a key under a rule, nil if there is no room for it.
+// block returns the block of a key under a rule; nil if there is no room for it.
 func (b *Book) block(t Time, key Key, rule *limit.Rule, lease int64) *block {
 	e := b.blocks[key]
 	if e == nil && len(b.blocks) >= b.most && !b.makeRoom(t) {

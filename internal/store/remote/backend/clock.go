@@ -34,7 +34,7 @@ func measure(server, sent, received int64) measurement {
 	return measurement{offset: server - (sent + (received-sent)/2), trip: received - sent}
 }
 
-// clock is what is known of a server's clock.
+// clock estimates a server's clock from measurements.
 type clock struct {
 	offset atomic.Int64 // of the measurement that counts
 	at     atomic.Int64 // when the last measurement was made, by this process's clock

@@ -31,7 +31,7 @@ type cluster struct {
 	slots   [Slots]atomic.Int64 // number of the primary, plus 1; 0: none
 	wake    chan struct{}       // the slots are to be read again; holds one element
 
-	all atomic.Pointer[[]combine.Primary] // those in slots
+	all atomic.Pointer[[]combine.Primary] // the primaries in slots
 
 	mu    sync.Mutex // held while slots and all are changed
 	nodes []string   // addresses that are asked for the slots: primaries and replicas
@@ -208,7 +208,7 @@ func (c *cluster) ask(ctx context.Context, node string) (_ []redis.ClusterSlot, 
 	return slots, strings.Contains(state, "cluster_state:fail"), nil
 }
 
-// learn replaces what is known of the slots.
+// learn replaces the known slots.
 func (c *cluster) learn(ranges []redis.ClusterSlot, asked string) {
 	var owners [Slots]int64
 	var nodes []string

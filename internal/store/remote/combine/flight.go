@@ -34,7 +34,7 @@ type flight struct {
 	postponed int    // how often the reply was Later
 }
 
-// losing is what is known of the conflicts of a flight.
+// losing counts the conflicts of a flight.
 type losing struct {
 	lostFor *queue // the key because of which the last try was lost
 	losses  int    // conflicts

@@ -30,7 +30,7 @@ type ready struct {
 	flight *flight
 }
 
-// connection is what is known of a connection.
+// connection is the state of a connection.
 type connection struct {
 	state connState
 	since int64 // when the batch that is under way was sent

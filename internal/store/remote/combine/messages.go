@@ -155,7 +155,7 @@ var (
 // changed.
 type RefusedError = store.RefusedError
 
-// Batch is what is sent on one connection as one pipeline. The machine makes it and may not touch
+// Batch is one pipeline on one connection. The machine makes it and may not touch
 // it until it is given back with all replies filled in. There is at most one batch of a connection
 // under way.
 type Batch struct {

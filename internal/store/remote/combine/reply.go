@@ -108,7 +108,7 @@ func (m *Machine) lost(f *flight, r *Request, l *lane) {
 // changes reports whether a request may change its keys.
 func (r *Request) changes() bool { return r.Kind == Write || r.Kind == Add }
 
-// holdsKnown reports whether the present value is the one that was known.
+// holdsKnown reports whether the present value is the known value.
 func (p *Part) holdsKnown() bool {
 	if p.Known == nil || p.Value.Bytes == nil {
 		return p.Known == nil && p.Value.Bytes == nil
@@ -164,7 +164,7 @@ func (m *Machine) decide(f *flight, l *lane) {
 	}
 }
 
-// forget forgets what is known of the keys of a flight.
+// forget forgets the known values of the keys of a flight.
 func (m *Machine) forget(f *flight) {
 	for _, q := range f.queues {
 		m.known.forget(q.key)

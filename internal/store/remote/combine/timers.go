@@ -9,7 +9,7 @@ type timer struct {
 	broken *breaker // it is tried again
 }
 
-// timers is a heap. Timers are for what is rare; deadlines are in the wheel.
+// timers is a heap. Timers are for rare events; deadlines are in the wheel.
 type timers []timer
 
 func (t *timers) add(due timer) {
