@@ -5,14 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// The memory that the requests of all clients hold together is bounded: bodies as far as they have arrived, what
-// is read from them, and replies. It counts for the clients that make the calls, so maxmemory-clients bounds it
-// together with everything else that clients hold. Each connection has some memory of its own, in which a request
-// with a few calls fits. What is beyond that comes out of a budget of all connections, and a request that finds too
-// little there is refused: clients of other ports are not evicted for it.
+// The memory that the requests of all clients hold together is bounded: bodies as far as they have arrived, the calls
+// that are parsed from them, and replies. It is charged to the clients that make the calls, so maxmemory-clients
+// bounds it together with everything else that clients hold. Each connection has memory of its own, enough for a
+// request with a few calls. Further memory is taken from a budget that all connections share. If the budget is
+// exhausted, the request is refused; clients of other ports are not evicted for it.
 
-// maxOwn bounds the memory of a connection of its own, in bytes, and maxShared the budget of all connections where
-// maxmemory-clients is 0; otherwise the budget is a half of that.
+// maxOwn is the memory that a connection has of its own, in bytes. maxShared is the budget of all connections if
+// maxmemory-clients is 0; otherwise the budget is half of maxmemory-clients.
 const (
 	maxOwn    = 64 << 10
 	maxShared = 256 << 20

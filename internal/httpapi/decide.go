@@ -10,10 +10,10 @@ import (
 	"cellserver/internal/web"
 )
 
-// What the client of a gateway sends must never be the reason for which no policy decides, because the policies may
-// allow such a request. So what it can bring about is refused: a subject that is too long, one that the rights of the
-// gateway's user exclude, and more calls at once on a key of the store than that can order. A policy in shadow mode
-// refuses nothing: if it cannot be asked, the others are.
+// A gateway's client must not be able to prevent a decision, because policies may allow requests without one. So a
+// request is refused if its subject is too long, if the rights of the gateway's user exclude the subject, or if more
+// calls use a key than the store can order. A policy in shadow mode refuses nothing: if it cannot be asked, the other
+// policies are asked without it.
 
 // decide makes the calls of a request as a user, and answers it.
 func (a *API) decide(w http.ResponseWriter, r *http.Request, as *client.Account, asks []ask, limited int) {
@@ -60,8 +60,9 @@ func (a *API) longestSubject(subjects int) int {
 	return min(a.instance.MaxKeySize, limits.Bulk, limits.Query/subjects-others)
 }
 
-// takeEach asks each policy by itself until one refuses the request. A call on all of them has failed because memory is
-// full: the policies that need no more of it decide. without are the policies that do not decide, and refused says why.
+// takeEach asks each policy by itself until one refuses the request. It is called when a call on all of them has failed
+// because memory is full: policies that need no more memory can still decide. without are the policies that cannot, and
+// refused says why.
 func (k *caller) takeEach(r *http.Request, asks []ask) (o *outcome, without []ask, refused string) {
 	var outcomes []policy.Outcome
 	for i := range asks {

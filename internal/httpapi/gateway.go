@@ -71,11 +71,11 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 
 var yes = []string{"1"}
 
-// isRebound reports whether a request may come from a web page in a browser on this machine, if the page's owner lets
-// the name of the site resolve to a loopback address (DNS rebinding): such a page can send every header but Host, where
-// the browser writes the name and the port of this server. A gateway on this machine names the server by an address
-// or as localhost, or passes on what its client has asked for, which has another port or none. Requests to the
-// other paths have the header Origin if they are of a page: see authorize.
+// isRebound reports whether a request may come from a web page in a browser on this machine. The owner of the page
+// could let the name of their site resolve to a loopback address (DNS rebinding). Such a page can set every header
+// except Host, in which the browser writes the site's name and this server's port. A gateway on this machine names the
+// server by an address or as localhost, or passes on its client's Host, which has another port or none. For other
+// paths, this check is not needed: requests of a page have the header Origin there, see authorize.
 func isRebound(r *http.Request) bool {
 	name, port, err := net.SplitHostPort(r.Host)
 	if err != nil || r.TLS != nil || !web.Peer(r).IsLoopback() { // over TLS, the site has no certificate for its name

@@ -25,8 +25,8 @@ type Health struct {
 // Drain makes the server unready for the rest of its life, before it stops accepting connections.
 func (h *Health) Drain() { h.draining.Store(true) }
 
-// alive answers /healthz: the process runs, and can answer. It says nothing about the store, because a
-// restart of this process would not mend that.
+// alive answers /healthz: the process runs, and can answer. It does not check the store, because a restart
+// of this process would not mend the store.
 func alive(w http.ResponseWriter, _ *http.Request) { writeText(w, http.StatusOK, "ok\n") }
 
 // ready answers /readyz.

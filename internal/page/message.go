@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// message is what a stream sends every second. Its size is bounded: by the commands and the databases that
-// there are, the length of the names in CL.TOP, and the numbers below.
+// message is what a stream sends every second. Its size is bounded by the numbers of commands and databases,
+// the length of the names in CL.TOP, and the numbers below.
 type message struct {
 	Time    int64             `json:"time"` // Unix milliseconds
 	User    string            `json:"user"` // in quotes
@@ -48,7 +48,7 @@ const topKeys = 10
 var sections = []string{"server", "clients", "memory", "persistence", "stats", "cpu", "latencystats", "cell", "store",
 	"envoy", "keyspace"}
 
-// shown lists the fields of INFO that the page uses. One that ends in * stands for all that begin so.
+// shown lists the fields of INFO that the page uses. A name with * at the end stands for all fields that begin so.
 var shown = []string{
 	"cellserver_version", "uptime_in_seconds", "connected_clients", "maxclients", "blocked_clients", "used_memory",
 	"used_memory_rss", "used_memory_dataset", "maxmemory", "loading", "loading_loaded_perc", "journal_failing_since",
@@ -63,8 +63,8 @@ type watcher struct {
 	now      *message
 	looks    int
 	policies []policyText
-	// refused holds the errors of calls to which the user has no right. They are made again after a while
-	// only, because each refusal is logged.
+	// refused holds the errors of calls to which the user has no right. Such calls are repeated only after a
+	// while, because each refusal is logged.
 	refused map[string]string
 }
 

@@ -99,8 +99,8 @@ func New(c Config) *Page {
 func (p *Page) End() { p.end.Do(func() { close(p.ending) }) }
 
 // contentPolicy is the Content-Security-Policy: the browser loads nothing from other hosts, runs no script that is
-// not in page.js, and shows the page in no frame. So a name of a key that the page would take for HTML could
-// do nothing.
+// not in page.js, and shows the page in no frame. So even if the page took the name of a key for HTML, the name
+// could do nothing.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
 

@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/resp"
 )
 
-// view is two samples of a server, and what is shown of them.
+// view shows two samples of a server.
 type view struct {
 	address     string
 	before, now *sample // before is nil if there is none to compare with
