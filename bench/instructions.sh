@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and compares
 # with it a CL.TAKE of a policy with that limit, which may cost a fifth more, a CL.ALL of that limit and another, which
-# may cost three times as much, and a CL.THROTTLE with an ID of its own:
+# may cost three times as much, and a CL.THROTTLE with an ID of its own, which may cost twice as much with 64 in flight:
 #
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
@@ -68,9 +68,11 @@ for flight in 1 64; do
         printf ', %s at %s: %s' "$(show "$before")" "$1" "$(difference "$before" "$after")"
     fi
     echo
-    for other in Take All; do
+    for other in Take All ID; do
         count=$(count . "Benchmark$other/P=$flight" 64000 192000)
-        printf 'CL.%s, %2d in flight: %s instructions, %s times those of CL.THROTTLE\n' "${other^^}" "$flight" \
+        name=CL.${other^^}
+        [ "$other" != ID ] || name='CL.THROTTLE with ID'
+        printf '%s, %2d in flight: %s instructions, %s times those of CL.THROTTLE\n' "$name" "$flight" \
             "$(show "$count")" "$(awk "BEGIN { printf \"%.2f\", $count / $after }")"
     done
 done
