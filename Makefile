@@ -135,6 +135,10 @@ CLIENTS_VERSION := $(patsubst v%,%,$(shell git describe --tags --abbrev=0 2>/dev
 client-faults: build ## let each client make 100,000 calls while connections are cut and servers fail (test-clients has 2,000)
 	FAULTS=100000 clients/test.sh bin/cellserver
 
+.PHONY: client-libraries
+client-libraries: build ## play the own tests of limiter libraries with the stores of the clients, after make test-clients
+	clients/libraries.sh bin/cellserver
+
 .PHONY: client-bars
 client-bars: build ## compare the client for Go with go-redis alone: the CPU time of the server per call, and the median time of a call
 	cd clients/go && CELLSERVER=$(CURDIR)/bin/cellserver $(GO) test -run '^$$' -bench Bars -benchtime 1x .
