@@ -46,7 +46,11 @@ test_go() {
     if [ -n "${CLIENTS:-}" ]; then
         cp -r "$here" "$dir/newest" && source=$dir/newest/go
         for directory in "$source" "$source/adapters"; do
-            (cd "$directory" && go get -u -t ./... && go mod tidy) >"$dir/log" 2>&1 || fail "go get: $(cat "$dir/log")"
+            (
+                cd "$directory"
+                direct='{{if not (or .Main .Indirect .Replace)}}{{.Path}}@latest{{end}}'
+                go list -m -f "$direct" all | xargs go get && go mod tidy
+            ) >"$dir/log" 2>&1 || fail "go get: $(cat "$dir/log")"
         done
     fi
     export MIGRATE=$here/../docs/migrate.md
