@@ -103,11 +103,15 @@ func TestHoldsAreCorrectedOnce(t *testing.T) {
 	require.Equal(t, want, used)
 }
 
-// Refunds that are repeated give back twice, which the test finds.
+// Refunds that are repeated give back twice, which the test finds, unless chance spares all refunds.
 func TestRepeatedRefundsAreFound(t *testing.T) {
 	t.Parallel()
-	used, want := holdAmidFaults(t, &holders{refunds: true})
-	require.NotEqual(t, want, used)
+	for range 10 {
+		if used, want := holdAmidFaults(t, &holders{refunds: true}); used != want {
+			return
+		}
+	}
+	t.Error("no refund that was given twice was found")
 }
 
 // HOLD and SETTLE cost a round trip each, as their limiter alone does, once the server knows what the key holds.
