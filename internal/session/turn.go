@@ -73,7 +73,7 @@ func (s *Session) dispatch() error {
 		return s.enqueue(row, words, long)
 	case long != nil && row.TakesMany():
 		s.parkLong(row, long)
-	case row.TakesMany() && !row.NeedsSession() && s.ahead.inReader() && command.TotalLength(words) > maxInlineBytes:
+	case s.ahead.inReader() && command.TotalLength(words) > maxInlineBytes && row.TakesMany() && !row.NeedsSession():
 		s.park(row, s.takeOver(words))
 	case long != nil && !row.AnyMore:
 		return command.ErrSyntax // no row without AnyMore has so many options
