@@ -13,6 +13,10 @@ help: ## list the targets
 run: build ## build, and start on 127.0.0.1:6379 (ARGS="--port 7000" passes options)
 	./bin/cellserver $(ARGS)
 
+.PHONY: demo
+demo: build ## build, and start a server with sample policies, clients and a page, on free ports
+	@./bin/cellserver demo
+
 .PHONY: build
 build: ## build bin/cellserver
 	@[ -x bin/cellserver ] || echo 'building cellserver: the first time takes about a minute' >&2

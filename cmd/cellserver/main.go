@@ -58,6 +58,8 @@ func start(args []string) error {
 		case "ratelimit":
 			setMemoryLimit()
 			return runRatelimit(args[1:], nil)
+		case "demo":
+			return runDemo(args[1:], os.Stdout)
 		case "man":
 			return manual(os.Stdout)
 		case "completion":

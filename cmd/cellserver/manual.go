@@ -11,6 +11,7 @@ import (
 
 // subcommands are shown by --help, the manual page and the completions of shells.
 var subcommands = []option.Subcommand{
+	{Name: "demo", Help: "start a server with sample policies, clients and a page"},
 	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
 	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},
 	{Name: "top", Args: "[options]", Help: "show live what a server decides, and which keys it limits"},

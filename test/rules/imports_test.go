@@ -211,6 +211,7 @@ var mayImport = map[string][]string{
 	"internal/top": {
 		"internal/cli", "internal/resp", "github.com/spf13/pflag", "github.com/redis/go-redis/v9", "golang.org/x/term",
 	},
+	"internal/demo": {"github.com/redis/go-redis/v9/..."},
 	"internal/transfer": {
 		"internal/cli", "internal/form", "internal/hold", "internal/limit", "internal/match", "internal/option",
 		"internal/persist", "internal/rdb",
@@ -228,7 +229,7 @@ var mayImport = map[string][]string{
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
 		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
-		"internal/envoy", "internal/grpcapi", "internal/xds", "internal/systemd",
+		"internal/envoy", "internal/grpcapi", "internal/xds", "internal/systemd", "internal/demo",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }
