@@ -144,8 +144,8 @@ func (s *Session) runChecked(row *command.Command, words [][]byte, repeats bool)
 }
 
 // runRepeat makes a call that differs from the one before it only in its keys and its ID token. The call has passed
-// all checks except for the checks of its keys, and its other arguments are bound already. It saves 110 of the
-// 2,100 instructions of a pipelined CL.THROTTLE.
+// all checks except for the checks of its keys, and its other arguments are bound already, so none of that is
+// done again.
 func (s *Session) runRepeat() error {
 	c, call := &s.call, &s.ahead.calls[s.ahead.next]
 	s.ahead.next++
