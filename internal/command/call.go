@@ -260,10 +260,11 @@ func (c *Call) WriteBool(value bool) {
 func (c *Call) HasOption(tokens ...string) bool {
 	for i := range c.Row.Args {
 		a := &c.Row.Args[i]
-		for _, token := range tokens {
-			if len(a.Tokens) == 1 && a.Tokens[0] == token && c.Bound[i].At != 0 && (c.Extra || !a.extra) {
-				return true
-			}
+		if c.Bound[i].At == 0 || len(a.Tokens) != 1 || a.extra && !c.Extra {
+			continue
+		}
+		if slices.Contains(tokens, a.Tokens[0]) {
+			return true
 		}
 	}
 	return false
