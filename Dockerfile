@@ -12,7 +12,7 @@ ARG TARGETARCH
 ARG VERSION=dev
 RUN CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -tags grpcnotrace -ldflags "-s -w -X main.version=$VERSION" -o bin/cellserver ./cmd/cellserver && mkdir bin/data bin/names && \
-    ln -s /cellserver bin/names/ratelimit
+    ln -s /cellserver bin/names/ratelimit && cp /etc/ssl/certs/ca-certificates.crt bin/
 
 FROM scratch
 ARG VERSION=dev
@@ -20,6 +20,8 @@ LABEL org.opencontainers.image.title="cellserver" \
       org.opencontainers.image.description="A rate-limit server that speaks the Redis protocol" \
       org.opencontainers.image.version="$VERSION"
 COPY --from=build /src/bin/cellserver /cellserver
+# The certificate authorities of Debian, for --store rediss:// and a control plane with TLS.
+COPY --from=build /src/bin/ca-certificates.crt /etc/ssl/certs/
 # By the name /bin/ratelimit, it takes the place of envoyproxy/ratelimit, with its environment: see docs/envoy.md.
 COPY --from=build /src/bin/names /bin
 # A place for --dir. A new volume that is mounted here gets the owner of this directory, so that the

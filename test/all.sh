@@ -36,6 +36,7 @@ command -v google-chrome >/dev/null || need 'chromium' chromium # opens the page
 need 'nginx' nginx
 need 'haproxy' haproxy
 need 'caddy' caddy
+[ -e /etc/ssl/certs/ca-certificates.crt ] || packages+=(ca-certificates) # the image has them
 python3 -c 'import ensurepip' 2>/dev/null || packages+=(python3-venv)
 command -v go >/dev/null || { echo "test/all.sh: go is not installed; go.mod names the version" >&2; exit 1; }
 as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }

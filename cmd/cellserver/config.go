@@ -140,8 +140,10 @@ func (c *config) processOptions() []*option.Option {
 	}
 }
 
+// usageWidth is the number of columns of --help.
+const usageWidth = 100
+
 func (c *config) usage() string {
-	const width = 100
 	return fmt.Sprintf(`cellserver is a rate-limit server that speaks the Redis protocol.
 
 Usage:
@@ -159,7 +161,7 @@ Examples:
   cellserver --bind '* -::*' --protected-mode no          for all peers that can reach it
   cellserver --dir /var/lib/cellserver                    with keys that survive a restart
   cellserver --store redis://10.0.0.1                     with keys in a Redis or Valkey server
-`, usageOfSubcommands(), prefix, c.options.Usage(width))
+`, usageOfSubcommands(), prefix, c.options.Usage(usageWidth))
 }
 
 // meters returns the meter for the option measure-pauses; the other one, or both, are nil.

@@ -178,6 +178,18 @@ func TestHelp(t *testing.T) {
 	}
 }
 
+// TestHelpWithWord checks that help WORD shows what mentions the word, and nothing else.
+func TestHelpWithWord(t *testing.T) {
+	var out strings.Builder
+	require.NoError(t, helpWith([]string{"--MAXMEMORY-clients"}, &out))
+	require.Contains(t, out.String(), "  --maxmemory-clients ")
+	require.NotContains(t, out.String(), "--port")
+	out.Reset()
+	require.NoError(t, helpWith([]string{"replay"}, &out))
+	require.Contains(t, out.String(), "cellserver policies replay PATH LOG...")
+	require.ErrorContains(t, helpWith([]string{"no such", "words"}, &out), `nothing in --help has the word "no such words"`)
+}
+
 const configurationPage = "../../docs/configuration.md"
 
 // redisHas are the options that are directives of Redis: 7.0, or 8.6 for tls-auth-clients-user.

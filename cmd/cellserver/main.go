@@ -33,6 +33,9 @@ func start(args []string) error {
 	if len(args) > 0 {
 		switch args[0] {
 		case "help", "-h":
+			if len(args) > 1 {
+				return helpWith(args[1:], os.Stdout)
+			}
 			return run([]string{"--help"})
 		case "version", "-v", "-V":
 			return run([]string{"--version"})

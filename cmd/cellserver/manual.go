@@ -11,6 +11,7 @@ import (
 
 // subcommands are shown by --help, the manual page and the completions of shells.
 var subcommands = []option.Subcommand{
+	{Name: "help", Args: "WORD", Help: "print the options and subcommands that mention a word"},
 	{Name: "demo", Help: "start a server with sample policies, clients and a page"},
 	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
 	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},
@@ -36,6 +37,24 @@ func usageOfSubcommands() string {
 		fmt.Fprintf(&out, "  %-34s  %s\n", strings.TrimSpace("cellserver "+s.Name+" "+s.Args), s.Help)
 	}
 	return out.String()
+}
+
+// helpWith runs the subcommand help with a word: it prints what --help says about the subcommands and options that
+// mention it.
+func helpWith(words []string, out io.Writer) error {
+	word := strings.Join(words, " ")
+	var text strings.Builder
+	for line := range strings.Lines(usageOfSubcommands()) {
+		if strings.Contains(strings.ToLower(line), strings.ToLower(word)) {
+			text.WriteString(line)
+		}
+	}
+	text.WriteString(newConfig().options.UsageOf(word, usageWidth))
+	if text.Len() == 0 {
+		return fmt.Errorf("nothing in --help has the word %q; cellserver cli help COMMAND describes commands", word)
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
 }
 
 // nearestSubcommand returns the subcommand that is most similar to a word, "" if there is none.

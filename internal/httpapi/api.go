@@ -103,11 +103,23 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case ok && !strings.Contains(take, "/"):
 		a.counts.takes.Add(1)
 		a.take(w, r, take)
+	case path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		a.counts.others.Add(1)
+		w.Header()["Content-Type"] = plainText
+		send(w, http.StatusOK, []byte(index), false)
 	default:
 		a.counts.others.Add(1)
-		writeError(w, http.StatusNotFound, "ERR there is nothing at this path")
+		writeError(w, http.StatusNotFound, "ERR there is nothing at this path; GET / lists the paths")
 	}
 }
+
+// index tells a person who opens the port in a browser what it is for.
+const index = `cellserver: decisions over HTTP
+
+POST /v1                any call of a limiter, as a JSON array
+POST /v1/take/POLICY    takes from a policy: ?subject=NAME&quantity=1
+GET  /v1/auth/POLICY    asked by gateways about the requests of their clients
+`
 
 // authPath is the beginning of the paths of gateways' requests.
 const authPath = "/v1/auth/"
@@ -115,6 +127,8 @@ const authPath = "/v1/auth/"
 var (
 	noStore = []string{"no-store"}
 	noSniff = []string{"nosniff"}
+
+	plainText = []string{"text/plain; charset=utf-8"}
 )
 
 // connKey is the key of a request's *conn in its context.

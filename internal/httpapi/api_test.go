@@ -202,6 +202,7 @@ func TestStatusOfCalls(t *testing.T) {
 		{`["CL.FIXED", "a", 1, 60]`, set("Origin", "http://127.0.0.1"), http.StatusForbidden},
 		{``, func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
 		{``, func(r *http.Request) { r.URL.Path = "/" }, http.StatusNotFound},
+		{``, func(r *http.Request) { r.Method, r.URL.Path = http.MethodGet, "/" }, http.StatusOK},
 	} {
 		if c.change == nil {
 			c.change = func(*http.Request) {}

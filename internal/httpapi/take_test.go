@@ -49,7 +49,7 @@ func TestTake(t *testing.T) {
 		{"both?subject=u&other=1", 400, `{"error":"ERR the query has an unknown parameter: other"}`},
 		{"both?subject=u&quantity=x", 400, `{"error":"ERR value is not an integer or out of range: quantity"}`},
 		{"both?subject=%zz", 400, `{"error":"ERR the query is malformed"}`},
-		{"both/x?subject=u", 404, `{"error":"ERR there is nothing at this path"}`},
+		{"both/x?subject=u", 404, `{"error":"ERR there is nothing at this path; GET / lists the paths"}`},
 	} {
 		status, _, body := a.do(a.request("/v1/take/"+c.query, ""))
 		assert.Equal(t, c.status, status, c.query)

@@ -8,7 +8,6 @@ import (
 
 // Usage returns the options for --help by their groups, in lines of at most width columns.
 func (l *List) Usage(width int) string {
-	const indent = 8
 	var out strings.Builder
 	for i, group := range l.groups() {
 		if i > 0 {
@@ -19,11 +18,29 @@ func (l *List) Usage(width int) string {
 			if o.Group != group || o.IsFixed() {
 				continue
 			}
-			fmt.Fprintf(&out, "  --%s %s\n", o.Name, o.Kind.Type())
-			wrap(&out, o.Help+o.bounds(), indent, width)
+			o.describe(&out, width)
 		}
 	}
 	return out.String()
+}
+
+// UsageOf describes the options whose name or help has a word, whatever its case.
+func (l *List) UsageOf(word string, width int) string {
+	var out strings.Builder
+	word = strings.ToLower(strings.TrimPrefix(word, "--"))
+	for _, o := range l.options {
+		if !o.IsFixed() && (strings.Contains(o.Name, word) || strings.Contains(strings.ToLower(o.Help), word)) {
+			o.describe(&out, width)
+		}
+	}
+	return out.String()
+}
+
+// describe appends the lines about an option to --help.
+func (o *Option) describe(out *strings.Builder, width int) {
+	const indent = 8
+	fmt.Fprintf(out, "  --%s %s\n", o.Name, o.Kind.Type())
+	wrap(out, o.Help+o.bounds(), indent, width)
 }
 
 // IsFixed reports whether an option is of kind Fixed or Inert, and so has no flag.

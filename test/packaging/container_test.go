@@ -142,13 +142,17 @@ func send(t *testing.T, client *network, call string) (line string) {
 	return strings.TrimSpace(line)
 }
 
+// filesOfImage are the files of the image, and no others.
+var filesOfImage = []string{"bin", "bin/ratelimit", "cellserver", "data", "etc", "etc/ssl", "etc/ssl/certs",
+	"etc/ssl/certs/ca-certificates.crt"}
+
 // The image has one file, a program that needs no other, for the image's architecture; a second name for
 // it, and a directory for a volume.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
 		require.Equal(t, "scratch", i.base)
-		require.Equal(t, []string{"bin", "bin/ratelimit", "cellserver", "data"}, filesOf(t, i.root))
+		require.Equal(t, filesOfImage, filesOf(t, i.root))
 		program, err := elf.Open(filepath.Join(i.root, "cellserver"))
 		require.NoError(t, err)
 		defer program.Close()
@@ -192,7 +196,7 @@ func TestContainer(t *testing.T) {
 	require.Equal(t, 0, c.healthy(t), c.String())
 	require.Equal(t, 0, c.stop(t), c.String())
 	require.NotEqual(t, 0, c.healthy(t), "a server that has ended is not healthy")
-	require.Equal(t, []string{"bin", "bin/ratelimit", "cellserver", "data"}, filesOf(t, i.root))
+	require.Equal(t, filesOfImage, filesOf(t, i.root))
 }
 
 // Started as /bin/ratelimit, by another user, it takes the place of envoyproxy/ratelimit: other machines reach its
