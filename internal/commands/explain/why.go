@@ -110,11 +110,11 @@ func (x *explanation) whyPart(i int) (lines []string) {
 	name, v := p.Policy.Name, &p.Verdict
 	switch v.By {
 	case policy.ByExemption:
-		lines = append(lines, fmt.Sprintf("the subject is exempt from %s for %s more", name,
-			duration(x.Standings[i].Exemption.Until-x.At)))
+		lines = append(lines, fmt.Sprintf("the subject is exempt from %s %s", name,
+			term(x.Standings[i].Exemption.Until-x.At)))
 	case policy.ByBan:
-		lines = append(lines, fmt.Sprintf("the subject is banned from %s for %s more", name,
-			duration(x.Standings[i].Ban.Until-x.At)))
+		lines = append(lines, fmt.Sprintf("the subject is banned from %s %s", name,
+			term(x.Standings[i].Ban.Until-x.At)))
 	}
 	switch {
 	case p.Treatment.Override >= 0:
@@ -124,8 +124,8 @@ func (x *explanation) whyPart(i int) (lines []string) {
 		lines = append(lines, "the subject is too long to be compared with the patterns of "+name+", so it is blocked")
 	}
 	if p.Treatment.Plan != "" {
-		lines = append(lines, fmt.Sprintf("the subject has plan %s of %s for %s more", p.Treatment.Plan, name,
-			duration(x.Standings[i].Plan.Until-x.At)))
+		lines = append(lines, fmt.Sprintf("the subject has plan %s of %s %s", p.Treatment.Plan, name,
+			term(x.Standings[i].Plan.Until-x.At)))
 	} else if plan := x.Standings[i].At(x.At).Plan; plan.Name != "" {
 		lines = append(lines, fmt.Sprintf("the subject was given plan %s, which does not matter: it has an override, or %s has no such plan",
 			plan.Name, name))
@@ -201,6 +201,17 @@ func atMost(n int) string {
 		return fmt.Sprintf("the first %d", n)
 	}
 	return fmt.Sprintf("%d", n)
+}
+
+// forGood is less than the time of a plan that was given for good, and more than anybody writes.
+const forGood = int64(50 * 365 * 24 * time.Hour)
+
+// term says how much longer something lasts.
+func term(ns int64) string {
+	if ns > forGood {
+		return "for good"
+	}
+	return "for " + duration(ns) + " more"
 }
 
 // duration writes a time for people, rounded up to milliseconds.
