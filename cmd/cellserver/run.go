@@ -68,7 +68,7 @@ func (c *config) run() (err error) {
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policies,
-		CountPolicies: c.isMonitored(), Info: grpcapi.Info(c.envoy.current),
+		Info: grpcapi.Info(c.envoy.current),
 	})
 	if err != nil {
 		return err

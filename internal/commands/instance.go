@@ -44,13 +44,11 @@ type Config struct {
 	Options   *option.List
 	Port      int // shown by INFO
 	Log       *slog.Logger
-	ClientLog *slog.Logger   // for messages that clients cause, which may be very frequent; by default, Log
-	Stop      func()         // called by SHUTDOWN, which is refused if it is nil
-	ACLFile   access.ACLFile // nil if there is none
-	Policies  *PolicyFiles   // by default, there are none
-	// CountPolicies counts decisions by policy, for metrics. Calls of CL.TAKE cost a little more.
-	CountPolicies bool
-	Info          []command.InfoPart // of INFO, after the parts of the commands
+	ClientLog *slog.Logger       // for messages that clients cause, which may be very frequent; by default, Log
+	Stop      func()             // called by SHUTDOWN, which is refused if it is nil
+	ACLFile   access.ACLFile     // nil if there is none
+	Policies  *PolicyFiles       // by default, there are none
+	Info      []command.InfoPart // of INFO, after the parts of the commands
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -127,9 +125,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.decider.Holds, _ = c.Store.(store.HoldCounter)
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
-	if c.CountPolicies {
-		f.policies.Files.Counts = &in.Stats.Policies
-	}
+	f.policies.Files.Counts = &in.Stats.Policies
 	f.decider.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {
 		f.decider.Fallback.NewLocal, f.decider.Fallback.Log = c.NewLocal, c.Log

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"cellserver/internal/commands"
 	"cellserver/internal/metric"
 )
 
@@ -209,7 +208,7 @@ func TestRightsToTake(t *testing.T) {
 // TestDecisionsAreCounted: calls over HTTP count as those of other clients do. What /v1/auth asks a policy
 // to show what it has decided is no decision of that policy.
 func TestDecisionsAreCounted(t *testing.T) {
-	a := newAPIWith(t, policies, func(c *commands.Config) { c.CountPolicies = true })
+	a := newAPI(t)
 	a.operate("SET strict:{u}:fixed value")
 	for range 2 {
 		a.post(`[["CL.TAKE", "u", "named"], ["CL.FIXED", "k", 1, 60], ["CL.ALL", 2, "TAKE", "u", "named", 1, "TAKE", "w", "both", 1]]`)

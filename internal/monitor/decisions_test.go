@@ -19,20 +19,14 @@ import (
 )
 
 // withPolicies returns an instance with policies, and the function that puts others in force.
-func withPolicies(t testing.TB, text string, changes ...func(c *commands.Config)) (
-	in *session.Instance, reload func(text string),
-) {
+func withPolicies(t testing.TB, text string) (in *session.Instance, reload func(text string)) {
 	t.Helper()
 	keys := memory.New(memory.Options{Clock: store.NewStillClock(1), SweepEvery: -1})
 	t.Cleanup(func() { keys.Close() })
 	files := &commands.PolicyFiles{Read: func() ([]policy.File, error) {
 		return []policy.File{{Name: "p.yaml", Text: []byte(text)}}, nil
 	}}
-	c := commands.Config{Store: keys, Policies: files, CountPolicies: true}
-	for _, change := range changes {
-		change(&c)
-	}
-	in, err := commands.New(c)
+	in, err := commands.New(commands.Config{Store: keys, Policies: files})
 	require.NoError(t, err)
 	return in, func(next string) {
 		text = next
@@ -60,6 +54,8 @@ var decisionCalls = []string{
 	"CL.TAKE u p", "CL.TAKE u p", "CL.TAKE u p 1 PEEK", "CL.TAKE text p", "CL.TAKE u none", "CL.TAKE u p 1 ID i",
 	"CL.TAKE v p 1 ID i", "CL.TAKE v p 1 ID i",
 	"CL.TAKE u two", "CL.TAKE u two 1 UPTO", "CL.TAKE u two 99 VERBOSE", "CL.TAKE 10.0.0.1 net", "CL.TAKE 192.0.2.1 net",
+	"CL.BAN b two 60 x", "CL.TAKE b two", "CL.TAKE b two 1 PEEK", "CL.BAN b shade 60 x", "CL.TAKE b shade",
+	"CL.PARDON b two", "CL.PARDON b shade",
 	"CL.TAKE u shade", "CL.TAKE u shade", "CL.TAKE u shade 1 VERBOSE", "CL.TAKE u shade 1 PEEK",
 	"CL.ALL 2 FIXED h 1 60 1 FIXED i 1 60 1", "CL.ALL 1 FIXED h 1 60 1", "CL.ALL 1 FIXED text 1 60 1",
 	"CL.ALL 2 TAKE w p 1 TAKE w two 1", "CL.ALL 2 TAKE w p 1 TAKE w two 1", "CL.ALL 2 TAKE x two 1 TAKE u shade 1",
@@ -93,11 +89,11 @@ func TestDecisionsAddUp(t *testing.T) {
 	_, alone := decisionsOf(t, in)
 	assert.Equal(t, map[string]string{
 		"p allowed": "4", "p limited": "4", "p error": "4",
-		"two allowed": "5", "two limited": "1", "two error": "2",
-		"shade allowed": "1", "shade shadow": "4", "net allowed": "1", "net limited": "1",
+		"two allowed": "5", "two limited": "1", "two banned": "1", "two error": "2",
+		"shade allowed": "1", "shade shadow": "5", "net allowed": "1", "net limited": "1",
 	}, alone)
 	shadowed := scrape(t, handler(in))
-	assert.Equal(t, "3", shadowed[`decisions_total{command="cl.take",result="shadow"}`], "one is a PEEK")
+	assert.Equal(t, "4", shadowed[`decisions_total{command="cl.take",result="shadow"}`], "one is a PEEK")
 	assert.Equal(t, "2", shadowed[`decisions_total{command="cl.all",result="shadow"}`], "one is a PEEK")
 
 	call(t, in, append(append([]string{"MULTI"}, decisionCalls...), "EXEC")...)
@@ -178,16 +174,4 @@ func TestManyPolicies(t *testing.T) {
 	call(t, in, "CONFIG RESETSTAT")
 	_, got = decisionsOf(t, in)
 	assert.Empty(t, got)
-}
-
-// TestUncountedPolicies: an instance that does not count by policy has no such series, and makes decisions.
-func TestUncountedPolicies(t *testing.T) {
-	in, reload := withPolicies(t, fewPolicies, func(c *commands.Config) { c.CountPolicies = false })
-	reload(fewPolicies)
-	call(t, in, decisionCalls...)
-	_, got := decisionsOf(t, in)
-	assert.Empty(t, got)
-	own := scrape(t, handler(in))
-	assert.Equal(t, "5", own["policies"])
-	assert.Equal(t, "3", own[`decisions_total{command="cl.take",result="shadow"}`])
 }

@@ -46,15 +46,15 @@ const topKeys = 10
 
 // sections are the sections of INFO that have the fields of the page.
 var sections = []string{"server", "clients", "memory", "persistence", "stats", "cpu", "latencystats", "cell", "store",
-	"envoy", "keyspace"}
+	"policies", "envoy", "keyspace"}
 
 // shown lists the fields of INFO that the page uses. A name with * at the end stands for all fields that begin so.
 var shown = []string{
 	"cellserver_version", "uptime_in_seconds", "connected_clients", "maxclients", "blocked_clients", "used_memory",
 	"used_memory_rss", "used_memory_dataset", "maxmemory", "loading", "loading_loaded_perc", "journal_failing_since",
 	"total_commands_processed", "total_error_replies", "rejected_connections", "expired_keys", "used_cpu_sys",
-	"used_cpu_user", "latency_percentiles_usec_cl.*", "latency_percentiles_usec_gcra", "cell_decisions_*", "store_failing",
-	"store_fails", "store_steps_waiting", "envoy_domain*", "db*",
+	"used_cpu_user", "latency_percentiles_usec_cl.*", "latency_percentiles_usec_gcra", "cell_decisions_*",
+	"policy_decisions_*", "store_failing", "store_fails", "store_steps_waiting", "envoy_domain*", "db*",
 }
 
 // watcher makes the calls of a feed.

@@ -15,11 +15,12 @@ const (
 	Allowed Result = iota
 	Limited
 	Shadow // allowed, but only because the policy is in shadow mode
+	Banned // limited, because the policy bans the subject
 	Failed
 )
 
 // resultNames are the values of the label result.
-var resultNames = [...]string{"allowed", "limited", "shadow", "error"}
+var resultNames = [...]string{"allowed", "limited", "shadow", "banned", "error"}
 
 // String returns the name of the result in metrics.
 func (r Result) String() string { return resultNames[r] }
@@ -40,7 +41,7 @@ const decisionStripes = 4
 
 type decisionStripe struct {
 	counts [len(resultNames)]atomic.Int64
-	_      [32]byte // the rest of the cache line
+	_      [24]byte // the rest of the cache line
 }
 
 // Add counts a decision for a client.

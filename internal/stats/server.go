@@ -16,12 +16,11 @@ type Server struct {
 	Misses      atomic.Int64 // keys that were read and did not exist
 	ExpiredThen atomic.Int64 // keys that had expired at the latest reset
 
-	Codes   Codes
-	SlowLog SlowLog
-	Latency LatencyEvents
-	Rates   Rates
-	Traffic AllTraffic
-	// Policies counts the decisions of policies, for metrics; nothing if there are none to be read.
+	Codes    Codes
+	SlowLog  SlowLog
+	Latency  LatencyEvents
+	Rates    Rates
+	Traffic  AllTraffic
 	Policies PolicyDecisions
 
 	Turns, Holds *meter.MaxCPUTime // of event loops and of locks; nil if they are not measured

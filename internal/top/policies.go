@@ -89,6 +89,26 @@ func textOf(fields []any) string {
 	return strings.Join(parts, "; ")
 }
 
+// byPolicy is what each policy decides, the busiest first, as far as it fits into a room; nothing without policies.
+func (v *view) byPolicy(room int) []line {
+	const prefix, format = "policy_decisions_", "%-20s %10s %10s %10s %10s %10s"
+	results := []string{"allowed", "limited", "shadow", "banned", "error"}
+	fields := v.busiest(prefix, results...)
+	if len(fields) == 0 {
+		return nil
+	}
+	heading := fmt.Sprintf(format, "BY POLICY", "allowed/s", "limited/s", "shadow/s", "banned/s", "errors/s")
+	all := []line{{}, {heading, true}}
+	for _, field := range fields {
+		row := []any{strings.TrimPrefix(field, prefix)}
+		for _, result := range results {
+			row = append(row, shown(v.partRate(field, result)))
+		}
+		all = append(all, line{text: fmt.Sprintf(format, row...)})
+	}
+	return fit(all, room)
+}
+
 // roomForPolicies returns how many lines of a terminal the policies may take. The lists of keys
 // come first.
 func roomForPolicies(height, used int) int {

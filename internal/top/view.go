@@ -39,6 +39,7 @@ func (v *view) lines(height int) []line {
 		decisions, commands = share(decisions, commands, height-len(all)-v.now.leastForKeys())
 	}
 	all = append(append(all, decisions...), commands...)
+	all = append(all, v.byPolicy(roomForPolicies(height, len(all)))...)
 	all = append(all, v.now.policies.lines(roomForPolicies(height, len(all)))...)
 	all = append(all, v.now.domains(roomForPolicies(height, len(all)))...)
 	limited, seen := v.now.limited, v.now.seen

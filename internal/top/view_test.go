@@ -2,6 +2,7 @@ package top
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +97,28 @@ func TestUnknownRates(t *testing.T) {
 		v := view{before: before, now: now}
 		assert.Contains(t, texts(v.lines(0)), "calls/s   -   ", name)
 	}
+}
+
+// What policies decide is shown by policy, the busiest first, as far as there is room.
+func TestByPolicy(t *testing.T) {
+	text := func(allowed, banned int) string {
+		return fmt.Sprintf("policy_decisions_api:allowed=%d,limited=4,shadow=0,banned=%d,error=1\n"+
+			"policy_decisions_idle:allowed=7,limited=0,shadow=0,banned=0,error=0\n", allowed, banned)
+	}
+	before, now := infoBefore+text(100, 2), infoNow+text(140, 5)
+	v := view{before: sampleAt(10*time.Second, before), now: sampleAt(12*time.Second, now)}
+	table := `
+BY POLICY             allowed/s  limited/s   shadow/s   banned/s   errors/s
+api                          20          0          0        1.5          0
+idle                          0          0          0          0          0
+`
+	assert.Contains(t, texts(v.lines(0)), table)
+	assert.Equal(t, table, texts(v.byPolicy(4)))
+	assert.Len(t, v.byPolicy(3), 3)
+	assert.Equal(t, "and 2 more", v.byPolicy(3)[2].text)
+	assert.Empty(t, v.byPolicy(2))
+	v.now = sampleAt(0, infoNow)
+	assert.Empty(t, v.byPolicy(10))
 }
 
 func TestWarnings(t *testing.T) {

@@ -196,6 +196,28 @@ func TestLookUp(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
+// What each policy decides is shown, also of a policy that decides nothing.
+func TestDecisionsByPolicyAreShown(t *testing.T) {
+	p, b := newPlace(t), startBrowser(t)
+	p.call("CL.BAN", "eve", "api", 7200, "guessing")
+	b.open(p.url("viewer"))
+	b.until("previous")
+	for range 3 {
+		p.call("CL.TAKE", "eve", "api")
+		p.call("CL.TAKE", "alice", "api", 5)
+		p.call("CL.TAKE", "alice", "login", 3)
+	}
+	p.call("CL.TAKE", "alice", "api")
+	p.second(b)
+	var rows [][]string
+	b.get(&rows, `[...byId("by-policy").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
+	assert.Equal(t, [][]string{{"api", "3.0", "1.0", "0", "3.0", "0"}, {"login", "1.0", "0", "2.0", "0", "0"}}, rows)
+	p.second(b)
+	b.get(&rows, `[...byId("by-policy").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
+	assert.Equal(t, [][]string{{"api", "0", "0", "0", "0", "0"}, {"login", "0", "0", "0", "0", "0"}}, rows)
+	assert.Empty(t, b.complaints())
+}
+
 // The banned subjects of a policy are shown on request.
 func TestBansAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)

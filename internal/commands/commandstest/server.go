@@ -64,7 +64,7 @@ func NewReading(t testing.TB, over store.Store, read func() ([]policies.File, er
 	require.NoError(t, options.Add(settings.Options()...))
 	files := &commands.PolicyFiles{Read: read}
 	instance, err := commands.New(commands.Config{Store: over, Version: "1.2.3", Port: 6379, Settings: settings,
-		Options: options, Policies: files, CountPolicies: true})
+		Options: options, Policies: files})
 	if err != nil {
 		over.Close()
 		return nil, err

@@ -47,9 +47,6 @@ func (f *Family) Count(c *command.Call, k *decide.Call, limited bool) {
 
 // CountHold is the CountHold of a decide.Decider.
 func (f *Family) CountHold(c *command.Call, p *decide.Part, held, settled int64) {
-	if f.Files.Counts == nil {
-		return
-	}
 	counts := f.countsOf(p.Policy)
 	c.AfterCommit(func() { counts.AddHolds(held, settled) })
 }

@@ -3,6 +3,7 @@ package policy
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -19,7 +20,7 @@ type Files struct {
 	Read    func() ([]policies.File, error) // reads the files; nil if there are none
 	Options policies.Options
 	Log     *slog.Logger
-	Counts  *stats.PolicyDecisions // of decisions; nil if they are not counted
+	Counts  *stats.PolicyDecisions // of decisions
 
 	inForce  atomic.Pointer[policies.Set]
 	mu       sync.Mutex  // held while files are read and applied
@@ -159,5 +160,9 @@ func (f *Files) Info() []command.InfoPart {
 		}
 		out.Add("policies", f.InForce().Len())
 		out.Add("policies_failing", failing)
+		f.Counts.Each(func(policy string, n stats.Results) {
+			out.Add("policy_decisions_"+policy, fmt.Sprintf("allowed=%d,limited=%d,shadow=%d,banned=%d,error=%d",
+				n[stats.Allowed], n[stats.Limited], n[stats.Shadow], n[stats.Banned], n[stats.Failed]))
+		})
 	}}}
 }

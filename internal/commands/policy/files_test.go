@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/metric"
 	policies "cellserver/internal/policy"
+	"cellserver/internal/stats"
 )
 
 // written is a file that tests write, and its log.
@@ -23,6 +24,7 @@ type written struct {
 
 func newWritten(t *testing.T, text string) *written {
 	w := &written{text: text}
+	w.Counts = new(stats.PolicyDecisions)
 	w.Read = func() ([]policies.File, error) {
 		if reason, fails := strings.CutPrefix(w.text, "!"); fails {
 			return nil, errors.New(reason)
@@ -135,6 +137,9 @@ func TestInfoOfFiles(t *testing.T) {
 		var out metric.Samples
 		w.Metrics().Read(&out)
 		for _, sample := range out.List {
+			if len(sample.Labels) > 0 {
+				continue
+			}
 			values = append(values, sample.Value)
 		}
 		return values
@@ -144,7 +149,8 @@ func TestInfoOfFiles(t *testing.T) {
 		for _, part := range w.Info() {
 			part.Write(nil, &out)
 		}
-		return out.String()
+		state, _, _ := strings.Cut(out.String(), "policy_decisions_")
+		return state
 	}
 	require.Equal(t, "policies:1\r\npolicies_failing:0\r\n", info())
 	w.text = "!no file"
@@ -155,6 +161,10 @@ func TestInfoOfFiles(t *testing.T) {
 	_, _ = w.Reload()
 	require.Equal(t, "policies:2\r\npolicies_failing:0\r\n", info())
 	require.Equal(t, []float64{2, 0}, gauges())
+	w.InForce().Policy([]byte("a")).Counts.Load().Add(1, stats.Banned)
+	var out command.InfoText
+	w.Info()[0].Write(nil, &out)
+	require.Contains(t, out.String(), "policy_decisions_a:allowed=0,limited=0,shadow=0,banned=1,error=0\r\n")
 	require.Empty(t, new(Files).Info())
 	require.Empty(t, new(Files).Metrics().Metrics)
 }

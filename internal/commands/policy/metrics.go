@@ -12,8 +12,8 @@ var (
 	count     = metric.NewGauge("policies", "Policies in force.")
 	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid; the last valid policies are in force.")
 	decisions = metric.NewCounter("policy_decisions_total",
-		"Decisions of policies, by policy and result, as of decisions_total; each TAKE of CL.ALL is one, and PEEK is none. Of more than 32 policies, "+
-			"the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
+		"Decisions of policies, by policy and result, as of decisions_total, and banned for a call of a banned subject; "+
+			"each TAKE of CL.ALL is one, and PEEK is none. Of more than 32 policies, the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
 		"policy", "result")
 	held = metric.NewCounter("policy_held_total",
 		"The quantity that calls with HOLD have charged, by policy, as in policy_decisions_total. Only policies that "+
@@ -34,9 +34,6 @@ func (f *Files) Metrics() metric.Group {
 	return metric.Group{Metrics: all, Read: func(out *metric.Samples) {
 		out.Int(count, int64(f.InForce().Len()))
 		out.Bool(failing, f.failing.Load())
-		if f.Counts == nil {
-			return
-		}
 		f.Counts.Each(func(policy string, counts stats.Results) {
 			for r, n := range counts {
 				out.Int(decisions, n, policy, stats.Result(r).String())
@@ -52,9 +49,6 @@ func (f *Files) Metrics() metric.Group {
 // beginCounts prepares the counts of the policies that will be in force. If the policies are few, the counts of
 // all of them begin now, so that each series begins at 0, and its first decisions are visible.
 func (f *Files) beginCounts(next *policies.Set) {
-	if f.Counts == nil {
-		return
-	}
 	f.Counts.Keep(func(name string) bool { return next.Policy([]byte(name)) != nil })
 	if next.Len() > stats.MaxPolicies {
 		return
@@ -65,9 +59,9 @@ func (f *Files) beginCounts(next *policies.Set) {
 	}
 }
 
-// count counts a decision of a policy, if there are metrics. A call that peeks does not count.
+// count counts a decision of a policy. A call that peeks does not count.
 func (f *Family) count(c *command.Call, p *policies.Policy, m quota.Mode, r stats.Result) {
-	if f.Files.Counts != nil && m != quota.Peek {
+	if m != quota.Peek {
 		f.countFor(c, p, r)
 	}
 }
@@ -99,6 +93,8 @@ func countLater(c *command.Call, counts *stats.Decisions, r stats.Result) {
 // resultOf returns what a verdict is counted as.
 func resultOf(v *policies.Verdict) stats.Result {
 	switch {
+	case v.Limited && v.By == policies.ByBan:
+		return stats.Banned
 	case v.Limited:
 		return stats.Limited
 	case v.Refused:

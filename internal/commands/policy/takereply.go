@@ -11,7 +11,7 @@ func (t *taking) reply(v policies.Verdict) {
 	c, result := t.call, resultOf(&v)
 	t.f.count(c, t.Policy, t.Request.Mode, result)
 	switch result {
-	case stats.Limited:
+	case stats.Limited, stats.Banned:
 		c.Limited++
 	case stats.Shadow:
 		countShadow(c)

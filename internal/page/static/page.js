@@ -120,6 +120,21 @@ function drawDecisions(m) {
   drawChart();
 }
 
+// drawByPolicy shows what policies decide per second: policy_decisions_api:allowed=4,limited=2,shadow=0,banned=1,error=0.
+function drawByPolicy(m) {
+  const prefix = "policy_decisions_";
+  const names = Object.keys(m.fields).filter((name) => name.startsWith(prefix)).sort();
+  byId("by-policy").replaceChildren(...names.map((name) => {
+    const row = element("tr", "");
+    row.append(element("th", name.slice(prefix.length), { scope: "row" }));
+    for (const result of ["allowed", "limited", "shadow", "banned", "error"]) {
+      row.append(element("td", rate(growth(m, (f) => Number(fields(f[name])[result] || 0)))));
+    }
+    return row;
+  }));
+  byId("by-policy-section").hidden = names.length === 0;
+}
+
 // niceMax returns the end of an axis: a power of ten, or a few times one, so that its half is a round number too.
 function niceMax(n) {
   const power = 10 ** Math.floor(Math.log10(Math.max(n, 1)));
@@ -285,6 +300,7 @@ async function showBans(policy) {
 
 function draw(m) {
   drawDecisions(m);
+  drawByPolicy(m);
   drawServer(m);
   drawLatency(m);
   drawKeys("limited", m.limited, m.errors["CL.TOP"]);
