@@ -135,7 +135,9 @@ func TestMistakesAreRefused(t *testing.T) {
 		"policies=x,options.policies=": "leave out options.policies",
 		"envoy.enabled=true":           "set envoy.config or envoy.xds.address",
 		"envoy.enabled=true,envoy.config=x,envoy.xds.address=a:1": "and not both",
-		"envoy.xds.address=a": "does not match pattern",
+		"envoy.xds.address=a":                    "does not match pattern",
+		"tls.authClients=maybe":                  "authClients",
+		"tls.secret=a,options.tls-port=\"6380\"": "leave out options.tls-port",
 	} {
 		_, err := render(t, "x", set)
 		assert.ErrorContains(t, err, says, set)
@@ -189,6 +191,51 @@ func TestMetrics(t *testing.T) {
 		assert.Equal(t, "prometheus", monitor["metadata"].(object)["labels"].(object)["release"])
 		assert.Equal(t, found["Service"]["spec"].(object)["selector"],
 			monitor["spec"].(object)["selector"].(object)["matchLabels"])
+	}
+}
+
+// HTTP and TLS have a port of the container and of the Service, to which the NetworkPolicy lets clients connect; TLS
+// has its files. TestChartIsThePlainManifests shows that there is nothing of this by default.
+func TestHTTPAndTLS(t *testing.T) {
+	text, err := render(t, "cellserver", "http.enabled=true", "tls.secret=certificate", "tls.authClients=yes",
+		"persistence.size=")
+	require.NoError(t, err)
+	found := objects(t, text)
+	server := container(found)
+	for name, value := range map[string]string{
+		"HTTP_PORT": "8090", "TLS_PORT": "6380", "TLS_AUTH_CLIENTS": "yes", "TLS_CERT_FILE": "/run/secrets/tls/tls.crt",
+		"TLS_KEY_FILE": "/run/secrets/tls/tls.key", "TLS_CA_CERT_FILE": "/run/secrets/tls/ca.crt",
+	} {
+		assert.Contains(t, server["env"], object{"name": "CELLSERVER_" + name, "value": value})
+	}
+	ports := found["Service"]["spec"].(object)["ports"]
+	allowed := found["NetworkPolicy"]["spec"].(object)["ingress"].([]any)[0].(object)["ports"]
+	for name, port := range map[string]int{"http": 8090, "redis-tls": 6380} {
+		assert.Contains(t, server["ports"], object{"name": name, "containerPort": port})
+		assert.Contains(t, ports, object{"name": name, "port": port, "targetPort": name})
+		assert.Contains(t, allowed, object{"protocol": "TCP", "port": name})
+	}
+	assert.Contains(t, server["volumeMounts"], object{"name": "tls", "mountPath": "/run/secrets/tls", "readOnly": true})
+	assert.Contains(t, pods(found)["volumes"], object{"name": "tls",
+		"secret": object{"secretName": "certificate", "defaultMode": 0o440}})
+	text, err = render(t, "cellserver", "tls.secret=certificate")
+	require.NoError(t, err)
+	assert.NotContains(t, string(text), "CELLSERVER_TLS_CA_CERT_FILE")
+}
+
+// What the chart has no value for is added to the pods as it was written.
+func TestExtras(t *testing.T) {
+	for _, base := range [][]string{nil, {"persistence.size="}, shared} {
+		text, err := render(t, "cellserver", append([]string{"imagePullSecrets[0].name=registry",
+			"extraEnv[0].name=TZ", "extraEnv[0].value=UTC", "extraVolumes[0].name=files",
+			"extraVolumes[0].configMap.name=files", "extraVolumeMounts[0].name=files",
+			"extraVolumeMounts[0].mountPath=/files"}, base...)...)
+		require.NoError(t, err)
+		found := objects(t, text)
+		assert.Equal(t, []any{object{"name": "registry"}}, pods(found)["imagePullSecrets"])
+		assert.Contains(t, pods(found)["volumes"], object{"name": "files", "configMap": object{"name": "files"}})
+		assert.Contains(t, container(found)["env"], object{"name": "TZ", "value": "UTC"})
+		assert.Contains(t, container(found)["volumeMounts"], object{"name": "files", "mountPath": "/files"})
 	}
 }
 
