@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
+	"cellserver/internal/tlsconfig"
 	"cellserver/internal/web"
 )
 
@@ -90,6 +91,9 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 		m.page = page.New(page.Config{Instance: instance, Settings: c.monitor.page, Log: log,
 			CertificateUser: c.tls.userOf})
 		paths.Page = m.page
+	}
+	if c.tls.isUsed() {
+		paths.CertificateExpiry = func() time.Time { return tlsconfig.Expiry(c.tls.current.Load()) }
 	}
 	if c.monitor.profiles == "yes" {
 		paths.Profile = monitor.Profiles(mayProfile(instance))

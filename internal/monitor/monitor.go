@@ -6,6 +6,8 @@ package monitor
 import (
 	"log/slog"
 	"net/http"
+	"slices"
+	"time"
 
 	"cellserver/internal/metric"
 )
@@ -17,10 +19,15 @@ type Config struct {
 	Profile http.Handler // of /debug/pprof; nil if it is off
 	Page    http.Handler // of all other paths; nil for none
 	Log     *slog.Logger // for messages that peers cause
+
+	CertificateExpiry func() time.Time // of the certificate in use; nil without TLS
 }
 
 // New returns the handler of the port.
 func New(c Config) http.Handler {
+	if c.CertificateExpiry != nil {
+		c.Metrics = append(slices.Clone(c.Metrics), certificate(c.CertificateExpiry))
+	}
 	paths := http.NewServeMux()
 	paths.Handle("GET /metrics", metricsHandler(c.Metrics, c.Log))
 	paths.HandleFunc("GET /healthz", alive)
@@ -32,4 +39,14 @@ func New(c Config) http.Handler {
 		paths.Handle("/", c.Page)
 	}
 	return paths
+}
+
+var certificateExpiry = metric.NewGauge("tls_certificate_expiry_timestamp_seconds",
+	"When the certificate in use, or an intermediate one that is sent with it, expires: the first of them.")
+
+// certificate returns the metric of a certificate. After a change of the certificate, it shows the new one.
+func certificate(expiry func() time.Time) metric.Group {
+	return metric.Group{Metrics: []*metric.Metric{certificateExpiry}, Read: func(out *metric.Samples) {
+		out.Int(certificateExpiry, expiry().Unix())
+	}}
 }

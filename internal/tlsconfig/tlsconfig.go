@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // ServerOptions are the values of the directives; empty ones are not given.
@@ -52,6 +53,17 @@ func (o ServerOptions) Config() (*tls.Config, error) {
 	}
 	c.Certificates = []tls.Certificate{own}
 	return c, o.clients(c)
+}
+
+// Expiry returns when the first certificate expires of those that a server's configuration sends.
+func Expiry(c *tls.Config) (first time.Time) {
+	for _, der := range c.Certificates[0].Certificate {
+		parsed, err := x509.ParseCertificate(der)
+		if err == nil && (first.IsZero() || parsed.NotAfter.Before(first)) {
+			first = parsed.NotAfter
+		}
+	}
+	return first
 }
 
 // clients sets which certificates clients need.

@@ -2,10 +2,12 @@ package tlsconfig_test
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/pem"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -48,6 +50,25 @@ func TestServerOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.EqualValues(t, tls.VersionTLS13, c.MinVersion)
 	assert.Equal(t, tls.NoClientCert, c.ClientAuth)
+}
+
+// TestExpiry: the first certificate of the chain to expire decides, whichever it is.
+func TestExpiry(t *testing.T) {
+	a, o := options(t)
+	expiry := func() time.Time {
+		c, err := o.Config()
+		require.NoError(t, err)
+		return tlsconfig.Expiry(c)
+	}
+	end := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
+	own, err := os.ReadFile(o.CertFile)
+	require.NoError(t, err)
+	assert.True(t, expiry().After(end))
+	ended := a.Issue(t, "intermediate", func(c *x509.Certificate) { c.NotAfter = end })
+	other, err := os.ReadFile(ended.Cert)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(o.CertFile, append(own, other...), 0o600))
+	assert.True(t, expiry().Equal(end))
 }
 
 // TestCiphers checks the example of redis.conf and other lists in OpenSSL's format.

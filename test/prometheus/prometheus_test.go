@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/test/certs"
 	"cellserver/test/peer"
 )
 
@@ -79,11 +80,12 @@ func fetch(t *testing.T, from string) (status int, body string) {
 // servers starts a server of each kind, and uses it: in memory, with a folder, and with a store.
 func servers(t *testing.T) (addresses []string, made int) {
 	t.Helper()
-	redis := peer.StartRedis(t)
+	redis, pair := peer.StartRedis(t), certs.New(t).Issue(t, "server")
 	for _, args := range [][]string{
 		{"--measure-pauses", "loops", "--policies", "../../examples/policies/policies",
 			"--grpc-unixsocket", t.TempDir() + "/grpc", "--envoy-config", envoyConfig(t)},
-		{"--dir", t.TempDir(), "--measure-pauses", "locks"},
+		{"--dir", t.TempDir(), "--measure-pauses", "locks", "--tls-port", strconv.Itoa(peer.FreePort(t)),
+			"--tls-cert-file", pair.Cert, "--tls-key-file", pair.Key, "--tls-auth-clients", "no"},
 		{"--store", "redis://" + redis.Addr, "--store-timeout", "10000"}, // on a busy machine too
 	} {
 		s, address := start(t, args...)
@@ -127,6 +129,8 @@ func TestAlerts(t *testing.T) {
 	for _, plant := range [][2]string{
 		{"cellserver_store_failing == 1", "cellserver_store_failing == 2"},
 		{"cellserver_policies_failing == 1", "cellserver_policies_failing == 0"},
+		{"< 14 * 86400", "< 13 * 86400"},
+		{"< 14 * 86400", "< 15 * 86400"},
 		{" and cellserver_journal_syncs == 1", ""},
 	} {
 		planted := t.TempDir()
