@@ -13,6 +13,7 @@ import (
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -43,12 +44,12 @@ func TestLargeRequests(t *testing.T) {
 	var all sync.WaitGroup
 	for range 100 {
 		client := dial(t, s.port)
-		all.Go(func() {
-			for range 100 {
+		for range 100 {
+			all.Go(func() {
 				_, err := client.ShouldRateLimit(t.Context(), request("shop", "user=a"), grpc.WaitForReady(true))
-				require.NoError(t, err)
-			}
-		})
+				assert.NoError(t, err)
+			})
+		}
 	}
 	all.Wait()
 	s.requireSmall(t)
