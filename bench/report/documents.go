@@ -14,7 +14,8 @@ import (
 //
 // A table has the comments on lines of their own. Everything between them is written by
 // [Results.Documents].
-var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md", "docs/compare.md"}
+var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md", "docs/compare.md",
+	"docs/sizing.md"}
 
 // parts returns the text of each figure, by the name in its comment. Without the scenario that it
 // needs, a text is empty.
@@ -31,6 +32,11 @@ var parts = map[string]func(r *Results) string{
 	"store-cpu":              (*Results).storeCPU,
 	"store-latency":          (*Results).storeLatency,
 	"store-share":            (*Results).storeShares,
+	"sizing-memory":          (*Results).sizingMemory,
+	"sizing-cpu":             (*Results).sizingCPU,
+	"sizing-store":           (*Results).sizingStore,
+	"sizing-disk":            (*Results).sizingDisk,
+	"sizing-examples":        (*Results).sizingExamples,
 	"compare-cpu":            (*Results).compareCPU,
 	"compare-latency":        (*Results).compareLatency,
 	"compare-memory":         (*Results).compareMemory,

@@ -278,6 +278,6 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 // Featured are the scenarios that the figures and the plots are made of.
 func Featured() []string {
 	return slices.Concat(cpuScenarios, latencyScenarios,
-		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64"},
+		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64", "cpu-p1-c1", "dir-files"},
 		storeScenarios(), compareScenarios())
 }
