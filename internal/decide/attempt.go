@@ -58,12 +58,15 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 	switch {
 	case a.once != nil:
 		a.once.Decide = func(v store.View) (_ []quota.Decision, taken bool, err error) {
-			if decisions, allowed, err = a.step(ctx, v); len(decisions) == 0 && a.holds() {
+			if decisions, allowed, err = a.step(ctx, v); len(decisions) == 0 && a.holds(allowed) {
 				decisions = emptyHold
 			}
-			return decisions, err == nil && allowed && (a.takes() || a.holds()), err
+			return decisions, err == nil && (allowed && a.takes() || a.holds(allowed)), err
 		}
 		a.once.Takes = func(v store.View) (bool, error) {
+			if a.holds(len(a.of.asked) == 0) {
+				return true, nil // an empty hold takes memory too
+			}
 			if !a.takes() {
 				return false, nil
 			}
@@ -73,7 +76,7 @@ func (a *attempt) makeOnce(ctx context.Context, v store.View) (decisions []quota
 		if decisions, a.repeated, err = v.Once(ctx, a.once); !a.repeated && len(a.of.asked) == 0 {
 			decisions = nil
 		}
-		if err == nil && !a.repeated && allowed && a.holds() {
+		if err == nil && !a.repeated && a.holds(allowed) {
 			a.made = a.once
 		}
 		return decisions, err == nil && (a.repeated || allowed), err

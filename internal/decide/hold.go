@@ -146,9 +146,14 @@ func (k *Call) hold() {
 	}
 }
 
-// holds reports whether the attempt makes a hold, if the call is allowed. The hold of an exempt subject has charged
-// nothing.
-func (a *attempt) holds() bool { return a.of.HoldAt > 0 && !a.of.refused && !a.asks() }
+// holds reports whether the attempt makes a hold. allowed says whether its limits have allowed it. The hold of an
+// exempt subject has charged nothing, nor has the hold of a call that is allowed only because its policy is in shadow
+// mode: a client that was allowed to work must be able to settle.
+func (a *attempt) holds(allowed bool) bool {
+	k := a.of
+	shadow := len(k.Parts) == 1 && k.Parts[0].Policy.Shadow && len(k.Requests) == k.Parts[0].requests()
+	return k.HoldAt > 0 && !k.refused && !a.asks() && (allowed || shadow)
+}
 
 // emptyHold is the decision remembered for a hold that has charged nothing.
 var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
@@ -195,12 +200,20 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 			c.AfterCommit(func() { d.givenBack.Add(-taken) })
 		}
 	}
+	if !s.Repeated && d.CountHold != nil {
+		d.countSettled(c, k, s.Charged)
+	}
+	return k.Reply(decisions, true)
+}
+
+// countSettled counts the quantities of a settlement for the policies that the hold has charged.
+func (d *Decider) countSettled(c *command.Call, k *Call, charged []int64) {
 	for i := range k.Parts {
-		if p := &k.Parts[i]; !s.Repeated && d.CountHold != nil {
+		p := &k.Parts[i]
+		if slices.ContainsFunc(charged[p.From:p.From+p.requests()], func(n int64) bool { return n > 0 }) {
 			d.CountHold(c, p, 0, p.Request.Quantity)
 		}
 	}
-	return k.Reply(decisions, true)
 }
 
 // findRules reads the standings of subjects: a hold is corrected by the rules of the subject's plan, and the reply

@@ -59,7 +59,8 @@ type Settlement struct {
 	Force    bool          // a quantity without a hold is charged, as mode Force takes
 	Remember time.Duration // for which the settlement is remembered
 
-	Repeated bool // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
+	Repeated bool    // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
+	Charged  []int64 // set by Settle, unless Repeated: what the hold had charged, by request; 0 if it had not charged it
 }
 
 // Hold describes an open hold of a key.

@@ -59,8 +59,12 @@ func (c *settling) settle() ([]quota.Decision, error) {
 		}
 	}
 	decisions := make([]quota.Decision, len(c.Requests))
+	c.Charged = make([]int64, len(c.Requests))
 	for i := range c.Requests {
 		var err error
+		if _, at, charged, _ := c.charge(v.lockedShard(c.Requests[i].Key), &c.Requests[i]); at >= 0 {
+			c.Charged[i] = charged
+		}
 		if decisions[i], err = c.correct(&c.Requests[i]); err != nil {
 			return nil, err
 		}

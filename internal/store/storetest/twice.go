@@ -161,6 +161,7 @@ func (v twiceView) Release(ctx context.Context, key []byte, holder []byte) (int6
 
 func (v twiceView) Settle(ctx context.Context, s *store.Settlement) ([]quota.Decision, error) {
 	if *v.dryRun {
+		s.Charged = make([]int64, len(s.Requests))
 		return make([]quota.Decision, len(s.Requests)), nil
 	}
 	return v.fullView.Settle(ctx, s)
