@@ -56,8 +56,8 @@ func (r *Rule) Period(unix int64) int64 {
 	}
 }
 
-// LeastAhead is the smallest limit of which tokens may be taken ahead. Of a smaller limit, a block would be a large
-// part.
+// LeastAhead is the smallest limit whose tokens may be taken ahead. A block would be a large part of a smaller
+// limit.
 const LeastAhead = 20
 
 // NotAhead in place of a time says that no tokens are taken ahead.

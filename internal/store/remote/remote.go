@@ -46,7 +46,7 @@ type Options struct {
 	// Lease is how long this process may decide by tokens that it has taken ahead; 0 means that it asks the backend
 	// each time, unless a request says otherwise.
 	Lease time.Duration
-	// LeasedKeys is the number of keys of which this process may hold tokens at once. If it is not 0, KeyNow, KeyTrip
+	// LeasedKeys is the number of keys whose tokens this process may hold at once. If it is not 0, KeyNow, KeyTrip
 	// and WallClock must be set.
 	LeasedKeys int
 	WallClock  func() int64 // the clock of this machine, in nanoseconds

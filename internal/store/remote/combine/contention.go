@@ -65,8 +65,8 @@ func (m *Machine) endHopeless(f *flight, l *lane) {
 
 func (c *contention) isResting(now int64) bool { return c.restUntil > now }
 
-// blame notes because of which key a try was lost. If several keys did not hold what was known, it is the key
-// that has lost the most tries in a row.
+// blame notes the key that made a try fail. If several keys did not hold the known value, it is the key that has
+// lost the most tries in a row.
 func (m *Machine) blame(f *flight, l *lane) {
 	f.losing.lostFor = nil
 	f.losing.losses++
@@ -86,7 +86,7 @@ func (m *Machine) blame(f *flight, l *lane) {
 	}
 }
 
-// backOff lets a key rest because of which a flight has lost many tries. The first try after a rest is
+// backOff lets a key rest that has made a flight lose many tries. The first try after a rest is
 // lost if others write, because the known value is old by then, but it may get the turn. Therefore a
 // flight that holds the turn tries again at once, up to three times.
 func (m *Machine) backOff(f *flight, l *lane) {
