@@ -1,5 +1,5 @@
-// Package certs creates authorities and certificates while tests run. None is stored in the
-// repository.
+// Package certs creates certificate authorities and certificates while tests run: the repository
+// stores no keys.
 package certs
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Authority signs certificates, and writes them as PEM files into a directory of the test.
+// Authority signs certificates, and writes them as PEM files into the test's directory.
 type Authority struct {
 	Dir  string
 	File string // its own certificate
@@ -84,8 +84,8 @@ func (a *Authority) Client(t testing.TB, own Pair) *tls.Config {
 	if own != (Pair{}) {
 		pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
 		require.NoError(t, err)
-		// The certificate is sent to any server. crypto/tls would not send one that the server does
-		// not accept.
+		// Send the certificate to every server. By default, crypto/tls sends no certificate if the
+		// server names other authorities.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
 	}
 	return c

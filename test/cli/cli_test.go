@@ -22,18 +22,17 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is the longest wait for anything that should happen. It is far longer than anything
-// takes, because a test machine may be busy.
+// patience is the timeout of every wait. It is long because a test machine may be busy.
 const patience = 60 * time.Second
 
-// outcome has a program's output and exit status.
+// outcome is a program's output and exit status.
 type outcome struct {
 	stdout, stderr string
 	status         int
 }
 
-// environment returns one without passwords, and with an empty home directory. By default, the race
-// detector makes a process wait a second before it ends.
+// environment returns an environment without passwords and with an empty home directory. It also
+// removes the second for which a program with the race detector sleeps before it exits.
 func environment(t *testing.T) []string {
 	inherited := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "REDISCLI_") || strings.HasPrefix(entry, "CELLSERVER_")
@@ -62,8 +61,8 @@ func ours(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// theirs is redis-cli. If it is not installed, the test fails, because a comparison that is not
-// made must not look like one that succeeded.
+// theirs is redis-cli. If it is not installed, the test fails: a skipped comparison must not look
+// like a successful one.
 func theirs(t *testing.T, args ...string) *exec.Cmd {
 	path, err := exec.LookPath("redis-cli")
 	require.NoError(t, err, "this test compares with a real redis-cli (7.0.15): install it")
@@ -103,8 +102,9 @@ func TestPrintsAsRedisCLIDoes(t *testing.T) {
 	compare(t, server, "NOSUCH", "a\nb")
 }
 
-// Redis has some replies that cellserver has not. (COMMAND DOCS of all commands is left out: Redis
-// walks its tables while they grow, so that two calls may list subcommands in different orders.)
+// Some types of replies come only from Redis. (The test does not ask for COMMAND DOCS of all
+// commands: Redis walks its tables while they grow, so two calls may list subcommands in different
+// orders.)
 func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 	server := peer.StartRedis(t)
 	for _, call := range []string{"PING", "LOLWUT", "MEMORY DOCTOR", "LATENCY DOCTOR",
@@ -126,7 +126,7 @@ func TestPrintsOtherRepliesAsRedisCLIDoes(t *testing.T) {
 
 const commandLines = "PING\r\nSELECT 3\n\n \t\nCL.THROTTLE \"a key\" 15 30 60 1 PEEK\nECHO \"\\x41\\n'\"\nNOSUCH\n*1\nECHO '*1'\nexit\nPING\n"
 
-// Without a command, stdin has one on each line.
+// Without a command, each line of stdin is a command.
 func TestCommandsFromStdin(t *testing.T) {
 	server := peer.Start(t)
 	port := strconv.Itoa(server.Port)
@@ -254,6 +254,6 @@ func TestServersThatFail(t *testing.T) {
 		assert.Contains(t, got.stderr, c.says, "%q", c.lines)
 		assert.Equal(t, 1, strings.Count(got.stderr, "\n"), got.stderr)
 	}
-	// A server that does not know HELLO can be used too.
+	// A server that does not know HELLO works too.
 	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, ours("-p", talk(t, noHello, "+PONG\r\n"), "PING"), ""))
 }

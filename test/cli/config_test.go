@@ -14,8 +14,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// With the server's configuration file, a health check needs no other option: neither the address, the port or
-// the socket, nor the password.
+// A health check needs no option besides the server's configuration file, which has the address, the port or
+// the socket, and the password.
 func TestServersConfigurationFile(t *testing.T) {
 	for name, format := range map[string]string{
 		"port":   "port %d\nrequirepass \"a secret\"\n",
@@ -41,7 +41,7 @@ func TestServersConfigurationFile(t *testing.T) {
 	assert.Contains(t, out.stderr, "no such file")
 }
 
-// The configuration file of a server that is reached over TLS alone.
+// The configuration file of a server with TLS only.
 func TestConfigurationFileWithTLS(t *testing.T) {
 	s := startTLS(t)
 	file := filepath.Join(t.TempDir(), "cellserver.conf")

@@ -60,7 +60,7 @@ func settings(t *testing.T, f *os.File) unix.Termios {
 	return *s
 }
 
-// see reads what is shown, up to these words.
+// see reads the terminal until these words are shown.
 func (s *terminal) see(words string) {
 	s.t.Helper()
 	require.NoError(s.t, s.ours.SetReadDeadline(time.Now().Add(patience)))
@@ -135,7 +135,7 @@ func TestPromptNeedsAServer(t *testing.T) {
 	assert.Equal(t, 1, s.end())
 }
 
-// The prompt stays when the server ends.
+// The prompt stays when the server exits.
 func TestPromptSurvivesItsServer(t *testing.T) {
 	first := peer.Start(t)
 	s := onTerminal(t, ours("-p", strconv.Itoa(first.Port)))
