@@ -87,8 +87,8 @@ func rules(random *rand.Rand, list []acl.Command) (words []string) {
 	return words
 }
 
-// Random rules about Redis's commands give the same users here and in a redis-server, or the same
-// errors, as ACL GETUSER, ACL LIST and the replies of ACL SETUSER show.
+// Random rules about Redis's commands give the same users, or the same errors, here and in a
+// redis-server. The test compares ACL GETUSER, ACL LIST and the replies of ACL SETUSER.
 func TestRulesAreRedis(t *testing.T) {
 	server := peer.StartRedis(t)
 	client := peer.Client(&redis.Options{Addr: server.Addr, Protocol: 3})

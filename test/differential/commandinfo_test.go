@@ -99,7 +99,7 @@ func differing(ours, theirs map[string]map[string]string) map[string]string {
 	found := map[string]string{}
 	for name, fields := range ours {
 		other, both := theirs[name]
-		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // they have no description
+		if refused := strings.HasPrefix(name, "cluster|"); !both || refused { // refused subcommands have no description
 			continue
 		}
 		for _, field := range slices.Concat(slices.Collect(maps.Keys(fields)), slices.Collect(maps.Keys(other))) {

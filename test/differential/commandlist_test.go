@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// listed returns the names of COMMAND LIST, and those of COMMAND with their subcommands, both
-// sorted.
+// listed returns the names in COMMAND LIST, and the names of commands and subcommands in COMMAND,
+// both sorted.
 func listed(t *testing.T, server *peer.Server) (listed, described []string) {
 	client := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, Protocol: 2})
 	defer client.Close()

@@ -16,7 +16,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// shared returns the commands that both servers have, except for those whose arguments they parse
+// shared returns the commands that both servers have, without commands whose arguments they parse
 // differently.
 func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	known := make(map[string]acl.Command)
@@ -25,7 +25,7 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	}
 	for _, command := range commandsOf(t, theirs) {
 		mine, ok := known[command.Name]
-		if !ok || command.Name == "cluster" { // it has subcommands in Redis
+		if !ok || command.Name == "cluster" { // in Redis it has subcommands
 			continue
 		}
 		list = append(list, command)
@@ -36,8 +36,8 @@ func shared(t *testing.T, ours, theirs *redis.Client) (list []acl.Command) {
 	return list
 }
 
-// With random rules, users may make the same random calls here and in a redis-server, as ACL DRYRUN
-// says. A command that both have is in the same categories.
+// With random rules, ACL DRYRUN allows users the same random calls here and in a redis-server. A
+// command that both have is in the same categories.
 func TestDryRunsAreRedis(t *testing.T) {
 	a, b := peer.Start(t), peer.StartRedis(t)
 	ours := peer.Client(&redis.Options{Addr: a.Addr, TLSConfig: a.TLS, Protocol: 2})

@@ -17,7 +17,8 @@ import (
 )
 
 // In these programs time passes in small steps: keys expire within a few milliseconds, and the
-// program waits until they have, by each server's own clock. No other time in them is so short.
+// program waits until they have expired by each server's own clock. All other times in these
+// programs are longer.
 
 // shortExpiries are calls that let the key k expire within at most m milliseconds.
 var shortExpiries = [][]string{

@@ -13,7 +13,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Numbers that have no effect here have Redis's defaults, keep what they are set to, and refuse what Redis refuses.
+// Numeric directives without effect here have Redis's defaults, keep the value that they are set to, and refuse
+// what Redis refuses.
 func TestInertOptionsAreRedis(t *testing.T) {
 	clients := map[string]*redis.Client{
 		"cellserver": peer.Client(&redis.Options{Addr: peer.StartPlain(t).Addr}),

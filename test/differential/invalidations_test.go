@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// invalidations are programs whose invalidations go to another client with REDIRECT, which a
-// transcript for Redis cannot contain: it would have to name the number of the other client.
+// invalidations are programs whose invalidations go to another client with REDIRECT. A transcript
+// for Redis cannot contain them, because it cannot know the other client's number.
 var invalidations = map[string]string{
 	"one message for each prefix": `
 		B CLIENT TRACKING ON BCAST PREFIX k

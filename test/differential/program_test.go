@@ -7,13 +7,12 @@ import (
 	"strings"
 )
 
-// program is what one client sends, or several clients in turn.
+// program is what one client sends, or what several clients send in turn.
 type program []step
 
 // step is a call, or bytes that may not be a valid call. ends means that the server disconnects
-// after it; afterExpiry, that the next step is sent when all keys that expire within a few
-// milliseconds have expired; together, that the program has several clients and this step is one
-// client's.
+// after the step; afterExpiry, that the next step waits until all keys with a short time to live
+// have expired; together, that the step belongs to one client of a program with several clients.
 type step struct {
 	bytes       string
 	ends        bool
@@ -22,7 +21,7 @@ type step struct {
 	client      int
 }
 
-// pieces divides a program into the parts that are sent at a time.
+// pieces divides a program into the parts that are sent at once.
 func (p program) pieces() (all []program) {
 	for {
 		last := slices.IndexFunc(p, func(s step) bool { return s.afterExpiry })
@@ -86,7 +85,8 @@ func newProgram(seed uint64) (p program) {
 		return p
 	}
 	if a.IntN(20) == 0 {
-		// Nothing may follow it: the server might not read it, and reset the connection.
+		// Nothing may follow this step: the server would not read what follows, and might reset the
+		// connection.
 		return append(p, step{bytes: a.pick(tooLong), ends: true})
 	}
 	p = append(p, step{bytes: a.pick(endings), ends: true})
@@ -127,9 +127,9 @@ var (
 		strings.Repeat("n", 127), strings.Repeat("n", 129), strings.Repeat("N", 500), "%s", "'", "+PING", "-", "0",
 		"sentinel",
 	}
-	// oddities are invalid or unusual calls after which the connection stays open. None has a zero
-	// byte outside of an argument: Redis searches the ends of lines with strchr, which stops at
-	// such a byte, and waits for ever.
+	// oddities are invalid or unusual calls after which the connection stays open. Zero bytes are
+	// only in arguments: Redis searches for the ends of lines with strchr, which stops at a zero
+	// byte, and would wait for ever.
 	oddities = []string{
 		"\r\n", "\n", "  \r\n", "\t\n", "*0\r\n", "*-1\r\n", "*-10\r\n", "*1\r\n$4\r\nPINGxx",
 		"*2\r\n$4\r\nECHO\r\n$3\r\nabcde\r\n",
@@ -151,7 +151,7 @@ var (
 		"PING \"a\r\n", "PING 'a\n", "PING \"a\"b\r\n", "PING 'a'b\r\n", "\"\r\n", "'\r\n", "PING \"\\\r\n",
 		"QUIT\r\n", "*1\r\n$4\r\nquit\r\n", "*2\r\n$4\r\nQUIT\r\n$3\r\nnow\r\n",
 	}
-	// tooLong are inputs without an end, one byte longer than a server waits for it.
+	// tooLong are inputs whose end is missing, one byte longer than a server accepts without it.
 	tooLong = []string{
 		strings.Repeat("a", 65537), "*" + strings.Repeat("1", 65536), "*1\r\n$" + strings.Repeat("1", 65536),
 		"PING \"" + strings.Repeat(" ", 65531),
@@ -159,7 +159,8 @@ var (
 )
 
 // grammar has the forms of the commands that both servers have: i is an integer, w a word, b a word
-// that may have zero bytes, =X the word X. (Redis's errors repeat a call only up to a zero byte.)
+// that may contain zero bytes, =X the word X. (Redis's errors repeat a call only up to a zero
+// byte.)
 var grammar = map[string][][]string{
 	"PING": {{}, {"b"}}, "ECHO": {{"b"}}, "SELECT": {{"i"}}, "GET": {{"b"}}, "EXISTS": {{"b"}, {"b", "b"}},
 	"DEL":    {{"b"}, {"b", "b", "b"}},
@@ -176,8 +177,8 @@ var grammar = map[string][][]string{
 		{}, {"=2"}, {"=3"}, {"i"}, {"w"}, {"=3", "=AUTH", "=default", "w"}, {"=2", "=AUTH", "w", "w"},
 		{"=3", "=SETNAME", "w"}, {"=2", "w"},
 		{"=3", "w", "w"}, {"=3", "=AUTH", "=default", "w", "=SETNAME", "w"},
-		// SETNAME does not precede another option that fails, because Redis then keeps the name,
-		// and cellserver does not.
+		// SETNAME is the last option: if a later option fails, Redis keeps the name and cellserver
+		// does not.
 	},
 	"AUTH": {{"w"}, {"=default", "b"}, {"w", "w"}, {"w", "w", "w"}},
 	"CLIENT": {
@@ -234,8 +235,8 @@ func (a *author) call() []string {
 	return call
 }
 
-// arityIsNoTrouble reports whether a command may be called with random words. Those of other
-// commands could have replies that differ on purpose.
+// arityIsNoTrouble reports whether a command may be called with random words. With other commands,
+// random words could get replies that differ on purpose.
 func arityIsNoTrouble(name string) bool {
 	return !strings.Contains("TIME CLIENT COMMAND CONFIG INFO CLUSTER", name)
 }

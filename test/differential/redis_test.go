@@ -32,8 +32,8 @@ const finished = "this is the last reply"
 
 var versions = regexp.MustCompile(`"version", ?"7\.[0-9.]+"|"version": "7\.[0-9.]+"`)
 
-// play sends a program, each piece in one write, and returns the replies, without the connection's
-// number and the server's version, which may differ.
+// play sends a program, each piece in one write, and returns the replies. It removes the
+// connection's number and the server's version, which may differ.
 func play(open dialer, p program) (lines []string, err error) {
 	conn, err := open()
 	if err != nil {
@@ -92,7 +92,7 @@ func askID(conn net.Conn, r *bufio.Reader) (string, error) {
 	return transcript.ReadReply(r)
 }
 
-// listen reads to the last reply, or to the end of the connection, which it writes as "closed".
+// listen reads until the last reply, or until the connection ends, which it notes as "closed".
 func listen(r *bufio.Reader, id string) (lines []string, err error) {
 	own := regexp.MustCompile(`"id"(, |: )` + id + `\b`)
 	for {
@@ -112,7 +112,8 @@ func listen(r *bufio.Reader, id string) (lines []string, err error) {
 	}
 }
 
-// compare plays a program to both servers, and returns where their replies differ, or "".
+// compare plays a program to both servers, and returns the first difference between their replies,
+// or "".
 func compare(ours, redis dialer, p program) (difference string, err error) {
 	if len(p) > 0 && p[0].together {
 		return compareSeveral(ours, redis, p)
@@ -140,11 +141,11 @@ func compare(ours, redis dialer, p program) (difference string, err error) {
 	return "", nil
 }
 
-// isNumber reports whether a reply is a number. A reply may equal the connection's number by
-// chance, so that only this is compared.
+// isNumber reports whether a reply is a number. Where a reply equals the connection's number,
+// perhaps by chance, compare only asks whether both replies are numbers.
 func isNumber(reply string) bool { return strings.Trim(reply, "0123456789") == "" }
 
-// isKnownDifference reports whether a reply of cellserver differs on purpose: docs/differences.md.
+// isKnownDifference reports whether a reply of cellserver differs on purpose (docs/differences.md).
 func isKnownDifference(reply string) bool { return reply == "-ERR pattern is longer than 1024 bytes" }
 
 // shrink removes steps that the difference does not need, one at a time, until none can be removed.
@@ -158,8 +159,8 @@ func shrink(ours, redis dialer, p program) program {
 	return p
 }
 
-// showsAgain reports whether a program shows a difference again. If not, the difference is one of
-// time, such as the seconds until an instant: the servers are called one after the other.
+// showsAgain reports whether a program shows a difference again. If not, time made the difference,
+// for example in the seconds until an instant: the servers are called one after the other.
 func showsAgain(t *testing.T, ours, redis dialer, p program) bool {
 	for range 5 {
 		difference, err := compare(ours, redis, p)
@@ -174,8 +175,8 @@ func showsAgain(t *testing.T, ours, redis dialer, p program) bool {
 // quotes are the parts of errors that repeat a call.
 var quotes = regexp.MustCompile(`'.*'|reply \d+`)
 
-// explore compares programs, and returns a report for each kind of difference, but not more than a
-// few.
+// explore compares programs, and returns one report for each kind of difference, and at most a few
+// reports.
 func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, seeds uint64) (reports []string) {
 	seen := map[string]bool{}
 	var fleeting []string

@@ -14,7 +14,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// recorded is a call, and the reply of redis-cell that was recorded.
+// recorded is a call and redis-cell's recorded reply.
 type recorded struct {
 	line  int
 	words []string // after CL.THROTTLE
@@ -48,8 +48,8 @@ func loadSample(text string) (byKey [][]recorded, err error) {
 	return byKey, nil
 }
 
-// replay makes the recorded calls again, and returns the differences. The calls of a key are sent
-// in one write, so that they are answered at nearly one instant.
+// replay makes the recorded calls again, and returns the differences. It sends the calls of a key
+// in one write, so that the server answers them at nearly the same instant.
 func replay(conn net.Conn, byKey [][]recorded) (differences []string, err error) {
 	r := bufio.NewReader(conn)
 	for _, calls := range byKey {

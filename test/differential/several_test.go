@@ -24,13 +24,13 @@ import (
 )
 
 // In these programs several clients act in turn: they publish and subscribe, cache and change keys,
-// and watch. All that a client receives is compared, in order. The order between two clients is not
-// compared.
+// and watch. The test compares all that each client receives, in order. It does not compare the
+// order between two clients.
 
 // clientCount is the number of clients in a program.
 const clientCount = 4
 
-// player is one of these clients.
+// player is a client of such a program.
 type player struct {
 	conn   net.Conn
 	unread []byte // begins with a reply that has not arrived completely
@@ -41,7 +41,7 @@ type player struct {
 // late is the longest wait for a message. On a busy machine messages may take a while.
 const late = 10 * time.Second
 
-// wait reads until there are that many lines, or the last one, or the time is over.
+// wait reads until there are so many lines, or the last line has arrived, or patience is over.
 func (g *player) wait(until int, last string, patience time.Duration) error {
 	if err := g.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -108,7 +108,7 @@ func (g *player) receive(b []byte, err error) {
 	g.gone = true
 }
 
-// session has the clients of one server, and one more that takes no part.
+// session has a program's clients of one server, and one more client, which takes no part.
 type session struct {
 	late    bool // an expected message did not arrive
 	players []*player
@@ -131,7 +131,7 @@ func connectPlayers(open dialer) (*session, error) {
 	}
 	c := &session{other: other, replies: bufio.NewReader(other)}
 	for _, call := range []string{"FLUSHALL",
-		"CLIENT TRACKING ON"} { // so that one client always caches: otherwise cellserver does not record what was read
+		"CLIENT TRACKING ON"} { // cellserver records what was read only while a client caches
 		if _, err := c.ask(strings.Fields(call)...); err != nil {
 			return c, err
 		}
@@ -161,11 +161,11 @@ func (c *session) ask(words ...string) (string, error) {
 	return transcript.ReadReply(c.replies)
 }
 
-// turn sends a client's step, and returns when it has been executed. A server reads from all
-// clients that have sent something before it reads from one of them again, so the reply to the
-// other client's second PING comes after it. cellserver may execute some calls outside its loop
-// even later; pace says how many lines to wait for. Without a pace, the server is redis-server,
-// which has sent all lines by then.
+// turn sends a client's step, and returns when the server has executed it. A server reads from
+// every client that has sent something before it reads from one of them again, so the step is
+// executed before the extra client's second PING is answered. cellserver may execute some calls
+// outside its loop even later: pace says how many lines to wait for. redis-server, which is called
+// without a pace, has sent all lines by then.
 func (c *session) turn(s step, pace []int) error {
 	g := c.players[s.client]
 	if g.gone {
@@ -211,7 +211,8 @@ func (c *session) counts() (lines []int) {
 }
 
 // playSeveral plays a program. It returns what each client has received, and how many lines each
-// had received after each step. With a pace, it waits until each has received as many.
+// client had received after each step. With a pace from an earlier run, it waits after each step
+// until every client has received as many lines.
 func playSeveral(open dialer, p program, pace [][]int) (received [][]string, counts [][]int, err error) {
 	c, err := connectPlayers(open)
 	if c != nil {
@@ -249,9 +250,9 @@ var (
 	nameList  = regexp.MustCompile(`^\[("[\w:]+"(, "[\w:]+")*)\]$`)
 )
 
-// plain returns what a client has received, without what may differ: the numbers of clients, and
-// unspecified orders. These are the order of the channels that UNSUBSCRIBE without a name ends, of
-// the patterns that match one message, and of the names of PUBSUB CHANNELS.
+// plain returns what a client has received, without the numbers of clients, and sorted where the
+// order is unspecified: the channels that UNSUBSCRIBE without a name ends, the patterns that match
+// one message, and the names in PUBSUB CHANNELS.
 func (c *session) plain(i int) []string {
 	lines := slices.Clone(c.players[i].lines)
 	for n, line := range lines {
@@ -286,8 +287,8 @@ func sortRuns(lines []string, kind func(string) string) {
 	}
 }
 
-// sortEnds sorts the names of subscriptions that ended one after the other, but not their remaining
-// counts.
+// sortEnds sorts the names of subscriptions that ended one after the other. The remaining counts
+// stay in place.
 func sortEnds(lines []string) []string {
 	for from := 0; from < len(lines); {
 		var names []string
@@ -350,9 +351,9 @@ var (
 	patterns  = strings.Fields("n* ne[wt]s * x?")
 )
 
-// observer is the client to which others redirect their messages. It changes nothing itself,
-// because Redis sends redirected messages before the reply, and in the middle of a transaction's
-// reply.
+// observer is the client to which others redirect their messages. It makes no changes, because
+// Redis sends redirected messages before the reply to the change, and in the middle of a
+// transaction's reply.
 const observer = clientCount - 1
 
 // Forms of calls: k is a key, c a channel, p a pattern, f a prefix of keys, g a client's number, v
@@ -492,9 +493,9 @@ func (h *generator) call(form string) []byte {
 	return command(words...)
 }
 
-// allowed reports whether a client may make a call now. Calls that differ on purpose are left out
-// (docs/differences.md): CLIENT REPLY and messages in a transaction, and two flushes in one; and
-// calls that cellserver executes outside the loop where nothing shows that they have ended.
+// allowed reports whether a client may make a call now. It leaves out calls that differ on purpose
+// (docs/differences.md): in a transaction, CLIENT REPLY, messages, and a second flush. It also
+// leaves out calls that cellserver executes outside the loop if nothing shows when they have ended.
 func (h *generator) allowed(client int, form string) bool {
 	slow := strings.Contains(form, "CHANNELS")
 	switch {
@@ -502,7 +503,7 @@ func (h *generator) allowed(client int, form string) bool {
 		(strings.Contains(form, "PUBLISH") || strings.Contains(form, "CLIENT REPLY") || strings.Contains(form, "FLUSH") ||
 			slow):
 		return false
-	case h.silenced[client] && (slow || form == "QUIT"): // after which Redis does not disconnect in this case
+	case h.silenced[client] && (slow || form == "QUIT"): // Redis does not disconnect a silenced client after QUIT
 		return false
 	case form == "QUIT" && h.IntN(5) > 0:
 		return false
@@ -539,9 +540,8 @@ func (h *generator) turn(client int, forms []string) step {
 	return s
 }
 
-// isLast reports whether no call may follow in the same step. After EXEC and BCAST, see others. COPY
-// and RENAME cost as much as a turn of cellserver, so that their broadcasts precede the reply to the
-// next call.
+// isLast reports whether no call may follow in the same step. For EXEC and BCAST, see others. COPY
+// and RENAME use up cellserver's turn, so their broadcasts precede the reply to the next call.
 func isLast(form string) bool {
 	for _, part := range []string{"CHANNELS", "BCAST", "COPY", "RENAME"} {
 		if strings.Contains(form, part) {
@@ -551,10 +551,10 @@ func isLast(form string) bool {
 	return form == "EXEC"
 }
 
-// others returns the forms that may follow a call in one step. For changes in the same step, Redis
-// does not use a prefix that is broadcast only from now on. A broadcast may arrive before or after
-// the next published message, and after an EXEC; cellserver still sends it to a client that sends
-// QUIT in the same step. Two flushes are reported as one.
+// others returns the forms that may follow a call in the same step. Redis does not broadcast
+// changes to a prefix that was registered in the same step. A broadcast may arrive before or after
+// the next published message, and after an EXEC. cellserver, unlike Redis, still sends it to a
+// client that sends QUIT in the same step. Two flushes are reported as one.
 func (h *generator) others(forms []string) []string {
 	return slices.DeleteFunc(slices.Clone(forms), func(form string) bool {
 		return strings.Contains(form, "BCAST") || strings.Contains(form, "PUBLISH") || strings.Contains(form, "FLUSH") ||
@@ -603,8 +603,8 @@ func advanceClientIDs(t *testing.T, open dialer) {
 	}
 }
 
-// startForSeveral starts both servers. cellserver has one event loop, as Redis: with a goroutine per
-// connection, it cannot be known when a step has been executed.
+// startForSeveral starts both servers. cellserver has one event loop, as Redis has: with a goroutine
+// per connection, nothing would show when a step has been executed.
 func startForSeveral(t *testing.T) (ours, redis dialer) {
 	ours = to(peer.Start(t, "--io-threads", "1", "--transport", string(server.DefaultTransport)))
 	redis = to(peer.StartRedis(t))
@@ -613,7 +613,7 @@ func startForSeveral(t *testing.T) (ours, redis dialer) {
 	return ours, redis
 }
 
-// What several clients receive because of each other is what they receive from Redis.
+// Several clients receive the same because of each other's calls as from Redis.
 // CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	programs, first := uint64(100), uint64(0)
@@ -632,8 +632,8 @@ func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	}
 }
 
-// A server that reports another key than the one that changed is found, and so is one whose watched
-// transactions are executed.
+// The test finds a server that reports another key than the changed one, and a server that executes
+// transactions whose watched keys have changed.
 func TestPlantedDifferencesOfSeveralAreFound(t *testing.T) {
 	redis := to(peer.StartRedis(t))
 	advanceClientIDs(t, redis)

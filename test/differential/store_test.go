@@ -10,15 +10,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// The same programs as for keys in memory are compared with redis-server here, on a cellserver whose
-// keys are in a redis-server of its own.
+// These tests play the programs for keys in memory to a cellserver whose keys are in a redis-server
+// of its own, and compare the replies with another redis-server's.
 
-// notInStores are calls that differ on purpose if the keys are in another program, with the reason:
-// docs/differences.md.
+// notInStores are calls that differ on purpose if the keys are in a store, by the reason
+// (docs/differences.md).
 var notInStores = map[string][]string{
 	"a step touches keys of one database only": {"MOVE", "SWAPDB"},
-	// A key that changes, and changes back, or changes only its expiry, is unchanged. newStoreWatchProgram
-	// writes programs in which this makes no difference.
+	// With a store, a key that changes and changes back, or that changes only its expiry, is unchanged.
+	// newStoreWatchProgram writes programs without such changes.
 	"WATCH compares what a key holds": {"WATCH"},
 }
 
@@ -27,7 +27,7 @@ var notInTransactions = map[string][]string{
 	"a transaction touches only keys that are named, of one database": {"SELECT", "KEYS", "FLUSHDB"},
 }
 
-// has reports whether the lists have the name of a command.
+// has reports whether the lists contain the name of a command.
 func has(lists map[string][]string, name string) bool {
 	for _, names := range lists {
 		if slices.Contains(names, strings.ToUpper(name)) {
@@ -61,8 +61,8 @@ func newStoreValueProgram(seed uint64) program { return forStore(newAuthor(seed,
 
 func newStoreExpiryProgram(seed uint64) program { return forStore(newAuthor(seed, 2)).expiryProgram() }
 
-// watchedForms are calls of several clients that never write a value twice, so that a key that has been
-// changed holds something else.
+// watchedForms are calls of several clients that never write a value twice, so that every change of a
+// key shows.
 var watchedForms = forms(transacts, transacts, reads, `
 SET k m
 SET k m

@@ -11,7 +11,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// families is the directory whose folders have the transcripts of the commands.
+// families is the directory with the transcripts, in a folder for each family.
 const families = "../../internal/commands"
 
 // policies returns the path of the policies that the transcripts use.
@@ -48,13 +48,13 @@ func TestConversationsWithTheBinary(t *testing.T) {
 	}
 }
 
-// The binary replies in the same way if its keys are in a redis-server. All servers of these transcripts
-// share one, and each has names of its own in it.
+// The binary gives the same replies if its keys are in a redis-server. The servers of all transcripts
+// share one redis-server, each with names of its own.
 func TestConversationsOverAStore(t *testing.T) {
 	files := load(t, func(f *transcript.File) bool { return !f.Advances && f.Memory == "" })
 	require.GreaterOrEqual(t, len(files), 18)
 	store := peer.StartRedis(t)
-	t.Run("all", func(t *testing.T) { // returns when all have ended, and only then the store is stopped
+	t.Run("all", func(t *testing.T) { // returns when all have ended: the store must not stop before
 		for _, f := range files {
 			t.Run(f.Base(), func(t *testing.T) {
 				t.Parallel()

@@ -12,7 +12,7 @@ import (
 // In these programs there are few keys, with integers, fractions and other strings. Some
 // expire. Times in replies are chosen so that a few milliseconds make no difference.
 
-// valueForms are the calls in addition to those of grammar: k is a key, i an integer, f a fraction,
+// valueForms are calls in addition to the forms of grammar: k is a key, i an integer, f a fraction,
 // w a word, s a duration in seconds, m in milliseconds, t an instant in seconds, u in milliseconds;
 // =X the word X. A form in capitals is a name.
 var valueForms = strings.Split(strings.TrimSpace(`
@@ -111,7 +111,7 @@ var (
 	spans = []string{"100", "1000", "500", "100000", "0", "-1", "abc", "", "9223372036854775807", "9223372036854775",
 		"9223372036854776", "1.5", "+1"}
 	instants = []string{"4102444800", "4102444801", "1", "0", "-1", "abc", "9223372036854775807", "9000000000"}
-	// Not later than 2262, where instants of cellserver end.
+	// Not later than 2262, the last year that an instant of cellserver can have.
 	millis        = []string{"100000", "1000000", "500000", "0", "-1", "abc", "", "9223372036854775807", "1.5"}
 	milliInstants = []string{"4102444800000", "4102444801500", "1", "0", "-1", "abc", "9000000000000"}
 	ranges        = []string{"0", "1", "-1", "2", "-3", "5", "100", "-100", "9223372036854775807", "-9223372036854775808",
@@ -134,7 +134,7 @@ func (a *author) valueProgram() (p program) {
 	return p
 }
 
-// valueCall returns a call that need not be avoided.
+// valueCall returns a call that the author may write.
 func (a *author) valueCall() []string {
 	call := a.anyValueCall()
 	for a.avoids != nil && a.avoids(call) {
@@ -169,8 +169,8 @@ func (a *author) anyValueCall() (call []string) {
 	return call
 }
 
-// span returns a duration that differs from every other by at least a second. Which of two equal
-// expiries is later, as EXPIRE GT compares, would depend on the milliseconds between the calls.
+// span returns a duration that differs from every other by at least a second. With equal durations,
+// the milliseconds between two calls would decide which expiry EXPIRE GT takes for the later one.
 func (a *author) span(from []string, second int) string {
 	text := a.pick(from)
 	n, err := strconv.Atoi(text)
