@@ -19,7 +19,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// resident returns the memory that the processes have, in bytes.
+// resident returns the resident memory of the processes, in bytes.
 func (c *contender) resident(t *testing.T) (sum int) {
 	t.Helper()
 	for _, p := range c.processes {
@@ -33,9 +33,9 @@ func (c *contender) resident(t *testing.T) (sum int) {
 	return sum
 }
 
-// What services need beside time of the processors: memory at the start and a key, and the latency of requests that are
-// due at a fixed rate, from when they were due. The latencies mean something on a quiet machine only. Without -cost, it
-// only checks that they can be measured.
+// What services need besides CPU time: memory at the start and per key, and the latency of requests that are due at a
+// fixed rate, measured from when each was due. The latencies mean something only on a quiet machine. Without -cost, the
+// test only checks that everything can be measured.
 func TestNeeds(t *testing.T) {
 	contenders := startContenders(t, costFolder(t))
 	keys, perSecond, seconds := 200, 100, 1
@@ -71,7 +71,7 @@ func (c *contender) fill(t *testing.T, keys int) {
 	all.Wait()
 }
 
-// atRate makes requests at a rate, and returns how long after each was due it was answered, ascending.
+// atRate makes requests at a rate, and returns their latencies from when each was due, ascending.
 func (c *contender) atRate(t *testing.T, perSecond, seconds int) []time.Duration {
 	t.Helper()
 	times := make([]time.Duration, perSecond*seconds)
@@ -93,8 +93,8 @@ func (c *contender) atRate(t *testing.T, perSecond, seconds int) []time.Duration
 	return times
 }
 
-// After a restart, a limit that was used up is as it was: by SIGTERM, and with --dir after SIGKILL too, two seconds
-// later. Without --dir it is not. The original has its counts in Redis.
+// A limit that is used up is still used up after a restart by SIGTERM, and with --dir two seconds later after
+// SIGKILL too. Without --dir it is free again. The original keeps its counts in Redis.
 func TestNeedsAfterRestart(t *testing.T) {
 	folder := write(t, "shop.yaml", "domain: shop\ndescriptors:\n- key: user\n"+
 		"  rate_limit: {unit: year, requests_per_unit: 1}\n")
@@ -128,7 +128,7 @@ func TestNeedsAfterRestart(t *testing.T) {
 	}
 }
 
-// fileHas reports whether a file of a folder has a text.
+// fileHas reports whether a file in a folder contains a text.
 func fileHas(folder, text string) bool {
 	files, _ := filepath.Glob(folder + "/*")
 	return slices.ContainsFunc(files, func(name string) bool {

@@ -24,10 +24,10 @@ import (
 
 var cost = flag.Bool("cost", false, "measure what requests cost, for half a minute: see TestCost")
 
-// bareVariable makes the program of the tests a server that counts nothing, on the port that it names.
+// bareVariable, set to a port, makes the test program a server on this port that counts nothing.
 const bareVariable = "CELLSERVER_BARE_PORT"
 
-// bare answers every request with as many statuses as a limit gives it.
+// bare answers every request with one status per descriptor, as a service with limits does.
 type bare struct {
 	pb.UnimplementedRateLimitServiceServer
 }
@@ -56,23 +56,23 @@ func serveBare(port string) error {
 
 // contender is a service with its processes.
 type contender struct {
-	clients   [2]pb.RateLimitServiceClient // each with a connection
+	clients   [2]pb.RateLimitServiceClient // each with its own connection
 	processes []*peer.Server
-	spent     []float64 // microseconds of the processors a request, of each round
+	spent     []float64 // CPU time per request in microseconds, by round
 }
 
 func newContender(t *testing.T, port int, processes ...*peer.Server) *contender {
 	return &contender{clients: [2]pb.RateLimitServiceClient{dial(t, port), dial(t, port)}, processes: processes}
 }
 
-// ticks returns the time of the processors that the processes have taken, in hundredths of a second.
+// ticks returns the CPU time that the processes have used, in hundredths of a second.
 func (c *contender) ticks(t *testing.T) (sum int) {
 	t.Helper()
 	for _, p := range c.processes {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.PID()))
 		require.NoError(t, err)
 		_, after, _ := strings.Cut(string(text), ") ")
-		for _, field := range strings.Fields(after)[11:13] { // of the user, and of the system
+		for _, field := range strings.Fields(after)[11:13] { // user and system time
 			n, err := strconv.Atoi(field)
 			require.NoError(t, err)
 			sum += n
@@ -81,7 +81,7 @@ func (c *contender) ticks(t *testing.T) (sum int) {
 	return sum
 }
 
-// round makes requests, 64 at a time, and notes what they cost.
+// round makes requests, 64 at a time, and notes their CPU time.
 func (c *contender) round(t *testing.T, descriptors, requests int) {
 	t.Helper()
 	begin := c.ticks(t)
@@ -108,7 +108,7 @@ func (c *contender) round(t *testing.T, descriptors, requests int) {
 	c.spent = append(c.spent, float64(c.ticks(t)-begin)*10_000/float64(requests))
 }
 
-// median returns the median of the rounds, and forgets them.
+// median returns the median of the rounds, and forgets the rounds.
 func (c *contender) median() float64 {
 	slices.Sort(c.spent)
 	m := c.spent[len(c.spent)/2]
@@ -116,8 +116,8 @@ func (c *contender) median() float64 {
 	return m
 }
 
-// What a request costs, in time of the processors that the processes of a service take, side by side: at most 0.40 of
-// envoyproxy/ratelimit with its redis-server, and at most 1.25 of a handler that counts nothing. Without -cost, it only
+// The CPU time of a request, over all processes of a service: at most 0.40 of the CPU time in envoyproxy/ratelimit with
+// its redis-server, and at most 1.25 of the CPU time in a handler that counts nothing. Without -cost, the test only
 // checks that they can be measured.
 func TestCost(t *testing.T) {
 	contenders := startContenders(t, costFolder(t))
@@ -148,7 +148,7 @@ func TestCost(t *testing.T) {
 	require.LessOrEqual(t, four, 1.40)
 }
 
-// costFolder returns a folder with the configuration of services that are compared.
+// costFolder returns a folder with the configuration of the compared services.
 func costFolder(t *testing.T) (folder string) {
 	t.Helper()
 	folder = write(t, "shop.yaml", "domain: shop\ndescriptors:\n- key: user\n"+

@@ -101,7 +101,7 @@ func TestDocument(t *testing.T) {
 			code, first := s.ask(t, hour)
 			require.Equal(t, pb.RateLimitResponse_OK, code)
 			_, second := s.ask(t, strings.Replace(hour, "1", "2", 1))
-			require.Contains(t, []uint32{18, 19}, second) // 19 if an hour has begun
+			require.Contains(t, []uint32{18, 19}, second) // 19 if a new hour has begun
 			require.EqualValues(t, 19, first)
 			code, remaining := s.ask(t, "path=/other user=a")
 			require.Equal(t, pb.RateLimitResponse_OK, code)
@@ -160,7 +160,7 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, code)
 }
 
-// Two servers over one store admit together what one would.
+// Two servers over one store together admit exactly what a single server would.
 func TestTogether(t *testing.T) {
 	folder := write(t, "shop.yaml", "domain: shop\ndescriptors:\n- key: user\n"+
 		"  rate_limit: {unit: year, requests_per_unit: 10}\n")
@@ -175,7 +175,7 @@ func TestTogether(t *testing.T) {
 	require.Equal(t, 10, admitted)
 }
 
-// A broken file at the start is no reason not to start: requests get an error until it is mended.
+// A server starts even if a file is broken: requests get an error until the file is mended.
 func TestBrokenFile(t *testing.T) {
 	folder := write(t, "shop.yaml", "domain: shop\ndescriptors: [{}]\n")
 	port := peer.FreePort(t)

@@ -31,7 +31,7 @@ func (g *generator) configurations(t *testing.T) (folder string) {
 	return folder
 }
 
-// descriptors returns descriptors of some levels, each text once.
+// descriptors returns nested descriptors, each text at most once on its level.
 func (g *generator) descriptors(indent string, levels int) (text string) {
 	seen := map[string]bool{}
 	for range 1 + g.IntN(6) {
@@ -73,7 +73,8 @@ func (g *generator) descriptors(indent string, levels int) (text string) {
 	return text
 }
 
-// middle returns a pattern that not every version of the original knows.
+// middle returns a pattern with a * in the middle, which older versions of the original do not
+// know.
 func (g *generator) middle() string {
 	if g.isNew {
 		return g.pick("*y", "x*y", "*x*", "x*y*")
@@ -96,7 +97,7 @@ func (g *generator) limit() string {
 	return "{" + strings.Join(fields, ", ") + "}"
 }
 
-// request returns a request, about a descriptor twice now and then.
+// request returns a request, which now and then has a descriptor twice.
 func (g *generator) request() *pb.RateLimitRequest {
 	r := &pb.RateLimitRequest{Domain: fmt.Sprint("d", g.IntN(domains+1)), HitsAddend: uint32(max(g.IntN(8)-2, 0))}
 	for range 1 + g.IntN(4) {
@@ -109,8 +110,8 @@ func (g *generator) request() *pb.RateLimitRequest {
 	return r
 }
 
-// descriptor returns a descriptor. No text has a _, because the original takes two whose texts join to the same for
-// one.
+// descriptor returns a descriptor. No text contains a _: the original joins texts with it, and takes two
+// descriptors for one if the results are equal.
 func (g *generator) descriptor() *common.RateLimitDescriptor {
 	d := new(common.RateLimitDescriptor)
 	for range 1 + g.IntN(3) {

@@ -24,7 +24,8 @@ import (
 
 const yearly = "domain: shop\ndescriptors:\n- key: user\n  rate_limit: {unit: year, requests_per_unit: 4000000000}\n"
 
-// The largest requests are answered, larger ones are refused, and ten thousand at once harm nobody.
+// The largest requests are answered, larger requests are refused, and ten thousand requests at once
+// harm nobody.
 func TestLargeRequests(t *testing.T) {
 	s := start(t, write(t, "shop.yaml", yearly))
 	r := &pb.RateLimitRequest{Domain: "shop"}
@@ -55,14 +56,15 @@ func TestLargeRequests(t *testing.T) {
 	s.requireSmall(t)
 }
 
-// requireSmall checks the memory that a server has needed. The race detector needs much of its own.
+// requireSmall checks the memory that a server has needed. With the race detector a server needs
+// much more.
 func (s *service) requireSmall(t *testing.T) {
 	if !peer.Race {
 		require.Less(t, s.server.Peak(t), 128<<20)
 	}
 }
 
-// Messages that never end take no more memory than there is for them: the connections are closed.
+// Messages that never end take no more memory than their budget: the server closes the connections.
 func TestUnfinishedMessages(t *testing.T) {
 	s := start(t, write(t, "shop.yaml", yearly), "--maxmemory", "64mb")
 	for range 20 {
@@ -76,8 +78,8 @@ func TestUnfinishedMessages(t *testing.T) {
 	s.requireSmall(t)
 }
 
-// sendUnfinished sends the beginnings of messages of 3 MiB, on as many streams as there may be, until the connection is
-// closed or everything is sent.
+// sendUnfinished sends the beginnings of messages of 3 MiB, on as many streams as a connection may have, until
+// everything is sent or the connection is closed.
 func sendUnfinished(socket net.Conn) {
 	_, _ = socket.Write([]byte(http2.ClientPreface))
 	f := http2.NewFramer(socket, socket)
@@ -126,7 +128,8 @@ func sendUnfinished(socket net.Conn) {
 	}
 }
 
-// A peer that resets each stream at once, ten thousand times, and silent ones, harm nobody.
+// A peer that opens ten thousand streams and resets each at once harms nobody, and neither do
+// silent peers.
 func TestRapidReset(t *testing.T) {
 	s := start(t, write(t, "shop.yaml", yearly))
 	for range 100 {

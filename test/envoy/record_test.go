@@ -14,7 +14,7 @@ import (
 
 var record = flag.String("record", "", "write answers of ENVOY_RATELIMIT to a file: see TestRecord")
 
-// recorded is what the original was asked in a variant, and its answers.
+// recorded is the requests to the original in one variant, and its answers.
 type recorded struct {
 	Variant   string
 	Configs   map[string]string // by domain

@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// envoyFilter is the form of Istio's resource, as far as docs/envoy.md uses it.
+// envoyFilter has the fields of Istio's resource that docs/envoy.md uses.
 type envoyFilter struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string
@@ -47,7 +47,8 @@ type envoyFilter struct {
 	}
 }
 
-// decodeStrictly reads a block of docs/envoy.md that may have no other fields than a form.
+// decodeStrictly reads a block of docs/envoy.md into a form, and fails if the block has other
+// fields.
 func decodeStrictly(t *testing.T, begins string, form any) {
 	t.Helper()
 	decoder := yaml.NewDecoder(bytes.NewReader([]byte(block(t, begins))))
@@ -55,7 +56,7 @@ func decodeStrictly(t *testing.T, begins string, form any) {
 	require.NoError(t, decoder.Decode(form))
 }
 
-// asJSON returns a value in JSON, which is YAML on a line.
+// asJSON returns a value in JSON, which is YAML on one line.
 func asJSON(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
@@ -63,7 +64,8 @@ func asJSON(t *testing.T, value any) string {
 	return string(text)
 }
 
-// An Envoy with what the patches of the EnvoyFilter insert, where Istio inserts it, asks cellserver.
+// An Envoy that has the patches of the EnvoyFilter, inserted where Istio inserts them, asks
+// cellserver.
 func TestIstio(t *testing.T) {
 	var f envoyFilter
 	decodeStrictly(t, "istio.yaml", &f)
@@ -91,8 +93,8 @@ func TestIstio(t *testing.T) {
 	}
 }
 
-// The configuration of Envoy Gateway has the form of its API, as far as docs/envoy.md uses it. The container that it
-// names is run by TestImageOfEnvoyGateway, with the command that Envoy Gateway renders, which the image has.
+// The configuration of Envoy Gateway has the form of its API, as far as docs/envoy.md uses it.
+// TestImageOfEnvoyGateway runs its container with the command that Envoy Gateway renders, which the image has.
 func TestEnvoyGatewayConfiguration(t *testing.T) {
 	var gateway struct {
 		APIVersion string `yaml:"apiVersion"`

@@ -17,10 +17,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// scripts are the original's own tests that ask it through an Envoy, all of them of the version that is fetched.
+// scripts are the original's own tests that ask it through an Envoy: all scripts of the fetched version.
 //
 // Its tests in Go, test/integration, are left out, because they start the original in their own process and read its
-// statistics there. This is what each shows, and what shows it here:
+// statistics there. This list says which test here shows the same as each of them:
 //
 //	TestBasicConfig, with and without a cache     decisions, headers and statistics: TestOriginal, TestImageWithFiles
 //	TestBasicConfig_ExtraTags                     tags of statsd, which is not there
@@ -36,8 +36,8 @@ import (
 var scripts = []string{"simple-get", "replaces", "trigger-ratelimit", "trigger-shadow-mode-key",
 	"value-included-in-stats-key-when-unspecified"}
 
-// newScripts are those that only a newer version has, which ENVOY_RATELIMIT_SOURCE names. They share limits of a
-// minute, so each begins with one, and takes another.
+// newScripts are scripts that only a newer version has, whose sources ENVOY_RATELIMIT_SOURCE names. They share
+// limits per minute, so each begins in a new minute.
 var newScripts = []string{"quota", "token-quota", "multiservice-tokenquota"}
 
 // sources returns the folder of the original's sources.
@@ -68,7 +68,7 @@ func TestScripts(t *testing.T) {
 	moved := strings.NewReplacer("address: ratelimit", "address: 127.0.0.1", "port_value: 8081", fmt.Sprint("port_value: ",
 		im.grpcPort), "address: envoy-mock", "address: 127.0.0.1", "port_value: 9999", fmt.Sprint("port_value: ", first),
 		"port_value: 10001", fmt.Sprint("port_value: ", second), "port_value: 8888", fmt.Sprint("port_value: ", proxy),
-		"port_value: 8001", "port_value: 0", // for the administration of both
+		"port_value: 8001", "port_value: 0", // the administration ports of both Envoys
 		"envoy-proxy:8888", fmt.Sprint("127.0.0.1:", proxy), "statsd:9102", fmt.Sprint("127.0.0.1:", im.stats))
 	read := func(path ...string) string {
 		text, err := os.ReadFile(filepath.Join(append([]string{from}, path...)...))
@@ -89,7 +89,7 @@ func TestScripts(t *testing.T) {
 		scripts = append(scripts, newScripts...)
 	}
 	for _, name := range scripts {
-		const long = 20 * time.Second // that a script may take within a window
+		const long = 20 * time.Second // the time that a script needs within a window
 		left := time.Until(time.Now().Truncate(time.Minute).Add(time.Minute))
 		if left < long || slices.Contains(newScripts, name) {
 			time.Sleep(left)

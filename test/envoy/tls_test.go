@@ -22,7 +22,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// secured is a server with --grpc-tls-port.
+// secured is a server that was started with --grpc-tls-port.
 type secured struct {
 	server    *peer.Server
 	authority *certs.Authority
@@ -52,7 +52,7 @@ func (s *secured) ask(t *testing.T, config *tls.Config) codes.Code {
 	return status.Code(err)
 }
 
-// A client needs a certificate of the authority, unless --tls-auth-clients says that it does not.
+// A client needs a certificate of the authority, unless --tls-auth-clients makes it optional.
 func TestCertificates(t *testing.T) {
 	s, other := startSecured(t), certs.New(t)
 	trusting := s.authority.Client(t, certs.Pair{})
@@ -64,7 +64,7 @@ func TestCertificates(t *testing.T) {
 	require.Equal(t, codes.OK, s.ask(t, trusting))
 }
 
-// With --grpc-certificate-name, a certificate of the authority must also have the name.
+// With --grpc-certificate-name, a certificate of the authority must also have this name.
 func TestCertificateName(t *testing.T) {
 	s := startSecured(t, "--grpc-certificate-name", "envoy.example")
 	require.Equal(t, codes.Unavailable, s.ask(t, s.authority.Client(t, s.authority.Issue(t, "envoy"))))
@@ -85,7 +85,7 @@ func TestCertificateUsers(t *testing.T) {
 	require.Equal(t, codes.Unavailable, s.ask(t, shown("gateway")))
 }
 
-// After SIGHUP, connections get the new certificate, and those that are open go on.
+// After SIGHUP, new connections get the new certificate, and open connections go on.
 func TestNewCertificate(t *testing.T) {
 	s := startSecured(t, "--tls-auth-clients", "no")
 	var seen string
@@ -115,14 +115,15 @@ func TestNewCertificate(t *testing.T) {
 	require.Empty(t, seen) // there was no further handshake
 }
 
-// rename gives a pair the names of another.
+// rename gives a pair the file names of another pair.
 func rename(t *testing.T, from, to certs.Pair) {
 	t.Helper()
 	require.NoError(t, os.Rename(from.Cert, to.Cert))
 	require.NoError(t, os.Rename(from.Key, to.Key))
 }
 
-// Peers that have not shown a certificate yet keep no place of those that have: there are 64 places for them.
+// Peers that have not shown a certificate yet share 64 places, so that they take none from peers that have
+// shown one.
 func TestUnknownEnvoys(t *testing.T) {
 	s := startSecured(t, "--grpc-trusted", "192.0.2.1", "--tls-auth-clients-user", "CN",
 		"--user", "gateway on nopass ~envoy:* +cl.quota")

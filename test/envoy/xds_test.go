@@ -28,11 +28,11 @@ import (
 // plane is a control plane: the snapshot server of go-control-plane.
 type plane struct {
 	snapshots cache.SnapshotCache
-	node      string // whose configurations are sent
+	node      string // the node that gets the configurations
 	version   int
 	port      int
 	server    *grpc.Server
-	refused   chan string // reasons for which configurations were refused
+	refused   chan string // why configurations were refused
 	headers   chan metadata.MD
 }
 
@@ -88,7 +88,7 @@ func (p *plane) send(t *testing.T, configs ...*configpb.RateLimitConfig) {
 	require.NoError(t, p.snapshots.SetSnapshot(t.Context(), p.node, snapshot))
 }
 
-// startPlanned starts a server that asks a control plane.
+// startPlanned starts a server with this control plane.
 func (p *plane) startPlanned(t *testing.T, args ...string) *service {
 	t.Helper()
 	port := peer.FreePort(t)
@@ -107,7 +107,7 @@ func limited(domain string, n uint32) *configpb.RateLimitConfig {
 	}}
 }
 
-// untilLimit waits until the limit of the descriptor generic_key is this one; 0 stands for none.
+// untilLimit waits until the descriptor generic_key has this limit; 0 stands for no limit.
 func (s *service) untilLimit(t *testing.T, n uint32) {
 	t.Helper()
 	peer.Until(t, fmt.Sprint("the limit is ", n), func() bool {
@@ -118,8 +118,9 @@ func (s *service) untilLimit(t *testing.T, n uint32) {
 	})
 }
 
-// A control plane sends configurations, changes them, and takes them away. One that is wrong is refused with the
-// reason, and what was in force stays; also while the control plane is away, and after it has come back.
+// A control plane sends configurations, changes them, and takes them away. A wrong configuration is refused with
+// the reason, and the configurations in force stay. They also stay while the control plane is away, and after it
+// has come back.
 func TestControlPlane(t *testing.T) {
 	p := startPlane(t)
 	p.send(t, limited("shop", 10))
@@ -144,7 +145,7 @@ func TestControlPlane(t *testing.T) {
 	require.Contains(t, s.server.Log(), "answers again")
 }
 
-// What messages have and files have not is as in files: modes, names, and metadata of limits.
+// Modes, names and metadata of limits have the same effect in messages as in files.
 func TestControlPlaneModes(t *testing.T) {
 	p := startPlane(t)
 	c := limited("shop", 0)
@@ -182,7 +183,8 @@ func TestWaitsForControlPlane(t *testing.T) {
 	s.untilLimit(t, 10)
 }
 
-// Over TLS, both show certificates, and a new connection shows those that the files have then.
+// Over TLS, both sides show certificates, and a new connection shows the certificates that the
+// files have by then.
 func TestControlPlaneWithTLS(t *testing.T) {
 	authority := certs.New(t)
 	shown := make(chan string, 100)
