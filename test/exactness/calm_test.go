@@ -6,8 +6,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Four servers on one store admit together what the limits allow. Their clients take, give back and ask,
-// in bursts, most on one key and some on hundreds.
+// Four servers on one store together admit exactly what the limits allow. Their clients take, give back
+// and ask, in bursts, mostly on one key, and sometimes on one of hundreds.
 func TestServersAdmitTogether(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// drift is how much faster one clock may run than another while it is set right: one part in drift.
+// drift bounds the difference between two clocks while one is being corrected: it runs faster by
+// one part in drift.
 const drift = 1000
 
-// comeBack returns how many tokens come back in a time at most, although servers are wrong about the
-// clock of the store at its beginning and its end.
+// comeBack returns the largest number of tokens that can come back in a time. It allows for servers
+// that are wrong about the store's clock at its beginning and at its end.
 func (b *book) comeBack(passed time.Duration) int64 {
 	if b.limit.emission == 0 {
 		return 0
@@ -17,8 +18,9 @@ func (b *book) comeBack(passed time.Duration) int64 {
 	return int64((passed + passed/drift + 2*b.wrong) / b.limit.emission)
 }
 
-// leastBack returns how many tokens have come back after a time at least. If a server's clock is behind
-// that of another, the time can be negative for it: then a part of a token is missing that was not taken.
+// leastBack returns the smallest number of tokens that can have come back after a time. The time may be
+// negative, for a server whose clock is behind another server's clock: to this server, a part of a token
+// is missing that nobody took.
 func (b *book) leastBack(passed time.Duration) int64 {
 	e := b.limit.emission
 	switch {
@@ -32,8 +34,9 @@ func (b *book) leastBack(passed time.Duration) int64 {
 	return -int64((e - 1 - passed) / e)
 }
 
-// checkAdmitted checks that in no time more was admitted than the limit allows: its size, and what comes
-// back in that time. What callers were told they have taken counts, and what may have been given back.
+// checkAdmitted checks every span of time: the limit may admit its size, and what comes back within the
+// span. The tokens that replies report as taken count as admitted. What may have been given back is
+// subtracted.
 func (b *book) checkAdmitted() error {
 	for _, first := range b.takes {
 		admitted, next := int64(0), 0
@@ -57,9 +60,9 @@ func (b *book) checkAdmitted() error {
 	return nil
 }
 
-// checkReply checks what a reply says is missing from the limit. At least, that is what was taken before,
-// without what has come back since; and at most what can have been taken. A call that is limited shows
-// that less is left than it has asked for.
+// checkReply checks the number of tokens that a reply says are missing from the limit: at least the
+// tokens that were certainly taken before and cannot have come back, and at most the tokens that can have
+// been taken. A refusal must show that fewer tokens are left than the call has asked for.
 func (b *book) checkReply(c *call) error {
 	if c.outcome < limited || c.remaining == unknown {
 		return nil
@@ -77,8 +80,9 @@ func (b *book) checkReply(c *call) error {
 	return nil
 }
 
-// knownBefore returns how much must be missing after a call: its own, and what was taken in some time
-// before it, less what has come back since. It may stop when it is more than missing.
+// knownBefore returns how many tokens must be missing after a call: the call's own, and the tokens
+// that were taken before it, less those that have come back since. It may stop when the result
+// exceeds missing.
 func (b *book) knownBefore(c *call, missing int64) (most int64) {
 	taken, next := int64(0), len(b.givesByEnd)-1
 	if c.outcome == allowed {
@@ -100,8 +104,8 @@ func (b *book) knownBefore(c *call, missing int64) (most int64) {
 	return most
 }
 
-// explains reports whether so much can be missing after a call. There was a first take, before which the
-// limit was free; since then, enough was taken, though some has come back.
+// explains reports whether so many tokens can be missing after a call. They can if there is a first
+// take, before which the limit was free, and enough was taken since, even if some has come back.
 func (b *book) explains(c *call, missing int64) bool {
 	taken, byEnd, given := int64(0), len(b.takesByEnd)-1, len(b.gives)-1
 	for i := len(b.takes) - 1; i >= 0; i-- {

@@ -17,8 +17,8 @@ import (
 	"cellserver/test/proxy"
 )
 
-// marks count up in a key of a primary, until that ends. Replicas receive changes in their order. So what
-// was answered before a count was sent is known to a replica that has this count.
+// marks count up in a key of a primary, until the primary ends. Replicas receive changes in order. So a
+// replica that has a count also has every change that was answered before the count was sent.
 type marks struct {
 	key     string
 	sent    []time.Duration // when each count was sent, from 1 on; complete when running has ended
@@ -45,18 +45,18 @@ func mark(addr, key string) *marks {
 	return m
 }
 
-// await waits until it has counted.
+// await waits until there are some counts.
 func (m *marks) await(t *testing.T) {
 	peer.Until(t, "marks", func() bool { return m.counted.Load() > 10 })
 }
 
-// awaitAt waits until a replica has a count: when it has just connected, the primary may keep changes
-// back.
+// awaitAt waits until a replica has a count: the primary may hold back changes for a replica that has
+// just connected.
 func (m *marks) awaitAt(t *testing.T, replica string) {
 	peer.Until(t, "a mark", func() bool { return peer.Ask(t, replica, "get", m.key) != nil })
 }
 
-// kept returns until when all that was answered is known to the new primary.
+// kept returns an instant: the new primary has every change that was answered before it.
 func (m *marks) kept(t *testing.T, addr string) time.Duration {
 	m.running.Wait()
 	count := peer.Ask(t, addr, "get", m.key)
@@ -71,8 +71,8 @@ func (m *marks) kept(t *testing.T, addr string) time.Duration {
 // quickly makes replicas begin without the pause in which a primary waits for more of them.
 var quickly = []string{"--repl-diskless-sync-delay", "0"}
 
-// A replica is made the primary, and clients are led to it, long after it has received its last change.
-// What was admitted since then is forgotten, and admitted again; nothing else is.
+// A replica becomes the primary, and clients are directed to it, long after it has received its last
+// change. What was admitted in between is forgotten and admitted again, and nothing else.
 func TestExactAfterALateFailover(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t, quickly...)
@@ -101,8 +101,8 @@ func TestExactAfterALateFailover(t *testing.T) {
 	check(t, histories, func(string) *failover { return lost })
 }
 
-// A primary that Sentinels watch is killed. What its replica had not received is forgotten, and that is
-// all that is admitted too much.
+// A primary that Sentinels watch is killed. The changes that its replica had not received are
+// forgotten, and no more than those is admitted in excess.
 func TestExactWhileSentinelsReplaceThePrimary(t *testing.T) {
 	t.Parallel()
 	for range amount(1, 5) {

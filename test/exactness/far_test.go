@@ -13,8 +13,8 @@ import (
 	"cellserver/test/proxy"
 )
 
-// One of four cellservers is further away from the store than the others, each with the same demand for one limit. It
-// gets its part of the limit, and the limit admits what it promises.
+// One of four cellservers is further away from the store than the others, and all have the same demand for one limit.
+// The far server gets its share of the limit, and the limit admits what it promises.
 func TestFarServerGetsItsShare(t *testing.T) {
 	for name, c := range map[string]struct {
 		away    time.Duration // a round trip
@@ -46,7 +46,8 @@ const (
 	farEmission = 5 * time.Millisecond
 )
 
-// takeTogether has clients of servers on one store take from one key, until the limit has admitted some hundreds.
+// takeTogether lets clients of several servers on one store take from one key, until the limit has admitted some
+// hundreds of calls.
 func takeTogether(t *testing.T, stores []string, timeout string, taken *[4]atomic.Int64) {
 	const callers, pause = 16, 300 * time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())

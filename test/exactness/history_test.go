@@ -10,20 +10,20 @@ import (
 type history struct {
 	limit *limit
 	calls []call
-	// wrong is by how much a server may be wrong about the clock of the store.
+	// wrong is the largest error of a server about the store's clock.
 	wrong time.Duration
-	lost  *failover // nil if there was none
+	lost  *failover // nil without a failover
 }
 
-// failover is the moment at which a server that has not received the last changes becomes the primary.
+// failover describes how a server that has not received the last changes becomes the primary.
 type failover struct {
-	kept   time.Duration // what was answered until then is known to the new primary
-	killed time.Duration // the new primary answers nothing before
-	ended  time.Duration // the old primary answers nothing after
+	kept   time.Duration // the new primary has what was answered before
+	killed time.Duration // the new primary answers no call before
+	ended  time.Duration // the old primary answers no call after
 }
 
-// effect is what a call does to a limit: it takes between least and most tokens at some time between
-// from and to. Below 0, they are given back.
+// effect is what a call does to a limit: at some time between from and to, it takes between least
+// and most tokens. It gives tokens back if these are below 0.
 type effect struct {
 	from, to    time.Duration
 	least, most int64
@@ -40,7 +40,7 @@ func effectOf(c *call) (e effect, ok bool) {
 	}
 	e = effect{c.sent, c.returned, c.taken, c.taken}
 	if c.asked < c.taken {
-		e.least-- // the key was free again, and a token that was back in part is not in the reply
+		e.least-- // the call freed the key, and the reply leaves out a part of a token that was back
 	}
 	return e, c.asked < 0 || c.taken > 0
 }
@@ -54,7 +54,7 @@ type book struct {
 	gives, givesByEnd []effect
 }
 
-// newBook returns a book of some calls. What may be forgotten counts as unknown.
+// newBook returns a book of some calls. Calls that may be forgotten have an unknown outcome.
 func (h *history) newBook(counts func(c *call) bool, mayBeForgotten func(c *call) bool) *book {
 	b := &book{limit: h.limit, wrong: h.wrong}
 	for i := range h.calls {
@@ -82,9 +82,9 @@ func (h *history) newBook(counts func(c *call) bool, mayBeForgotten func(c *call
 	return b
 }
 
-// check compares a history with what its limit promises: nothing is admitted too much, and no reply
-// shows more or less tokens than there can have been. Before a failover all that was admitted counts,
-// and after it what was not forgotten.
+// check compares a history with the promises of its limit: it admits nothing in excess, and no reply
+// shows more or fewer tokens than there can have been. Before a failover every admitted call counts,
+// and after it every call that was not forgotten.
 func (h *history) check() error {
 	all := func(*call) bool { return true }
 	none := func(*call) bool { return false }

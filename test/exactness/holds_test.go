@@ -14,11 +14,11 @@ import (
 	"cellserver/test/proxy"
 )
 
-// holders are clients that charge an estimate and correct it, each call again and again, at one server after the
+// holders are clients that charge an estimate and correct it. They repeat each call, at one server after the
 // other, until it is decided.
 type holders struct {
 	servers  []*peer.Server
-	refunds  bool // a fault: they give back without a hold
+	refunds  bool // a planted fault: they give back without a hold
 	repeated atomic.Int64
 	settled  atomic.Int64
 	used     atomic.Int64
@@ -52,7 +52,7 @@ func (h *holders) make(try int, words []any) bool {
 }
 
 // holdAmidFaults lets clients charge and correct while connections to the store are cut and a server is killed. It
-// returns what is used in the end, and what it should be.
+// returns how much is used in the end, and how much should be.
 func holdAmidFaults(t *testing.T, h *holders) (used, want int64) {
 	const clients, calls = 6, 20
 	store := peer.StartStore(t)
@@ -96,14 +96,15 @@ func holdAmidFaults(t *testing.T, h *holders) (used, want int64) {
 	return used, h.used.Load()
 }
 
-// Each charge is corrected once, whatever server its client reaches, and although replies of the store are lost.
+// Each charge is corrected exactly once, whichever server its client reaches, although replies of the store are
+// lost.
 func TestHoldsAreCorrectedOnce(t *testing.T) {
 	t.Parallel()
 	used, want := holdAmidFaults(t, &holders{})
 	require.Equal(t, want, used)
 }
 
-// Refunds that are repeated give back twice, which the test finds, unless chance spares all refunds.
+// The test finds that repeated refunds give back twice, unless by chance no refund is repeated.
 func TestRepeatedRefundsAreFound(t *testing.T) {
 	t.Parallel()
 	for range 10 {
@@ -114,7 +115,8 @@ func TestRepeatedRefundsAreFound(t *testing.T) {
 	t.Error("no refund that was given twice was found")
 }
 
-// HOLD and SETTLE cost a round trip each, as their limiter alone does, once the server knows what the key holds.
+// Once the server knows what the key holds, HOLD and SETTLE cost a round trip each, the same as their limiter
+// without them.
 func TestHoldsCostARequest(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

@@ -20,7 +20,7 @@ import (
 	"cellserver/test/proxy"
 )
 
-// demand is what clients have got of a key that several servers use.
+// demand is how clients' calls on a key that several servers use were answered.
 type demand struct {
 	mu             sync.Mutex
 	allowed, calls int
@@ -37,13 +37,13 @@ func (d *demand) note(took time.Duration, allowed bool) {
 	}
 }
 
-// percentile returns the time that a part of the calls took at most.
+// percentile returns the time within which a part of the calls was answered.
 func (d *demand) percentile(part float64) time.Duration {
 	slices.Sort(d.took)
 	return d.took[int(float64(len(d.took)-1)*part)]
 }
 
-// callTogether has clients of servers make a call every now and then, for a time.
+// callTogether lets clients of several servers make calls at intervals, for a time.
 func callTogether(t *testing.T, servers []*peer.Server, clients int, every, span time.Duration, words ...any) *demand {
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
@@ -87,8 +87,9 @@ func operations(t *testing.T, store *peer.Server) (n int) {
 	return n
 }
 
-// Eight servers use one key, with demands below its limit and of twice the limit. With tokens taken ahead, the store is
-// asked far less often. How much less depends on how busy the machine is: TestBlocksSaveSteps has the exact figures.
+// Eight servers use one key, with demands below its limit and of twice the limit. If they take tokens ahead, they ask
+// the store far less often. How much less depends on how busy the machine is; TestBlocksSaveSteps has the exact
+// figures.
 func TestLeasesSaveOperations(t *testing.T) {
 	const clients, every = 4, 16 * time.Millisecond // 2000 calls a second
 	store := peer.StartStore(t)
@@ -118,8 +119,8 @@ func TestLeasesSaveOperations(t *testing.T) {
 	}
 }
 
-// Servers with 16 callers each, which pause for 10 ms, use one key. The CPU time of the store for a call is compared
-// with the CPU time when the callers run the script of redis_rate themselves.
+// Servers use one key, each with 16 callers that pause for 10 ms. The test compares the store's CPU time per call
+// with its CPU time when the callers run redis_rate's script themselves.
 func TestModestHotKey(t *testing.T) {
 	const callers, pause = 16, 10 * time.Millisecond
 	for _, n := range []int{4, 8} {
@@ -188,7 +189,7 @@ func (c *scriptKeeper) Eval(ctx context.Context, script string, keys []string, a
 	return c.Client.Eval(ctx, script, keys, args...)
 }
 
-// What a remembered value denies does not wait for the connections to a store that is far away, although callers keep
+// A call that a remembered value denies does not wait for the connections to a distant store, although callers keep
 // them busy.
 func TestDenialsDoNotWait(t *testing.T) {
 	const trip = 20 * time.Millisecond

@@ -16,16 +16,16 @@ import (
 	"cellserver/test/proxy"
 )
 
-// repeaters are clients that repeat each call, with the same ID, at one server after the other, until it
+// repeaters are clients that repeat each call with the same ID, at one server after the other, until it
 // is decided.
 type repeaters struct {
 	servers  []*peer.Server
-	newID    bool // a fault: a repeated call has another ID
+	newID    bool // a planted fault: a repeated call has another ID
 	repeated atomic.Int64
 	decided  atomic.Int64
 }
 
-// takeAll makes calls that each take one of limit, and returns what remained after each.
+// takeAll makes calls that each take one token of limit, and returns what remained after each call.
 func (r *repeaters) takeAll(t *testing.T, client, calls, limit int) (remaining []int64) {
 	connections := make([]*redis.Client, len(r.servers))
 	for i, s := range r.servers {
@@ -94,8 +94,8 @@ func takeAmidFaults(t *testing.T, r *repeaters, clients, calls, limit int) (rema
 	return all
 }
 
-// Clients that repeat calls with the same ID, whatever server they then reach, take exactly once with each:
-// what remains is counted down by one for each call, although replies of the store are lost.
+// Clients that repeat calls with the same ID take exactly once with each call, whichever server they reach:
+// the remaining tokens count down by one per call, although replies of the store are lost.
 func TestCallsWithIDsCountOnce(t *testing.T) {
 	t.Parallel()
 	const clients, calls = 8, 25
@@ -108,7 +108,7 @@ func TestCallsWithIDsCountOnce(t *testing.T) {
 	}
 }
 
-// Clients that repeat calls with another ID take more than that.
+// Clients that repeat calls with another ID take more than once, which the test finds.
 func TestCallsWithOtherIDsAreFound(t *testing.T) {
 	t.Parallel()
 	const clients, calls = 8, 25

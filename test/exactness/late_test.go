@@ -12,9 +12,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server decides about a key that does not exist, as far as it knows, and its decision reaches the store
-// late. In between, another server has used the key up. However late it is, the decision must not be taken
-// for one about a free key because the key has expired by then.
+// A server decides about a key that, as far as it knows, does not exist, and its decision reaches the
+// store late. In between, another server has used the key up. By the time the decision arrives the key may
+// have expired, so that it is absent again. The store must refuse the decision even then.
 func TestALateDecisionDoesNotFreeTheLimit(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

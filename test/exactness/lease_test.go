@@ -17,7 +17,7 @@ import (
 	"cellserver/test/proxy"
 )
 
-// leasing is a load of several cellservers that take tokens ahead.
+// leasing is a load on several cellservers that take tokens ahead.
 type leasing struct {
 	t       *testing.T
 	store   *peer.Server
@@ -67,7 +67,7 @@ func (l *leasing) end() {
 	l.running.Wait()
 }
 
-// client takes from three keys, and goes to another server if its own ends.
+// client takes from three keys, and goes to another server if its server ends.
 func (l *leasing) client(n int, pause time.Duration) {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	ticks := time.NewTicker(pause)
@@ -97,7 +97,8 @@ func (l *leasing) client(n int, pause time.Duration) {
 	}
 }
 
-// A policy has leases although the servers have none for other calls. A ban acts after one at most.
+// A policy has leases although the servers have none for other calls. A ban takes effect within one
+// lease.
 func TestPolicyWithALease(t *testing.T) {
 	l := startLeasing(t, 5*time.Millisecond)
 	peer.Until(t, "calls that are decided from blocks", func() bool { return l.counted("store_lease_spent") > 100 })
@@ -149,8 +150,8 @@ func (l *leasing) counted(field string) (sum int) {
 	return sum
 }
 
-// excess returns by how many calls a window has more than a throttle promises: those that began and ended within it
-// are counted. A process may know the clock of the store wrongly by half a round trip.
+// excess returns how many calls a window has beyond the promise of a throttle. It counts the calls that began and
+// ended within the window. A process may be wrong about the store's clock by half a round trip.
 func excess(spans []span, size int, emission, wrong time.Duration) (most int) {
 	spans = slices.Clone(spans)
 	slices.SortFunc(spans, func(a, b span) int { return int(a.returned - b.returned) })
@@ -191,7 +192,7 @@ func TestLeasesAdmitNoMore(t *testing.T) {
 	assert.LessOrEqual(t, excess(l.taken["throttle"], leaseSize, leaseEmission, wrong), 0)
 	assert.LessOrEqual(t, excess(l.taken["policy"], leaseSize, leaseEmission, wrong), 0)
 	assert.Positive(t, spent)
-	// A window of a fixed window counter may begin at any time, and two of them meet.
+	// A fixed window may begin at any time, so a span of its length can touch two of them.
 	assert.LessOrEqual(t, excess(l.taken["fixed"], 2*leaseSize, leaseWindow*time.Second/leaseSize, wrong), 0)
 	assert.Positive(t, excess(l.taken["throttle"], leaseSize/4, 2*leaseEmission, 0), "too much would be found")
 }

@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// limit is a limiter under test: the command that it is used with, and what it promises.
+// limit is a limiter under test: its command, and what it promises.
 type limit struct {
 	command string
 	key     string
 	size    int64
-	// emission is the time in which one token comes back, 0 if none does during a test.
+	// emission is the time in which one token comes back; 0 if no token comes back during a test.
 	emission time.Duration
 }
 
 // long is a period that does not end during a test, in seconds.
 const long = 1_000_000
 
-// The limiters that are listed by name in limits.
+// The named limiters of limits.
 const (
 	hot = iota // the key that is used most
 	throttle
@@ -28,7 +28,7 @@ const (
 	listed
 )
 
-// limits returns the limiters of a test: those that are listed, and others.
+// limits returns the limiters of a test: the named ones, and a number of others.
 func limits(others int) []*limit {
 	all := []*limit{
 		hot:        {"CL.THROTTLE", "hot", 100, 20 * time.Millisecond},
@@ -63,21 +63,21 @@ func (l *limit) take(quantity int64, option, holder string) []any {
 	return words
 }
 
-// call is what a client has asked, and what it was told.
+// call is a client's call and its reply.
 type call struct {
 	limit          int   // its index
 	asked          int64 // tokens; below 0, they are given back, and 0 only asks
 	sent, returned time.Duration
 	outcome        outcome
 	taken          int64 // if it was allowed
-	remaining      int64 // what was left then; unknown if the reply does not say
+	remaining int64 // tokens left after the call; unknown if the reply does not say
 }
 
 // outcome is what a client knows of its call after the reply.
 type outcome uint8
 
 const (
-	uncounted outcome = iota // an error that says that nothing was counted
+	uncounted outcome = iota // an error, which says that the call was not counted
 	unsure                   // it may have been counted
 	limited
 	allowed

@@ -26,7 +26,7 @@ type recording struct {
 	t     *testing.T
 	ticks atomic.Int64
 	mu    sync.Mutex
-	calls map[string][]porcupine.Operation // by the object
+	calls map[string][]porcupine.Operation // by object
 }
 
 func newRecording(t *testing.T) *recording {
@@ -70,7 +70,7 @@ func (a asked) words() []any {
 	return []any{"CL.RELEASE", a.key, a.text}
 }
 
-// answerOf returns the text of a reply, as the models have it.
+// answerOf returns the text of a reply in the form that the models use.
 func answerOf(a asked, reply any) string {
 	switch got := reply.(type) {
 	case nil:
@@ -97,7 +97,7 @@ func answerOf(a asked, reply any) string {
 	return fmt.Sprint(reply)
 }
 
-// record makes a call and records it, unless it has certainly not been made. It returns the answer.
+// record makes a call, and records it unless it certainly had no effect. It returns the answer.
 func (r *recording) record(client int, c *redis.Client, a asked) (got answer) {
 	operation := porcupine.Operation{ClientId: client, Input: a, Call: r.ticks.Add(1)}
 	reply, err := c.Do(context.Background(), a.words()...).Result()
@@ -135,7 +135,7 @@ func (r *recording) check() (wrong []string) {
 // kinds are the objects, in an order that does not change.
 var kinds = []string{"counter", "value", "tokens", "permits", "quota", "once", "standing", "held"}
 
-// player makes random calls. It releases and gives back what it has certainly got.
+// player makes random calls. It releases and gives back only what it certainly has.
 type player struct {
 	random *rand.Rand
 	name   string
@@ -173,7 +173,7 @@ func (p *player) next() (a asked) {
 	case "standing":
 		a.verb = choose("take", "take", "take", "take", "take", "ban", "pardon", "pardon", "exempt", "exempt")
 		if a.verb == "ban" || a.verb == "exempt" {
-			a.n = p.random.Int64N(2) * 100 * long // seconds, or 0: it ends
+			a.n = p.random.Int64N(2) * 100 * long // seconds, or 0 to end it
 		}
 	case "permits":
 		a.verb = "acquire"
@@ -184,8 +184,9 @@ func (p *player) next() (a asked) {
 	return a
 }
 
-// The histories of two servers on one store are linearizable: those of counters, values that are compared,
-// limits, calls with IDs, holds, leases, and a policy that bans, also while connections to the store are cut.
+// The histories of two servers on one store are linearizable, also while connections to the store are cut.
+// The objects are counters, values that are compared, limits, calls with IDs, holds, leases, and a policy
+// that bans.
 func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)
@@ -218,13 +219,14 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Logf("%d calls of unknown outcome", unknown)
 }
 
-// takeOne takes a token, and waits until so much time has passed for each server that no more is missing.
+// takeOne takes a token, and waits until for every server enough time has passed that only one token is
+// missing.
 func takeOne(t *testing.T, clients []*redis.Client, key string) {
 	a := asked{object: "tokens", key: key, verb: "take", n: 1}
 	for i, c := range clients {
 		peer.Until(t, "a token is taken", func() bool {
 			if i == 0 {
-				_ = c.Del(t.Context(), key).Err() // if it fails, the next try is right
+				_ = c.Del(t.Context(), key).Err() // if it fails, the loop tries again
 				_ = c.Do(t.Context(), a.words()...).Err()
 			}
 			reply, err := c.Do(t.Context(), "CL.THROTTLE", key, tokensAtOnce-1, 1, long, 0).Int64Slice()
@@ -277,7 +279,7 @@ func (r *recording) play(s *peer.Server, n, round int) {
 	}
 }
 
-// The search finds a change that is lost: the store has an old value again, and the other server sees it.
+// The search finds a lost change: the store has an old value again, and the other server sees it.
 func TestLostChangesAreFound(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

@@ -18,15 +18,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// load is many clients of several cellservers that share a store.
+// load is the load of many clients on several cellservers that share a store.
 type load struct {
 	t       *testing.T
 	servers []*peer.Server
 	limits  []*limit
-	used    atomic.Int64   // how many of the limits are used
+	used    atomic.Int64   // how many limits the clients use
 	decided []atomic.Int64 // decisions, by limit
 	failed  atomic.Int64   // calls without a decision
-	trip    atomic.Int64   // the longest round trip by which a server has known the clock of the store
+	trip    atomic.Int64   // the longest round trip with which a server has measured the store's clock
 
 	stop    chan struct{}
 	running sync.WaitGroup
@@ -37,8 +37,8 @@ type load struct {
 // servers is the number of cellservers that share a store.
 const servers = 4
 
-// startLoad starts cellservers on a store, and their clients. The last limits are not used before
-// l.used says so.
+// startLoad starts cellservers on a store, and their clients. The clients use the first l.used
+// limits.
 func startLoad(t *testing.T, store string, limits []*limit, args ...string) *load {
 	t.Helper()
 	l := &load{t: t, limits: limits, decided: make([]atomic.Int64, len(limits)), stop: make(chan struct{})}
@@ -71,11 +71,12 @@ func connect(s *peer.Server) *redis.Client {
 		DisableIdentity: true, ReadTimeout: time.Minute, DialerRetries: 1})
 }
 
-// pace is the time between two pipelines of a client. Without it, a test would be busy with counting
-// calls that are limited.
+// pace is the time between two pipelines of a client. Without it, clients would make far more calls,
+// nearly all of them refused.
 const pace = 100 * time.Millisecond
 
-// client sends pipelines to a server until the load ends. If its server ends, it goes to the next.
+// client sends pipelines to a server until the load ends. If the server ends, the client goes to
+// the next one.
 func (l *load) client(n int) {
 	random := rand.New(rand.NewPCG(uint64(n), 1))
 	var calls []call
@@ -125,8 +126,9 @@ func (l *load) watchClocks() {
 	}
 }
 
-// wrong is by how much the servers were wrong about the clock of the store: by half of a round trip at
-// most. The double is for those that were not seen, and 10 ms are for a change that counts as none.
+// wrong bounds the servers' error about the store's clock, which is at most half a round trip. It is
+// twice that because watchClocks may miss a longer round trip, and has 10 ms more because the servers
+// ignore smaller changes.
 func (l *load) wrong() time.Duration { return time.Duration(l.trip.Load()) + 10*time.Millisecond }
 
 // progress waits until there are n more decisions of a limit. It fails if there are none for a minute.
@@ -146,7 +148,7 @@ func (l *load) failures(n int64) {
 	peer.Until(l.t, "calls without a decision", func() bool { return l.failed.Load() >= end })
 }
 
-// finish ends the load, and returns the history of each limit. At last, it asks what is left of each.
+// finish ends the load, asks what is left of each limit, and returns the history of each.
 func (l *load) finish() []*history {
 	l.t.Helper()
 	l.end()
@@ -171,7 +173,8 @@ func (l *load) finish() []*history {
 	return all
 }
 
-// check checks the histories of all limits. lost is what a failover has forgotten of a key; it may be nil.
+// check checks the histories of all limits. lost returns the failover of the server that has a key; it may
+// be nil.
 func check(t *testing.T, histories []*history, lost func(key string) *failover) {
 	t.Helper()
 	for _, h := range histories {
@@ -204,8 +207,8 @@ type pipeline struct {
 	broken bool // the server has closed the connection
 }
 
-// send sends some calls: half of them about the limit that is used most, a quarter about those that are
-// listed with it, and a quarter about any.
+// send sends some calls: half of them about the limit that is used most, a quarter about the named
+// limits, and a quarter about any limit.
 func (p *pipeline) send() []call {
 	var calls []call
 	var words [][]any
@@ -223,7 +226,7 @@ func (p *pipeline) send() []call {
 	return p.exchange(calls, words)
 }
 
-// choose returns the words of a call: most take, and some ask, or give back.
+// choose returns the words of a call: most calls take, some only ask, and some give back.
 func (p *pipeline) choose(c *call) []any {
 	l, chance := p.load.limits[c.limit], p.random.IntN(8)
 	if l.command == "CL.ACQUIRE" {
@@ -250,7 +253,8 @@ func (p *pipeline) choose(c *call) []any {
 	return l.take(c.asked, "", "")
 }
 
-// exchange sends calls in a pipeline, and returns those that may have been counted, with their replies.
+// exchange sends calls in a pipeline, and returns the calls that may have been counted, with their
+// replies.
 func (p *pipeline) exchange(calls []call, words [][]any) []call {
 	ctx := context.Background()
 	pipe := p.client.Pipeline()
@@ -259,7 +263,7 @@ func (p *pipeline) exchange(calls []call, words [][]any) []call {
 		replies = append(replies, pipe.Do(ctx, words[i]...))
 	}
 	sent := now()
-	_, _ = pipe.Exec(ctx) // each reply has its error
+	_, _ = pipe.Exec(ctx) // each reply has its own error
 	returned := now()
 	for i := range calls {
 		calls[i].sent, calls[i].returned = sent, returned

@@ -1,5 +1,5 @@
-// Package exactness tests several real cellservers on one store: together they admit what the limits
-// allow, no more and no less, and what they answer is right, while networks, servers and stores fail.
+// Package exactness tests several real cellservers on one store: together they admit exactly what the
+// limits allow, and their replies are right, while networks, servers and stores fail.
 //
 // Clients record each call: when it was sent and answered, and the reply. A checker then compares this
 // history with the limits, by the clock of the store. It knows what cannot be known: a call with the
@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis prints that servers which were killed cannot be reached
+	logging.Disable() // otherwise go-redis reports that it cannot reach killed servers
 	peer.Main(m)
 }
 
@@ -33,7 +33,8 @@ func amount(short, long int) int {
 }
 
 // began is the time at which the tests began. All instants are durations since then, by a clock that
-// cannot be set. That of the store runs as fast, but for what setting it right changes: see drift.
+// cannot be set. The store's clock runs at the same speed, except while it is being corrected: see
+// drift.
 var began = time.Now()
 
 func now() time.Duration { return time.Since(began) }

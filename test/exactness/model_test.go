@@ -19,23 +19,24 @@ type asked struct {
 	key    string
 	verb   string
 	n      int64  // tokens, or what is added
-	text   string // a value, or the holder of a lease
-	old    string // the value that is compared
+	text   string // a value, a lease's holder, or an ID
+	old    string // the value to compare with
 }
 
-// answer is a reply, or that there was none: then the call may have been made, now or later, or not.
+// answer is a reply, or says that there was none: then the call may take effect, now or later, or
+// never.
 type answer struct {
 	text    string
 	unknown bool
 }
 
-// result is what a call may lead to: a reply, and the state after it.
+// result is a possible result of a call: a reply, and the state after it.
 type result struct {
 	text  string
 	state any
 }
 
-// objects are the models of the objects: the state at first, and the results of a call.
+// objects are the models of the objects: the first state, and the possible results of a call.
 var objects = map[string]struct {
 	initial any
 	results func(state any, a asked) []result
@@ -65,14 +66,14 @@ func valueResults(state any, a asked) []result {
 	return []result{{"", state}}
 }
 
-// tokensAtOnce is the limit of tokens and quotas, permitsAtOnce that of leases, and manyAtOnce one that is
-// not reached.
+// tokensAtOnce is the limit of tokens and quotas, permitsAtOnce the limit of leases, and manyAtOnce a
+// limit that no history reaches.
 const tokensAtOnce, permitsAtOnce, manyAtOnce = 5, 3, 1000
 
-// tokenResults is the model of a limit that comes back too slowly to be noticed. The state is how many
-// tokens were taken. The replies are limited, remaining and taken. A history begins when one token was
-// taken, and some time has passed: servers are a little wrong about the clock of the store, and one that
-// is behind would see a part of another token missing.
+// tokenResults is the model of a limit whose tokens come back too slowly to be noticed. The state is how
+// many tokens were taken. The replies are limited, remaining and taken. A history begins some time after
+// one token was taken. Servers are a little wrong about the store's clock, and just after the take a
+// server that is behind would see a part of a second token missing.
 func tokenResults(state any, a asked) []result {
 	used := state.(int64)
 	left := tokensAtOnce - used
@@ -80,7 +81,7 @@ func tokenResults(state any, a asked) []result {
 		return []result{{fmt.Sprint(limited, left-taken, taken), used + taken}}
 	}
 	switch {
-	case a.n <= left: // what is given back was taken before
+	case a.n <= left: // it gives back tokens that were taken before
 		return decide(0, a.n)
 	case a.verb == "up to" && left > 0:
 		return decide(0, left)
@@ -99,7 +100,7 @@ func quotaResults(state any, a asked) []result {
 }
 
 // onceResults is the model of a limit that never refuses, and whose calls all have an ID. The state is the
-// IDs of the calls that were made, in their order: a repeated call has the reply of the first.
+// IDs of the calls, in order: a repeated call gets the reply of the first.
 func onceResults(state any, a asked) []result {
 	made := strings.Fields(state.(string))
 	at := slices.Index(made, a.text)
@@ -109,11 +110,12 @@ func onceResults(state any, a asked) []result {
 	return []result{{fmt.Sprint(0, manyAtOnce-at-1, 1), strings.Join(made, " ")}}
 }
 
-// heldAtOnce is what each hold of a history charges.
+// heldAtOnce is how much each hold of a history charges.
 const heldAtOnce = 5
 
 // heldResults is the model of a limit that never refuses, and whose calls make holds and settle them. The state has
-// for each hold its ID, what was left after its charge, and after its settlement the quantity and what was left then.
+// the ID of each hold, and what was left after its charge. Once the hold is settled, the state also has the settled
+// quantity, and what was left then.
 func heldResults(state any, a asked) []result {
 	holds, left, at := strings.Fields(state.(string)), int64(manyAtOnce), -1
 	for i, one := range holds {

@@ -10,8 +10,8 @@ import (
 )
 
 // Connections to the store are delayed, cut before and after it has carried out what was sent, torn and
-// stalled; the store is stopped and continued; and one of the servers is killed. Never is more admitted
-// than the limits allow, nor less, but for the calls whose outcome is unknown.
+// stalled; the store is stopped and continued; and one of the servers is killed. The servers admit
+// exactly what the limits allow, except for calls whose outcome is unknown.
 func TestExactWhileTheNetworkFails(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

@@ -15,9 +15,10 @@ import (
 	"cellserver/test/proxy"
 )
 
-// Sentinels are asked to replace the primary, while clients take. The old primary goes on acknowledging for seconds,
-// but decisions go to the new one as soon as it is promoted: less is lost than is admitted from the promotion until
-// the first Sentinel says that the primary has changed. That is what a server that waits for this event would lose.
+// Sentinels are asked to replace the primary, while clients take. The old primary acknowledges changes for seconds
+// more, but decisions go to the new primary as soon as it is promoted. A server that waits for the Sentinels' event
+// would lose all calls that are admitted from the promotion until the first Sentinel reports the change. The test
+// requires that fewer are lost.
 func TestPlannedFailoverLosesLittle(t *testing.T) {
 	for range amount(2, 20) {
 		lost, meanwhile, span := failOver(t)
@@ -30,8 +31,8 @@ func TestPlannedFailoverLosesLittle(t *testing.T) {
 	}
 }
 
-// failOver has Sentinels replace a primary. It returns how many calls were forgotten, and how many were admitted in
-// which time from the promotion to the first event that names the new primary.
+// failOver lets Sentinels replace a primary. It returns how many calls were forgotten, how many were admitted from
+// the promotion to the first event that names the new primary, and how long that took.
 func failOver(t *testing.T) (lost, meanwhile int64, span time.Duration) {
 	s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
 	admitted, stop := takeSteadily(t, s.URL(), "--store-timeout", "5s")
@@ -83,14 +84,15 @@ func TestPlannedFailoverLosesNothing(t *testing.T) {
 	}
 }
 
-// infoField returns a field of a section of INFO, empty if there is none.
+// infoField returns a field of a section of INFO, or "" if there is no such field.
 func infoField(t *testing.T, addr, section, field string) string {
 	_, rest, _ := strings.Cut(fmt.Sprint(peer.Ask(t, addr, "info", section)), "\n"+field+":")
 	value, _, _ := strings.Cut(rest, "\r\n")
 	return value
 }
 
-// Where no Sentinel watches, FAILOVER replaces a primary, and the name in the URL is led to the new one afterwards.
+// Without Sentinels, FAILOVER replaces a primary, and afterwards the name in the URL is changed to lead to the new
+// one.
 func TestFailoverOfAPairLosesNothing(t *testing.T) {
 	for range amount(1, 20) {
 		primary := peer.StartStore(t, quickly...)
@@ -130,8 +132,8 @@ const (
 	failoverLimit = 1_000_000_000
 )
 
-// takeSteadily has a client of a cellserver on a store take one after the other, until stop is called. It returns when
-// some calls are admitted.
+// takeSteadily lets a client of a cellserver on a store take one token after the other, until stop is called. It
+// returns when some calls are admitted.
 func takeSteadily(t *testing.T, store string, args ...string) (admitted *atomic.Int64, stop func()) {
 	server := peer.Start(t, append([]string{"--store", store, "--loglevel", "nothing"}, args...)...)
 	admitted, done := new(atomic.Int64), make(chan struct{})
@@ -157,8 +159,8 @@ func takenSince(t *testing.T, admitted *atomic.Int64, n int64) {
 	peer.Until(t, "some calls", func() bool { return admitted.Load() > before+n })
 }
 
-// requireNothingLost requires that a store counts all calls that were admitted. It may count others, whose reply was
-// STOREUNSURE.
+// requireNothingLost requires that a store has counted all admitted calls. It may also have counted calls with the
+// reply STOREUNSURE.
 func requireNothingLost(t *testing.T, admitted *atomic.Int64, url string) {
 	t.Helper()
 	counted := countedAt(t, url)
@@ -166,7 +168,7 @@ func requireNothingLost(t *testing.T, admitted *atomic.Int64, url string) {
 	require.LessOrEqual(t, admitted.Load(), counted)
 }
 
-// countedAt returns how many calls a store counts, asked by another cellserver.
+// countedAt asks a store through another cellserver how many calls it has counted.
 func countedAt(t *testing.T, url string) int64 {
 	server := peer.Start(t, "--store", url, "--store-timeout", "30s")
 	peer.Until(t, "the store is reached", func() bool {

@@ -8,7 +8,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// The Sentinels of Valkey 9 replace a primary with COORDINATED without forgetting anything.
+// With COORDINATED, the Sentinels of Valkey 9 replace a primary, and nothing is forgotten.
 func TestCoordinatedFailoverLosesNothing(t *testing.T) {
 	for range amount(1, 20) {
 		s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)

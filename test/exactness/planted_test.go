@@ -10,23 +10,23 @@ import (
 	"cellserver/test/peer"
 )
 
-// told returns a call that was sent at a second, and answered in the next.
+// told returns a call that was sent at a second, and answered a second later.
 func told(second int, o outcome, asked, taken, remaining int64) call {
 	sent := time.Duration(second) * time.Second
 	return call{asked: asked, sent: sent, returned: sent + time.Second, outcome: o, taken: taken, remaining: remaining}
 }
 
-// of returns the history of a limit of three. One comes back every ten seconds.
+// of returns the history of a limit of three tokens, of which one comes back every ten seconds.
 func of(calls ...call) *history {
 	return &history{limit: &limit{"CL.THROTTLE", "k", 3, 10 * time.Second}, calls: calls}
 }
 
-// after returns calls after those that take all three.
+// after returns the calls that take all three tokens, followed by calls.
 func after(calls ...call) []call {
 	return append([]call{told(0, allowed, 1, 1, 2), told(2, allowed, 1, 1, 1), told(4, allowed, 1, 1, 0)}, calls...)
 }
 
-// The checker allows what is right, and finds planted faults.
+// The checker accepts correct histories, and finds planted faults.
 func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	for name, test := range map[string]struct {
 		says  string
@@ -97,7 +97,7 @@ func TestFaultsOfTheStoreAreFound(t *testing.T) {
 	store := peer.StartStore(t)
 	all := limits(0)
 	for i := throttle; i <= slidingLog; i++ {
-		all[i].size = 4000 // more than are taken
+		all[i].size = 4000 // more than the clients take
 	}
 	l := startLoad(t, "redis://"+store.Addr, all, "--store-timeout", "30000")
 	old := stored(t, store, "log")
@@ -121,8 +121,8 @@ func TestFaultsOfTheStoreAreFound(t *testing.T) {
 	assert.NoError(t, histories[leases].check())
 }
 
-// stored waits until a key is in the store, and returns what it holds. A decision alone does not mean that:
-// it may be of a call that took nothing, or gave everything back.
+// stored waits until a key is in the store, and returns what it holds. A decision alone does not prove that
+// the key is there: the call may have taken nothing, or given everything back.
 func stored(t *testing.T, store *peer.Server, key string) (held any) {
 	t.Helper()
 	peer.Until(t, "the key "+key, func() bool {
@@ -132,8 +132,8 @@ func stored(t *testing.T, store *peer.Server, key string) (held any) {
 	return held
 }
 
-// A server whose clock is behind that of another sees a part of a token missing that was not taken, just
-// after a limit was free, and one whose clock is ahead sees a token that is back early.
+// Just after a limit was free, a server whose clock is behind another server's sees a part of a token
+// missing that nobody took. A server whose clock is ahead sees a token come back early.
 func TestTheCheckerKnowsThatClocksAreWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		right bool

@@ -17,9 +17,9 @@ import (
 	"cellserver/test/proxy"
 )
 
-// outage is a server with a policy for the decisions that its store does not make, behind a proxy that
-// makes the store fail. One client makes all calls, so the test knows of each whether the store has
-// decided it, and how often the store has counted it.
+// outage is a server whose store is behind a proxy that makes it fail, with a policy for the calls
+// that the store does not decide. One client makes all calls, so the test knows whether the store has
+// decided a call, and how often the store has counted it.
 type outage struct {
 	t      *testing.T
 	policy string
@@ -28,16 +28,17 @@ type outage struct {
 	client *redis.Client
 	keys   map[string]*counted
 
-	calls, answered int64 // calls, and those that the policy has answered
+	calls, answered int64 // all calls, and the calls that the policy has answered
 }
 
-// counted is what a key must hold.
+// counted is how many calls a key must have.
 type counted struct {
-	least, most int64 // how often the store has counted it
-	local       int64 // how often the server itself has, since the store has decided about it last
+	least, most int64 // calls that the store has counted
+	local       int64 // calls that the server has counted by itself since the store's last decision
 }
 
-// decided notes what the store has counted, which includes the call that has asked.
+// decided checks and notes how many calls the store has counted, including the call that was just
+// decided.
 func (c *counted) decided(used int64) error {
 	before := *c
 	*c = counted{least: used, most: used}
@@ -47,7 +48,7 @@ func (c *counted) decided(used int64) error {
 	return nil
 }
 
-// A call that is not counted although it should be is found, and one that is counted although it must not.
+// The test finds a call that is wrongly not counted, and a call that is wrongly counted.
 func TestWrongCountsAreFound(t *testing.T) {
 	for used, right := range []bool{3: false, 4: true, 5: true, 6: false} {
 		c := counted{least: 3, most: 4}
@@ -55,7 +56,7 @@ func TestWrongCountsAreFound(t *testing.T) {
 	}
 }
 
-// size is the limit of the calls, more than there are.
+// size is the limit, which is larger than the number of calls.
 const size = 1000
 
 // counters are the fields of INFO that count the replies of the policies.
@@ -70,7 +71,7 @@ func newOutage(t *testing.T, store *peer.Server, policy string) *outage {
 	return o
 }
 
-// key returns what a key must hold.
+// key returns how many calls a key must have.
 func (o *outage) key(name string) *counted {
 	if o.keys[name] == nil {
 		o.keys[name] = &counted{}
@@ -89,7 +90,7 @@ func (o *outage) info(field string) int64 {
 	return n
 }
 
-// decide makes a call, and checks the reply. It reports whether it is the store's.
+// decide makes a call, and checks the reply. It reports whether the store has decided.
 func (o *outage) decide(name string) (byStore bool) {
 	o.t.Helper()
 	before := o.info("store_decisions_" + counters[o.policy])
@@ -107,8 +108,8 @@ func (o *outage) decide(name string) (byStore bool) {
 	return false
 }
 
-// checkPolicy checks the reply to a call that the store has not decided. Of the policies, only error
-// says whether it may have been counted.
+// checkPolicy checks the reply to a call that the store has not decided. Only with the policy error
+// does the reply say whether the call may have been counted.
 func (o *outage) checkPolicy(key *counted, got []int64, err error) {
 	o.t.Helper()
 	key.most++
@@ -139,8 +140,8 @@ func (o *outage) recover(name string) {
 	peer.Until(o.t, "a decision of the store", func() bool { return o.decide(name) })
 }
 
-// strike makes calls until a fault has happened to one, after which the policy has answered. The store
-// knows the key's value, so the call sends a single command, which counts it.
+// strike makes calls until a fault has happened to one of them and the policy has answered it. The
+// server knows the key's value, so a call sends the store a single command, which counts it.
 func (o *outage) strike(fault proxy.Fault, counts int64) {
 	o.t.Helper()
 	for range 100 {
@@ -152,7 +153,7 @@ func (o *outage) strike(fault proxy.Fault, counts int64) {
 		select {
 		case <-struck:
 			if byStore {
-				continue // it has happened to a read, which was sent again
+				continue // it has happened to a read, which the server sent again
 			}
 			key.least, key.most = least+counts, most+counts
 			return
@@ -162,8 +163,8 @@ func (o *outage) strike(fault proxy.Fault, counts int64) {
 	require.Fail(o.t, "the fault has not happened")
 }
 
-// The four policies, while the store is slow, loses requests and replies, is stalled, stopped, and out of
-// reach, and after that.
+// Each of the four policies, while the store is slow, loses requests and replies, is stalled, stopped and
+// unreachable, and after that.
 func TestPoliciesWhileTheStoreFails(t *testing.T) {
 	for policy := range counters {
 		t.Run(policy, func(t *testing.T) {
@@ -187,8 +188,8 @@ func TestPoliciesWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// silence makes calls while the store does not reply: one that can be counted, as the store knows the key,
-// and one on a key that has to be read first, which is not counted.
+// silence makes two calls while the store does not reply. The first can be counted, because the server
+// knows the key. The second cannot, because its key must be read first.
 func (o *outage) silence(resume func(), cold string) {
 	o.t.Helper()
 	require.False(o.t, o.decide("k"))
@@ -199,8 +200,8 @@ func (o *outage) silence(resume func(), cold string) {
 	o.recover(cold)
 }
 
-// refuse makes calls while no connection can be opened. Nothing is counted, and what is not a decision is
-// an error, whatever the policy is.
+// refuse makes calls while no connection can be opened. Nothing is counted, and calls that are not
+// decisions get an error with every policy.
 func (o *outage) refuse(addr string) {
 	o.t.Helper()
 	o.recover("k")

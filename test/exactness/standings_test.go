@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// banAfter is how many refusals ban a subject of the policy p, and takesAtOnce its limit: see
-// testdata/policies.yaml.
+// banAfter is how many refusals ban a subject of the policy p, and takesAtOnce is the policy's
+// limit: see testdata/policies.yaml.
 const banAfter, takesAtOnce = 3, 2
 
 // standing is the model of a subject of a policy: what it has taken, and its standing.
@@ -52,7 +52,8 @@ func standingResults(state any, a asked) []result {
 	return nil
 }
 
-// take is the model of a call of CL.TAKE: an exemption comes before a ban, and that before the limits.
+// take is the model of a call of CL.TAKE: an exemption comes before a ban, and a ban before the
+// limits.
 func (s *standing) take() string {
 	switch {
 	case s.exempt:
