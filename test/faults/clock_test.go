@@ -102,8 +102,8 @@ func TestClockIsSet(t *testing.T) {
 	}
 }
 
-// requireHours checks how much time has passed for the limits: that of the test itself is less than
-// half an hour.
+// requireHours checks how many hours have passed for the limits. The test itself may take up to
+// half an hour more.
 func requireHours(t *testing.T, server *peer.Server, hours int) {
 	t.Helper()
 	replies := ask(t, server, "CL.THROTTLE tokens 99 1 3600 0", "CL.FIXED window 9 5400 0", "CL.FIXED long 9 9000 0",

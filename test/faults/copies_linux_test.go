@@ -17,7 +17,7 @@ import (
 // copied is a copy of a folder that was in use.
 type copied struct {
 	dir      string
-	promised time.Duration // before the copy was begun
+	promised time.Duration // the promise before the copy was begun
 }
 
 // copies makes copies of the folder of a server under load.
@@ -37,7 +37,7 @@ func (l *load) copies(number int, compacts bool) (all []copied) {
 	return all
 }
 
-// starts starts a server with a copy. If the server does not start, its error must be that the
+// starts starts a server on a copy. If the server does not start, its error must say that the
 // folder is damaged.
 func (l *load) starts(c copied) (server *peer.Server, ok bool) {
 	server, ok = onDisk(l.t, &disk{}, "--dir", c.dir, "--loglevel", "nothing")
@@ -48,7 +48,7 @@ func (l *load) starts(c copied) (server *peer.Server, ok bool) {
 	return server, ok
 }
 
-// holds checks the keys of a server with a copy.
+// holds checks the keys of a server that runs on a copy.
 func (l *load) holds(server *peer.Server, promised time.Duration) {
 	l.t.Helper()
 	for _, err := range l.contradictions(l.look(server), promised) {
@@ -82,8 +82,8 @@ func TestCopiesOfAFolderInUse(t *testing.T) {
 }
 
 // After a power failure, files may be truncated or changed. A server refuses such a folder, or has
-// keys as they were at some time. internal/journal and internal/persist test this for each byte:
-// TestEveryCut, TestEveryChangedByte, TestDamage.
+// the keys as they were at one moment. internal/journal and internal/persist test this for each
+// byte: TestEveryCut, TestEveryChangedByte, TestDamage.
 func TestDamagedCopies(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(content []byte) []byte{"cut": cut, "changed": change, "zeroed": zero} {

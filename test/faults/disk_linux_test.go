@@ -66,7 +66,7 @@ func errorIf(is bool, err syscall.Errno) syscall.Errno {
 	return 0
 }
 
-// notification is the kernel's struct seccomp_notif, and response its seccomp_notif_resp.
+// notification is the kernel's struct seccomp_notif, and response is its struct seccomp_notif_resp.
 type (
 	notification struct {
 		id         uint64

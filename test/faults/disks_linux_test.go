@@ -15,12 +15,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// outage is a fault of the disk that ends.
+// outage is a fault of the disk that ends again.
 type outage struct {
 	begin, end func(d *disk, dir string)
 	says       string // the error in INFO
-	removes    bool   // it removes files, which do not come back
-	heals      bool   // the server ends it, by writing its files again
+	removes    bool   // the fault removes files for good
+	heals      bool   // the server ends the fault by writing its files again
 }
 
 func fails(f fault) func(d *disk, dir string) { return func(d *disk, _ string) { d.begin(f) } }
@@ -48,7 +48,8 @@ var outages = map[string]outage{
 	"lock removed": {says: "the lock file was removed", heals: true, begin: removeFiles("lock"), end: nothing},
 }
 
-// limitFiles lets the journal have a few bytes more: a write is made in part, and then fails.
+// limitFiles lets the journal grow by only a few bytes: one write is cut short, and further writes
+// fail.
 func limitFiles(d *disk, dir string) {
 	files, _ := filepath.Glob(filepath.Join(dir, "journal-*"))
 	stat, err := os.Stat(files[len(files)-1])
@@ -61,7 +62,7 @@ func limitFiles(d *disk, dir string) {
 
 func unlimitFiles(d *disk, _ string) { setLimit(d, unix.RLIMIT_FSIZE, unix.RLIM_INFINITY) }
 
-// setLimit sets a limit of the process; it fails if that has ended.
+// setLimit sets a resource limit of the server's process, and fails if the process has ended.
 func setLimit(d *disk, limit int, to uint64) {
 	var old unix.Rlimit
 	if unix.Prlimit(d.process.Pid, limit, nil, &old) == nil {
@@ -151,8 +152,8 @@ func (l *load) recoverFrom(o outage, dir string) {
 	require.Zero(l.t, server.Wait())
 }
 
-// refuses checks that writes are refused if, and only if, the option is set. An outage that the
-// server ends itself may be over at any moment; then nothing is refused.
+// refuses checks that writes are refused if, and only if, the option is set. If the server ends the
+// outage itself, it may be over already, and then nothing is refused.
 func (l *load) refuses(server *peer.Server, o outage) {
 	const option = "stop-writes-on-bgsave-error"
 	ask(l.t, server, "CONFIG SET "+option+" yes")

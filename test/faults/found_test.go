@@ -35,7 +35,7 @@ type found struct {
 	views     map[*subject]view
 	counts    view
 	awaited   view
-	databases [2]view // those that are swapped
+	databases [2]view // the databases that are swapped
 }
 
 // in returns the keys of a database.
@@ -48,7 +48,7 @@ func (f *found) in(database int) (keys []string) {
 	return keys
 }
 
-// look reads all keys of a server.
+// look reads all keys from a server.
 func (l *load) look(server *peer.Server) *found {
 	l.t.Helper()
 	c, err := dial(server.Addr)
@@ -111,7 +111,7 @@ func gets(keys []string) (calls []string) {
 	return calls
 }
 
-// mustAsk returns the replies to calls in a database, with strings as they are.
+// mustAsk returns the replies to calls in a database, with strings as they are stored.
 func mustAsk(t *testing.T, c *conn, database int, calls []string) []string {
 	t.Helper()
 	replies, err := c.ask(append([]string{fmt.Sprint("SELECT ", database)}, calls...)...)

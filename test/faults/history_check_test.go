@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// after returns a history of a subject with a step every ten seconds. Each is answered after four
-// seconds, except for the last.
+// after returns a history of a subject with a step every ten seconds. Each step is answered after
+// four seconds, and the last step is not answered.
 func after(views ...string) *history {
 	h := &history{name: "subject"}
 	for i, v := range views {
@@ -21,7 +21,7 @@ func after(views ...string) *history {
 }
 
 // The checker finds planted faults: a lost step, a part of a step, an old value, a value that was
-// never written, and the expiry of another key.
+// never written, and another key's expiry.
 func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	group := after("nil nil", "1 1", "2 nil", "3 3", "4 4")
 	for _, c := range []struct {
@@ -61,7 +61,8 @@ func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	require.Equal(t, view{text: "1"}, view{text: "1"}.later())
 }
 
-// Keys that are changed one at a time may be found after different steps, but not beyond a step on both.
+// Keys that are changed one at a time may have the values after different steps, but no step that
+// changed both may be missing from one of them only.
 func TestKeysThatAreApart(t *testing.T) {
 	h := after("a 0", "a 1", "b 1", "nil nil", "nil 2", "c 2", "c 3")
 	h.steps[3].whole = true
@@ -90,8 +91,8 @@ func TestTheCheckerCountsSharedSteps(t *testing.T) {
 	require.Error(t, s.check(view{text: ":"}, 0), "more than were sent")
 }
 
-// A swap may be there without a later step in the databases, and a step without a later swap. No
-// step may be lost, or mixed with another database, and no flushed keys may return.
+// A swap may be on the disk without a later step in the databases, and a step without a later swap.
+// No step may be lost or reach the other database, and no flushed key may return.
 func TestTheCheckerFollowsSwaps(t *testing.T) {
 	s := swapped{
 		mappings: []mapping{{contents: [2]int{0, 1}}, {5, 6, [2]int{1, 0}}, {15, never, [2]int{2, 0}}},

@@ -17,7 +17,7 @@ const always = never - 1
 // view is the state of the keys of a subject.
 type view struct {
 	text  string
-	until span // when the key expires; only of subjects with keys that expire
+	until span // when the key expires, for subjects with keys that expire
 }
 
 // span is a time that is known to lie between two instants.
@@ -27,7 +27,7 @@ func (v view) matches(other view) bool {
 	return v.text == other.text && v.until.from <= other.until.to && other.until.from <= v.until.to
 }
 
-// later returns what may be found of a view after the next start.
+// later returns what the next start may find of a view.
 func (v view) later() view {
 	if v.until != (span{}) {
 		v.until = span{v.until.from - clockError, v.until.to + clockError}
@@ -46,23 +46,23 @@ func (v view) String() string {
 type step struct {
 	sent, answered time.Duration
 	after          view
-	whole          bool // it changes all keys; only of histories whose keys are apart
+	whole          bool // it changes all keys; used in histories whose keys are apart
 }
 
-// history has the steps of a subject: a group of keys that only one client changes. Each step
-// changes a key that the previous step has changed too. A pass contains all changes of a step or
-// none, and no later change of the same keys without the earlier ones. The keys must therefore have
+// history has the steps of a subject, which is a group of keys that only one client changes. Each
+// step changes a key that the previous step has changed too. A pass contains all changes of a step
+// or none, and no later change of a key without the earlier ones. So the view that is found must be
 // the view after one of the steps.
 //
-// The first step is the view that was found when the server started, which is on the disk.
+// The first step stands for the view that was found when the server started, which is on the disk.
 type history struct {
 	name  string
 	steps []step
-	apart bool // each key is a word of the views, and a step may change one that the previous has not changed
+	apart bool // each key is a word of the views, and a step may change other keys than the previous step
 }
 
-// check returns an error if the view that was found contradicts the history. All steps that were
-// answered until promised must be there, and no step that was not sent.
+// check returns an error if the found view contradicts the history. All steps that were answered
+// before promised must be there, and no step that was not sent.
 func (h *history) check(found view, promised time.Duration) error {
 	last := 0
 	for i, s := range h.steps {
@@ -89,8 +89,9 @@ func (h *history) check(found view, promised time.Duration) error {
 		len(h.steps)-1, h.steps[last].after)
 }
 
-// areApart reports whether each key has the value after one of the steps. A pass visits keys one after the other,
-// so it may have a later step of one key without an earlier step of another, but not beyond a step on both.
+// areApart reports whether each key has its value after one of the steps. A pass visits keys one after the other,
+// so it may have a later step of one key without an earlier step of another. But of a step that changed both
+// keys, it has both changes or none.
 func areApart(steps []step, found view) bool {
 	words := strings.Fields(found.text)
 	seen := make([]bool, len(words))
@@ -110,8 +111,8 @@ func areApart(steps []step, found view) bool {
 	return false
 }
 
-// shared is the history of a subject that several clients change by calls which are answered with a
-// number that counts them.
+// shared is the history of a subject that several clients change. Each call is answered with the
+// number of calls so far.
 type shared struct {
 	name     string
 	start    int
@@ -140,7 +141,7 @@ type swapped struct {
 	contents []*history
 }
 
-// mapping has the content of each database after a SWAPDB or FLUSHDB.
+// mapping says what each database contains after a SWAPDB or FLUSHDB.
 type mapping struct {
 	sent, answered time.Duration
 	contents       [2]int

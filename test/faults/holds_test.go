@@ -15,12 +15,13 @@ import (
 	"cellserver/test/peer"
 )
 
-// heldEstimate is what a client charges first, and heldActual what it says then. Divided by heldActual, what a key
-// holds leaves 1 if and only if a hold of the key is open, which shows a key and its holds of different instants.
+// heldEstimate is the quantity that a client charges first, and heldActual the quantity to which it corrects the
+// charge. The tokens that a key has charged, divided by heldActual, leave a remainder of 1 if and only if one of
+// its holds is open. So the test sees if a key and its holds are from different instants.
 const heldEstimate, heldActual = 10, 3
 
 // A server is killed while clients charge estimates and correct them. When it is started again, each key and its holds
-// are of one instant, and each open hold can be settled once.
+// are from the same instant, and each open hold can be settled once.
 func TestKillsWithHolds(t *testing.T) {
 	t.Parallel()
 	dir, clients := t.TempDir(), amount(20, 200)
@@ -62,7 +63,7 @@ func holdUntilKilled(client *redis.Client, n, run int, settled *atomic.Int64) {
 	}
 }
 
-// settleAll settles the open holds of all keys, and requires that they are those of their keys.
+// settleAll settles the open holds of all keys, and requires that they agree with their keys.
 func settleAll(t *testing.T, client *redis.Client, clients int) {
 	for n := range clients {
 		left, err := held(client, n, 0)

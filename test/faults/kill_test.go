@@ -54,7 +54,8 @@ func (l *load) kill(server *peer.Server) (promised time.Duration) {
 }
 
 // A server that is killed repeatedly, at random moments, keeps all steps that were answered before
-// its last synced pass began, or for which WAITAOF has waited. It has no step in part.
+// its last synced pass began, and all steps that WAITAOF has confirmed. It never has a part of a
+// step.
 func TestKills(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -74,7 +75,8 @@ func TestKills(t *testing.T) {
 	t.Log(kills, "kills,", steps, "steps")
 }
 
-// The same while snapshots of many keys are written, so that many keys change meanwhile.
+// Kills while a snapshot of many keys is written, so that many keys change meanwhile, lose no
+// promised step either.
 func TestKillsDuringSnapshots(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)
@@ -96,7 +98,7 @@ func TestKillsDuringSnapshots(t *testing.T) {
 	l.requireBallast(server)
 }
 
-// ballast is the number of keys in addition to those of the clients.
+// ballast is the number of keys in addition to the clients' keys.
 var ballast = amount(50_000, 300_000)
 
 // addBallast writes keys, and waits until they are on the disk.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listened is the first argument of this test program if it should execute another program, the
-// second argument, and a disk should decide about the system calls of that program.
+// listened as the first argument makes this test program execute another program, its second
+// argument, whose system calls a disk decides about.
 const listened = "listened"
 
 // becomeListened executes the other program if the first argument is listened.
@@ -23,7 +23,7 @@ func becomeListened() {
 }
 
 func execListened(args []string) error {
-	runtime.LockOSThread() // the filter is that of a thread, and remains when it executes a program
+	runtime.LockOSThread() // the filter belongs to a thread, and stays when the thread executes a program
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
 	}
@@ -42,8 +42,8 @@ func execListened(args []string) error {
 	return syscall.Exec(args[0], args, os.Environ())
 }
 
-// notifying returns a filter that lets a listener decide about some system calls. The first field
-// of what it examines is the number of the call.
+// notifying returns a filter that lets a listener decide about some system calls. The number of the
+// call is the first field of the structure that a filter reads.
 func notifying(calls []int) []unix.SockFilter {
 	filter := []unix.SockFilter{{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}}
 	for i, call := range calls {

@@ -67,7 +67,7 @@ func (c *conn) ask(calls ...string) (replies []string, err error) {
 	return replies, nil
 }
 
-// ask is for calls outside of the load.
+// ask makes calls outside of the load.
 func ask(t *testing.T, server *peer.Server, calls ...string) []string {
 	t.Helper()
 	c, err := dial(server.Addr)
@@ -78,22 +78,22 @@ func ask(t *testing.T, server *peer.Server, calls ...string) []string {
 	return replies
 }
 
-// load is the load of several clients on a server, with the histories of their keys.
+// load is several clients that use a server, with the histories of their keys.
 type load struct {
 	t        *testing.T
 	subjects [][]*subject // of each client
 	counts   *counts
 	swaps    *swaps
-	awaited  *history         // of a counter; a step counts as answered when WAITAOF has said that it is on the disk
+	awaited  *history         // a counter's; a step is answered when WAITAOF says that it is on the disk
 	value    atomic.Int64     // the last value that a step has written
 	answered atomic.Int64     // steps that have been answered since the server started
-	passes   atomic.Int64     // as INFO said last
-	promise  atomic.Int64     // everything that was answered until this instant is on the disk
+	passes   atomic.Int64     // the last count in INFO
+	promise  atomic.Int64     // everything answered before this instant is on the disk
 	writing  atomic.Bool      // INFO says that a snapshot is being written
 	failing  atomic.Bool      // INFO says that changes cannot be written
-	compacts bool             // have snapshots written now and then
-	pace     <-chan time.Time // of INFO, because the other clients should get most of the time
-	waitaof  bool             // use WAITAOF, which has many passes written
+	compacts bool             // request snapshots now and then
+	pace     <-chan time.Time // limits calls of INFO, to leave most of the time to the other clients
+	waitaof  bool             // use WAITAOF, which causes many passes
 	gentle   bool             // make fewer calls, so that other tests can go on
 	running  sync.WaitGroup
 	stopping chan struct{}
@@ -163,7 +163,7 @@ func (l *load) stopped() bool {
 	}
 }
 
-// end waits until all clients have ended, because they are told to or their connections have ended.
+// end waits until all clients have ended: they were told to, or their connections have ended.
 func (l *load) end() {
 	close(l.stopping)
 	l.running.Wait()
@@ -182,7 +182,7 @@ func isError(reply string) bool { return reply[0] == '-' && (reply[1] < '0' || r
 // maxPipeline is the maximum number of steps that a client sends at once.
 const maxPipeline = 16
 
-// change makes some steps on a subject.
+// change makes some steps on one of the subjects.
 func (l *load) change(c *conn, r *rand.Rand, of []*subject) error {
 	s := of[r.IntN(len(of))]
 	var b bytes.Buffer
@@ -216,7 +216,7 @@ func (l *load) change(c *conn, r *rand.Rand, of []*subject) error {
 	return nil
 }
 
-// rest reads the replies of steps.
+// rest reads the replies to steps.
 func (l *load) rest(c *conn, s *subject, plans []plan, first int) error {
 	for i, p := range plans {
 		for j, call := range p.calls {
@@ -238,7 +238,7 @@ func (l *load) rest(c *conn, s *subject, plans []plan, first int) error {
 	return nil
 }
 
-// view returns what a subject holds after a step that was sent and answered at these instants.
+// view returns the view of a subject after a step that was sent and answered at these instants.
 func (p plan) view(sent, answered time.Duration) view {
 	v := view{text: strings.Join(p.after, " ")}
 	if p.ttl > 0 {
@@ -247,8 +247,8 @@ func (p plan) view(sent, answered time.Duration) view {
 	return v
 }
 
-// clockError is the maximum error of the stamps of the journal: a server may be preempted between
-// reading two clocks.
+// clockError is the maximum error of the journal's stamps: a server may be preempted after it has
+// read one clock and before it reads the other.
 const clockError = time.Second
 
 // watch polls INFO for what is on the disk, and requests snapshots.
@@ -283,7 +283,7 @@ func field(info, name string) string {
 	return value
 }
 
-// wait makes a step, and waits with WAITAOF until it is on the disk.
+// wait makes a step, and waits with WAITAOF until the step is on the disk.
 func (l *load) wait(c *conn, _ *rand.Rand) error {
 	h := l.awaited
 	n := max(number(h.steps[len(h.steps)-1].after.text), 0) + 1

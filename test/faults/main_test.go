@@ -2,8 +2,8 @@
 // killed, stopped or suspended, the disk is full or fails, files are removed or damaged, or the
 // clock is set. The server is the real binary.
 //
-// Clients change keys, and record for each call the times at which it was sent and answered, and
-// the state of its keys after it. After the fault, a checker compares the keys with this history.
+// Clients change keys, and record when each call was sent and answered, and the state of its keys
+// after the call. After the fault, a checker compares the keys with this history.
 //
 // Each test has a short form, which is part of `make test`. `make faults` runs the long form.
 package faults
@@ -18,12 +18,11 @@ import (
 
 func TestMain(m *testing.M) {
 	becomeListened()
-	os.Setenv("CELLSERVER_POLICIES", "testdata/policies.yaml") // of all servers
+	os.Setenv("CELLSERVER_POLICIES", "testdata/policies.yaml") // for all servers
 	peer.Main(m)
 }
 
-// patience is the timeout of all waits. It is much longer than any of them should take, because the
-// machine may be busy.
+// patience is the timeout of all waits. It is long because the machine may be busy.
 const patience = 60 * time.Second
 
 // amount returns the number of repetitions of a test: few in its short form, many in its long form.

@@ -15,15 +15,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// power records which part of a folder is certain to be on the disk: the names at the last sync of
-// the folder, and the size of each file at its last sync.
+// power records which part of a folder is certainly on the disk: the names at the folder's last
+// sync, and the size of each file at the file's last sync.
 type power struct {
 	dir   string
 	names map[string]uint64 // inode by name
 	sizes map[uint64]int64  // by inode
 }
 
-// newPower returns the power of a folder. Its present content counts as synced.
+// newPower begins a record for a folder, whose present content counts as synced.
 func newPower(t *testing.T, dir string) *power {
 	p := &power{dir: dir, sizes: map[uint64]int64{}}
 	p.names = p.list()
@@ -111,7 +111,7 @@ func TestPowerFails(t *testing.T) {
 	t.Log(failures, "failures")
 }
 
-// The test finds a disk that reports syncs that it has not made: it loses promised steps.
+// The test finds a disk that reports syncs without making them: it loses promised steps.
 func TestDiskThatLiesIsFound(t *testing.T) {
 	dir := t.TempDir()
 	l := newLoad(t)

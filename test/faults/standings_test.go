@@ -11,7 +11,7 @@ import (
 // testdata/policies.yaml.
 const banAfter, takesOf = 3, 2
 
-// standing is what the key of a standing holds. Nothing ends during a test.
+// standing is what the key of a standing holds. No ban or exemption ends during a test.
 type standing struct {
 	exempt, banned  bool
 	level, refusals int
@@ -27,9 +27,9 @@ func (s standing) String() string {
 	return fmt.Sprintf(standingFormat, s.exempt, s.banned, s.level, s.refusals, s.reason)
 }
 
-// standingOf reads what String has written.
+// standingOf reads a text that String has written.
 func standingOf(text string) (s standing) {
-	if text != absent { // an empty reason ends the scan, and nothing else is missing
+	if text != absent { // the reason may be empty: it comes last, so nothing else is missing
 		_, _ = fmt.Sscanf(text, standingFormat, &s.exempt, &s.banned, &s.level, &s.refusals, &s.reason)
 	}
 	return s
@@ -37,7 +37,7 @@ func standingOf(text string) (s standing) {
 
 var inspected = regexp.MustCompile(`(?:"banned_reason", "(\w+)", )?"level", (\d+), "refusals", (\d+)`)
 
-// shownStanding returns the reply to CL.INSPECT as String writes it.
+// shownStanding returns the reply to CL.INSPECT in the form of String.
 func shownStanding(reply string) string {
 	found := inspected.FindStringSubmatch(reply)
 	if found == nil {
@@ -49,9 +49,9 @@ func shownStanding(reply string) string {
 	}.String()
 }
 
-// standings takes from a policy until refusals ban the subject; now and then, the subject is banned, exempt
-// or pardoned by hand. A call that is allowed changes the key of the limit alone, and all others but DEL that of
-// the standing.
+// standings takes from a policy until refusals ban the subject. Now and then, it bans, exempts or pardons the
+// subject itself. A call that is allowed changes only the limit's key. All other calls except DEL change only
+// the standing's key.
 func standings(key []string) func(*rand.Rand, int, []string) plan {
 	subject := key[0][strings.Index(key[0], "{")+1 : strings.Index(key[0], "}")]
 	call := func(name, rest string) []string { return []string{name + " " + subject + " p" + rest} }
@@ -83,7 +83,7 @@ func standings(key []string) func(*rand.Rand, int, []string) plan {
 	}
 }
 
-// take makes a call of CL.TAKE, and returns what its reply begins with.
+// take models a call of CL.TAKE, and returns the beginning of its reply.
 func (s *standing) take(left *int) string {
 	switch {
 	case s.exempt:

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// absent is the result of a show for a key that does not exist.
+// absent is what a show returns for a key that does not exist.
 const absent = "nil"
 
 // show is a call that returns the state of a key.
@@ -20,11 +20,11 @@ type show struct {
 
 // plan is the next step of a subject.
 type plan struct {
-	calls []string // the last reply is that of the step
-	want  string   // prefix of that reply
+	calls []string // the last call's reply is the step's reply
+	want  string   // prefix of the step's reply
 	after []string // results of the shows after the step
 	ttl   time.Duration
-	whole bool // it changes all keys of a subject whose keys are apart
+	whole bool // the step changes all keys of a subject whose keys are apart
 }
 
 // subject is a group of keys that one client changes.
@@ -77,7 +77,7 @@ func subjects(client int) (all []*subject) {
 	return all
 }
 
-// nothing returns the results of the shows if no key exists.
+// nothing returns what the shows return while no key exists.
 func (s *subject) nothing() (state []string) {
 	for _, show := range s.shows {
 		words := strings.Fields(show.call)
@@ -149,8 +149,8 @@ func limiter(call string, limit int) func(key []string) func(*rand.Rand, int, []
 	}
 }
 
-// maxLeases is the number of leases of a key. Their holders have long names, so a pass writes only
-// those that have changed.
+// maxLeases is the number of leases of a key. Their holders have long names, so that a pass writes
+// only the leases that have changed.
 const maxLeases = 60
 
 func leases(key []string) func(*rand.Rand, int, []string) plan {
@@ -201,7 +201,7 @@ func mset(key []string) func(*rand.Rand, int, []string) plan {
 	}
 }
 
-// ring sets two neighbours of a ring, and then the second of them with the next one.
+// ring sets two neighbouring keys of a ring, then the second of them and the next key, and so on.
 func ring(key []string) func(*rand.Rand, int, []string) plan {
 	return func(_ *rand.Rand, v int, state []string) plan {
 		latest := slices.MaxFunc(state, func(a, b string) int { return number(a) - number(b) })

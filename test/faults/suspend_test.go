@@ -15,15 +15,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server that was suspended continues, and the time that has passed counts. It loses no step that
-// was promised. While it is suspended, no other server can use its folder.
+// A suspended server continues, and for its limits the time has passed. It loses no step that was
+// promised. While it is suspended, no other server can use its folder.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	l := newLoad(t)
 	l.gentle = true
 	server := peer.Start(t, "--dir", dir)
-	ask(t, server, "CL.THROTTLE tokens 99 10 1 100") // ten come back each second
+	ask(t, server, "CL.THROTTLE tokens 99 10 1 100") // ten tokens come back each second
 	l.run(server)
 	l.awaitPasses(1)
 	server.Signal(syscall.SIGSTOP)
@@ -51,8 +51,8 @@ func (l *load) verifyAfter(promised time.Duration, dir string, without string) {
 	l.verify(server, promised)
 }
 
-// A server that waits for the folder of another one starts when that one ends for any reason, and
-// has all steps that were promised.
+// A server that waits for another server's folder starts when the other server ends for any reason,
+// and has all steps that were promised.
 func TestTakesOver(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// swaps are two databases that one client swaps and flushes. In between, it writes all keys of one
-// of them.
+// swaps are two databases that one client swaps and flushes. In between, the client writes all keys
+// of one of them.
 type swaps struct {
 	swapped
 }
@@ -70,7 +70,7 @@ func (l *load) swap(c *conn, r *rand.Rand) error {
 	return nil
 }
 
-// remap records that the databases have other contents.
+// remap records that the databases now have these contents.
 func (s *swaps) remap(contents [2]int) (answered *time.Duration) {
 	s.mappings = append(s.mappings, mapping{now(), never, contents})
 	return &s.mappings[len(s.mappings)-1].answered
