@@ -56,7 +56,7 @@ func allowed(t *testing.T, s *site, g gateway) {
 	assert.Empty(t, a.header.Get("X-Limited"))
 }
 
-// The burst of a key passes at once, and no more than what has come back since. Another key is not limited.
+// A key's burst passes at once, and afterwards only as much as has come back. Another key is not limited.
 func limited(t *testing.T, s *site, _ gateway) {
 	began := time.Now()
 	a, passed := s.exhaust("X-Api-Key", "ann")
@@ -72,11 +72,11 @@ func limited(t *testing.T, s *site, _ gateway) {
 	assert.Equal(t, http.StatusOK, s.get("/", "X-Api-Key", "bob").status)
 }
 
-// slowly replaces the rate of an address, so that nothing of its limit comes back during a test.
+// slowly replaces the rate of an address, so that no token comes back during a test.
 var slowly = append([]string{"rate: 300/1m", "rate: 1/1h"}, patient...)
 
-// An address is limited whatever keys it uses, cannot claim to be another, and cannot pass because
-// cellserver, or the gateway, does not accept what it sends.
+// An address is limited whatever keys it uses. It cannot claim to be another address, and cannot
+// pass by sending something that cellserver or the gateway does not accept.
 func TestAddresses(t *testing.T) {
 	each(t, func(t *testing.T, g gateway) {
 		s := start(t, g, slowly...)
@@ -101,7 +101,7 @@ func (s *site) admitted() (keys []string) {
 		"", "\x00", "\x01", "\x7f", "\xff", "\t", ",", "a\r\n b", "a\r\nX-Api-Key: b", "a\r\nContent-Length: 3",
 		"a\r\nX-Forwarded-For: x",
 	}
-	// The bounds of the programs are at 8, 16 and 32 KiB, less what they keep for other fields.
+	// The programs' bounds are 8, 16 and 32 KiB, less what they reserve for other fields.
 	for length := 1000; length < 70_000; length += length / 20 {
 		all = append(all, strings.Repeat("k", length))
 	}
@@ -137,7 +137,7 @@ func credentials(t *testing.T, s *site, _ gateway) {
 	assert.Equal(t, "session=1", served[0].Header.Get("Cookie"))
 }
 
-// What the application answers is what the client receives.
+// The client receives the application's own statuses.
 func ownStatuses(t *testing.T, s *site, _ gateway) {
 	for path, status := range statuses {
 		a := s.get(path)
@@ -146,8 +146,8 @@ func ownStatuses(t *testing.T, s *site, _ gateway) {
 	}
 }
 
-// Requests pass soon while cellserver does not answer, or does not run. When it answers again, they are
-// limited again.
+// Requests pass without much delay while cellserver does not answer, or does not run. When it answers
+// again, they are limited again.
 func TestPassesWithoutAnAnswer(t *testing.T) {
 	each(t, func(t *testing.T, g gateway) {
 		s := start(t, g)
@@ -171,7 +171,7 @@ func (s *site) passesSoon() {
 	})
 }
 
-// A gateway can also be told to refuse requests without an answer.
+// A gateway can also be configured to refuse requests while cellserver does not answer.
 func TestRefusesWithoutAnAnswer(t *testing.T) {
 	each(t, func(t *testing.T, g gateway) {
 		s := start(t, g, slices.Concat(g.closes, patient)...)
@@ -182,8 +182,8 @@ func TestRefusesWithoutAnAnswer(t *testing.T) {
 	})
 }
 
-// A server that cannot decide says so, and what becomes of the request is what the policy says: here, there is no
-// memory for new keys.
+// A server that cannot decide says so, and the policy says what happens to the request. Here, there is no memory
+// for new keys.
 func TestErrors(t *testing.T) {
 	for errors, status := range map[string]int{"allow": http.StatusOK, "refuse": http.StatusServiceUnavailable} {
 		t.Run(errors, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestBlocked(t *testing.T) {
 	})
 }
 
-// A request without a subject may be refused. It does not help to send it again.
+// A request without a subject can be refused, with a status that does not invite a repetition.
 func TestWithoutASubject(t *testing.T) {
 	each(t, func(t *testing.T, g gateway) {
 		s := start(t, g, append([]string{"without: allow", "without: refuse"}, patient...)...)
@@ -239,14 +239,14 @@ func TestWithoutASubject(t *testing.T) {
 	})
 }
 
-// What nginx itself refuses stays 403.
+// A request that nginx itself refuses still gets 403.
 func TestDenyOfNginx(t *testing.T) {
 	s := start(t, gateways[0], "  location / {\n", "  location / {\n    deny all;\n")
 	assert.Equal(t, http.StatusForbidden, s.get("/").status)
 	assert.Empty(t, s.app.served())
 }
 
-// A configuration that believes its clients is found.
+// The test finds a configuration that believes the addresses that clients claim.
 func TestForgedAddressesAreFound(t *testing.T) {
 	s := start(t, gateways[0],
 		append([]string{"X-Forwarded-For $remote_addr", "X-Forwarded-For $proxy_add_x_forwarded_for"}, slowly...)...)
@@ -254,7 +254,7 @@ func TestForgedAddressesAreFound(t *testing.T) {
 	assert.True(t, s.deceived())
 }
 
-// A configuration that lets requests pass that cellserver does not accept is found.
+// The test finds a configuration that lets requests pass that cellserver does not accept.
 func TestMalformedRequestsAreFound(t *testing.T) {
 	rule := []string{"{ var(txn.decision) -m found } !{ var(txn.decision) -m int 200 }", "{ var(txn.decision) -m int 503 }"}
 	s := start(t, gateways[1], append(rule, slowly...)...)

@@ -26,8 +26,7 @@ const examples = "../../examples/gateways"
 // policies is the file of policies for all gateways, in examples.
 const policies = "policies/limits.yaml"
 
-// patience is the timeout of everything that a test waits for. It is far longer than anything takes,
-// because a test machine may be busy.
+// patience is the timeout of every wait. It is long because a test machine may be busy.
 const patience = time.Minute
 
 // gateway is a program in front of an application.
@@ -37,9 +36,9 @@ type gateway struct {
 	files    []string // in examples
 	words    []string // its arguments; its working directory has the files
 	fields   bool     // it can add fields to the responses of the application
-	stranded int      // the status without an answer of cellserver, if requests do not pass then
-	closes   []string // what is replaced in the files for that, and by what
-	refused  int      // the status if cellserver answers that there is no decision, and errors is refuse
+	stranded int      // the status of a request without cellserver's answer, if it does not pass
+	closes   []string // replacements in the files that make such requests not pass
+	refused  int      // the status if there is no decision, and the policy's errors is refuse
 }
 
 var gateways = []gateway{
@@ -71,7 +70,7 @@ var traefik = gateway{
 	stranded: http.StatusInternalServerError, refused: http.StatusServiceUnavailable,
 }
 
-// each runs a test with each gateway, or with Traefik alone if there is one: see traefik.sh.
+// each runs a test with each gateway, or only with Traefik if it is installed: see traefik.sh.
 func each(t *testing.T, test func(t *testing.T, g gateway)) {
 	tested := gateways
 	if traefik.program != "" {
@@ -99,8 +98,8 @@ http {
 }
 `
 
-// patient replaces the timeouts of all files, because a test machine may be busy: cellserver may not answer
-// within 100 milliseconds.
+// patient replaces the timeouts in all files, because on a busy test machine cellserver may take longer
+// than 100 milliseconds to answer.
 var patient = []string{" 50ms", " 20s", " 100ms", " 20s", "timeout = 200", "timeout = 20000"}
 
 // site is an application behind a gateway that asks cellserver.
@@ -113,8 +112,8 @@ type site struct {
 	client     *http.Client
 }
 
-// start starts a gateway with its files, in which the ports are replaced by free ones, and the texts in
-// changes, in pairs, each by the next.
+// start starts a gateway with its files. It replaces the ports in them by free ports, and the texts in
+// changes: in each pair, the first by the second.
 func start(t *testing.T, g gateway, changes ...string) *site {
 	t.Helper()
 	s := &site{t: t, app: startApp(t), client: &http.Client{
@@ -131,7 +130,7 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 	}
 	write(t, filepath.Join(dir, "main.conf"), mainConf)
 	s.cellserver = peer.StartPlain(t, "--policies", filepath.Join(dir, filepath.Base(policies)), "--http-port", asked,
-		"--http-trusted-proxies", "127.0.0.0/8 ::1/128 198.18.0.1") // with one elsewhere, there is no warning
+		"--http-trusted-proxies", "127.0.0.0/8 ::1/128 198.18.0.1") // the last, elsewhere, avoids a warning
 	t.Setenv("XDG_DATA_HOME", dir) // where Caddy writes
 	t.Setenv("XDG_CONFIG_HOME", dir)
 	process := exec.Command(installed(t, g.program))
@@ -153,15 +152,15 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 		return err == nil
 	})
 	s.url, s.asked = "http://127.0.0.1:"+front, "http://127.0.0.1:"+asked
-	if g.program == traefik.program { // it listens before it reads its files
+	if g.program == traefik.program { // Traefik listens before it has read its files
 		peer.Until(t, g.program+" has its files", func() bool { return s.get("/").status != http.StatusNotFound })
 		s.restart()
 	}
 	return s
 }
 
-// installed returns the path of a program. Programs of Debian's packages may be in a folder that is not in
-// the PATH of every user.
+// installed returns the path of a program. Debian's packages install some programs in a folder that not
+// every user has in PATH.
 func installed(t *testing.T, program string) string {
 	t.Helper()
 	path, err := exec.LookPath(program)

@@ -17,12 +17,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// logger is a server that writes a log, which cellserver policies replay reads.
+// logger is a server whose log cellserver policies replay reads.
 type logger struct {
 	name, program string
 	words         []string
-	config        string // of the file config, on port 8080
-	format        string // that is found, or with a $, that is given
+	config        string // the content of the file config, with port 8080
+	format        string // the format that replay detects, or with a $, the format to give it
 	subject       string
 	whole         bool // its times are whole seconds
 }
@@ -128,10 +128,10 @@ func (l *logger) serve(t *testing.T, dir string, counts ...int) {
 	write(t, filepath.Join(dir, "read.log"), l.log(dir, launched))
 }
 
-// log returns the log: a file, or of HAProxy what it prints, without the connections that sent no request.
+// log returns the log: a file, or HAProxy's output without the connections that sent no request.
 func (l *logger) log(dir string, launched *peer.Server) (text string) {
 	if l.program != "haproxy" {
-		file, _ := os.ReadFile(filepath.Join(dir, "access.log")) // which is not there before the first request
+		file, _ := os.ReadFile(filepath.Join(dir, "access.log")) // not there before the first request
 		return string(file)
 	}
 	for line := range strings.Lines(launched.Stdout()) {

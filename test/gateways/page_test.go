@@ -22,7 +22,7 @@ func shown(page, name string) string {
 	return ""
 }
 
-// The page shows the files that the tests run.
+// The page shows the same files as the tests run.
 func TestPageShowsWhatIsRun(t *testing.T) {
 	page, err := os.ReadFile("../../docs/gateways.md")
 	require.NoError(t, err)

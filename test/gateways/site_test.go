@@ -86,15 +86,15 @@ func (s *site) send(method, path string, body io.Reader, fields ...string) answe
 	return answer{response.StatusCode, string(text), response.Header, time.Since(began)}
 }
 
-// raw sends a GET request with a header field as it stands, and three bytes that may be a
-// body. It returns 0 if there is no response.
+// raw sends a GET request with a header field as it is, and three bytes that may be a body. It
+// returns 0 if there is no response.
 func (s *site) raw(field string) (status int) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(s.t, err)
 	defer conn.Close()
 	require.NoError(s.t, conn.SetDeadline(time.Now().Add(patience)))
-	// The gateway may refuse it before it has read all, which is an error here.
+	// The write fails if the gateway refuses the request before it has read all of it.
 	_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"+field+"\r\n\r\nabc")
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
@@ -104,13 +104,14 @@ func (s *site) raw(field string) (status int) {
 	return response.StatusCode
 }
 
-// restart makes cellserver forget what was counted.
+// restart makes cellserver forget all counts.
 func (s *site) restart() {
 	peer.Ask(s.t, s.cellserver.Addr, "flushall")
 	s.app.served()
 }
 
-// exhaust sends GET requests until one is limited. It returns the answer, and how many passed.
+// exhaust sends GET requests until one is limited. It returns that request's answer, and how many
+// passed before.
 func (s *site) exhaust(fields ...string) (limited answer, passed int) {
 	s.t.Helper()
 	for passed < 1000 {

@@ -1,4 +1,4 @@
-// Package generated compares files that have generated parts with what generates them.
+// Package generated checks that the generated parts of files are up to date.
 package generated
 
 import (
@@ -29,8 +29,7 @@ func Check(t testing.TB, path, want string, rewrite bool) {
 // mostLines bounds the lines that Difference shows of each text.
 const mostLines = 20
 
-// Difference returns the lines between the first and the last that differ, of both texts, and "" if the texts are
-// equal.
+// Difference returns both texts' lines from the first to the last difference, and "" if the texts are equal.
 func Difference(have, want string) string {
 	if have == want {
 		return ""

@@ -19,7 +19,7 @@ import (
 // The tests compare what the chart renders with the plain manifests, which other tests check.
 const deploy = "../../deploy"
 
-// helm runs helm, whose path is in the environment variable HELM.
+// helm runs the program whose path is in the environment variable HELM.
 func helm(t *testing.T, args ...string) (out []byte, err error) {
 	t.Helper()
 	program := os.Getenv("HELM")
@@ -49,7 +49,7 @@ func render(t *testing.T, name string, set ...string) ([]byte, error) {
 // object is a Kubernetes object.
 type object = map[string]any
 
-// objects returns the objects of a stream, by kind.
+// objects returns the objects in a stream of YAML, by kind.
 func objects(t *testing.T, text []byte) map[string]object {
 	t.Helper()
 	found := map[string]object{}
@@ -66,8 +66,8 @@ func objects(t *testing.T, text []byte) map[string]object {
 	}
 }
 
-// plain returns an object without the labels that name a release, and with the name of a manifest's: the
-// chart has to choose labels that no other release has.
+// plain makes an object of the chart comparable with a plain manifest: it removes the labels that name
+// the release, and gives it the manifest's name. The chart must choose labels that no other release has.
 func plain(value any, name string) any {
 	switch v := value.(type) {
 	case object:
@@ -120,8 +120,8 @@ func TestChartIsThePlainManifests(t *testing.T) {
 	}
 }
 
-// A release that would let each of several servers allow the whole limit, and a misspelled value, are
-// refused.
+// The chart refuses a misspelled value, and several servers without a store, each of which would
+// allow the whole limit.
 func TestMistakesAreRefused(t *testing.T) {
 	for set, says := range map[string]string{
 		"replicas=2":        "more than one server needs store.url",
@@ -162,8 +162,8 @@ func TestOptions(t *testing.T) {
 	assert.NotContains(t, string(text), "CELLSERVER_DIR")
 }
 
-// With metrics, Prometheus and the kubelet find and reach the port. Without, TestChartIsThePlainManifests shows
-// that there is nothing of this.
+// With metrics, Prometheus and the kubelet find and reach the port. Without metrics there is no such port: see
+// TestChartIsThePlainManifests.
 func TestMetrics(t *testing.T) {
 	for _, set := range [][]string{nil, shared} {
 		text, err := render(t, "cellserver", append([]string{"metrics.enabled=true", "metrics.serviceMonitor=true",
@@ -181,7 +181,7 @@ func TestMetrics(t *testing.T) {
 		assert.Equal(t, object{"path": "/healthz", "port": "metrics"}, server["livenessProbe"].(object)["httpGet"])
 		started := []any{"/cellserver", "cli", "PING"}
 		if set != nil {
-			started = []any{"/cellserver", "ready"} // an update with a wrong password of the store stops at the first pod
+			started = []any{"/cellserver", "ready"} // so an update with a wrong store password stops at the first pod
 		}
 		assert.Equal(t, object{"command": started}, server["startupProbe"].(object)["exec"])
 		rules := found["NetworkPolicy"]["spec"].(object)["ingress"].([]any)
@@ -194,8 +194,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// HTTP and TLS have a port of the container and of the Service, to which the NetworkPolicy lets clients connect; TLS
-// has its files. TestChartIsThePlainManifests shows that there is nothing of this by default.
+// HTTP and TLS each have a port in the container and in the Service, to which the NetworkPolicy lets clients
+// connect; TLS has its files. By default there is none of this: see TestChartIsThePlainManifests.
 func TestHTTPAndTLS(t *testing.T) {
 	text, err := render(t, "cellserver", "http.enabled=true", "tls.secret=certificate", "tls.authClients=yes",
 		"persistence.size=")
@@ -223,7 +223,7 @@ func TestHTTPAndTLS(t *testing.T) {
 	assert.NotContains(t, string(text), "CELLSERVER_TLS_CA_CERT_FILE")
 }
 
-// What the chart has no value for is added to the pods as it was written.
+// Settings for which the chart has no value are added to the pods unchanged.
 func TestExtras(t *testing.T) {
 	for _, base := range [][]string{nil, {"persistence.size="}, shared} {
 		text, err := render(t, "cellserver", append([]string{"imagePullSecrets[0].name=registry",
@@ -244,7 +244,7 @@ func container(found map[string]object) object {
 	return pods(found)["containers"].([]any)[0].(object)
 }
 
-// pods returns what the pods of a release are.
+// pods returns the specification of a release's pods.
 func pods(found map[string]object) object {
 	workload := found["StatefulSet"]
 	if workload == nil {
@@ -253,8 +253,8 @@ func pods(found map[string]object) object {
 	return workload["spec"].(object)["template"].(object)["spec"].(object)
 }
 
-// mounted writes the policies of a release to a folder, after it has checked that the server reads them, and
-// from a folder: the kubelet never changes what is mounted by subPath.
+// mounted writes the policies of a release to a folder. Before, it checks that the server reads them, and
+// that they are mounted as a folder: the kubelet never updates files that are mounted by subPath.
 func mounted(t *testing.T, found map[string]object) string {
 	t.Helper()
 	const at = "/etc/cellserver/policies"
@@ -269,8 +269,8 @@ func mounted(t *testing.T, found map[string]object) string {
 	return folder
 }
 
-// Policies, given as one text or as several by name, are where the server reads them, byte for byte. A change of
-// them changes nothing of the pods, so none restarts.
+// Policies, given as one text or as several texts by name, are where the server reads them, byte for byte.
+// Changing them does not change the pods, so no pod restarts.
 func TestPolicies(t *testing.T) {
 	const example = "../../examples/policies/policies/api.yaml"
 	written, err := os.ReadFile(example)
@@ -309,7 +309,7 @@ func TestPolicies(t *testing.T) {
 	assert.NotContains(t, string(text), "CELLSERVER_POLICIES")
 }
 
-// Envoys find the port, may reach it, and the limits are where the server reads them, or come from a control plane.
+// Envoys find the port and may reach it. The limits are where the server reads them, or come from a control plane.
 func TestEnvoy(t *testing.T) {
 	const written = "domain: shop\ndescriptors:\n  - key: user # of any name\n" +
 		"    rate_limit: {unit: minute, requests_per_unit: 100}\n"
@@ -347,7 +347,7 @@ func TestEnvoy(t *testing.T) {
 			"secret": object{"secretName": "certificates", "defaultMode": 0o440}})
 		rules := found["NetworkPolicy"]["spec"].(object)["egress"].([]any)
 		assert.Equal(t, []any{object{"protocol": "TCP", "port": 18001}}, rules[0].(object)["ports"])
-		assert.Len(t, rules, 2+len(base)/len(shared)) // the control plane, the store, names
+		assert.Len(t, rules, 2+len(base)/len(shared)) // to the control plane, the store, and DNS
 	}
 }
 
