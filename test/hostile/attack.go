@@ -16,13 +16,12 @@ import (
 	"cellserver/test/peer"
 )
 
-// patience is the longest wait for anything that should happen. It is far longer than anything
-// takes, because a test machine may be busy.
+// patience is the timeout of every wait. It is long because a test machine may be busy.
 const patience = 30 * time.Second
 
 // Attack is one kind of malicious traffic. It opens a few connections, ends soon by itself, and
-// leaves no key behind. It returns an error if the server does what it must not: it tears a reply,
-// or neither answers nor disconnects.
+// leaves no key behind. It returns an error if the server tears a reply, or neither answers nor
+// disconnects.
 type Attack struct {
 	Name string
 	Run  func(addr string, random *rand.Rand) error
@@ -105,9 +104,9 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// answers sends everything, closes that direction, and reads to the end. It returns an error if a
-// reply is torn, or if a reply follows a protocol error. A reset may discard replies, also a part
-// of one, because the server has not read all input.
+// answers sends everything, closes its direction, and reads to the end. It returns an error if a
+// reply is torn, or if a reply follows a protocol error. If the server has not read all input, the
+// connection is reset, which may discard replies or a part of one.
 func answers(conn duplex, sent []byte) (replies []string, err error) {
 	defer conn.Close()
 	if _, err := conn.Write(sent); err == nil {

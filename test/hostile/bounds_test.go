@@ -14,7 +14,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// These tests check the bounds at the largest value that is allowed, and at the next.
+// These tests check each bound at the largest allowed value, and at the next larger value.
 
 func TestBulkLength(t *testing.T) {
 	for limit, args := range map[int][]string{1 << 20: nil, 2048: {"--proto-max-bulk-len", "2kb"}} {
@@ -90,8 +90,8 @@ func TestQueryBuffer(t *testing.T) {
 	assert.Equal(t, 1, w.number("client_query_buffer_limit_disconnections"))
 }
 
-// The same is true of calls that accumulate behind replies that the client does not read. Its
-// memory must be freed, so the client must disappear.
+// A client whose calls accumulate behind unread replies is disconnected in the same way. Its memory
+// must be freed, so the client must disappear.
 func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	server := startLogging(t, "--client-query-buffer-limit", "1mb")
 	w := watch(t, server)
@@ -100,7 +100,7 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	require.NoError(t, conn.SetReadBuffer(4096))
 	sent := pour(conn, 64<<20)
 	if sent < 64<<20 && w.number("connected_clients") == 2 {
-		return // the server reads no more of it
+		return // the server has stopped reading
 	}
 	w.becomes("client_query_buffer_limit_disconnections", 1)
 	w.becomes("connected_clients", 1)
@@ -108,7 +108,7 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 }
 
 // pour sends ECHOs of 100 kB and reads nothing, until it is disconnected, has been blocked for a
-// second, or has sent this much.
+// second, or has sent most bytes.
 func pour(conn net.Conn, most int) (sent int) {
 	echo := Command("ECHO", strings.Repeat("x", 100_000))
 	for sent < most {
@@ -143,8 +143,8 @@ func TestUnreadRepliesAreBounded(t *testing.T) {
 			peak = max(peak, w.number("used_memory_rss"))
 		}
 	}
-	// A call's bound of 16 MiB, held in memory that grows by doubling, and what the collector has
-	// not taken yet.
+	// Each call holds up to 16 MiB, in memory that grows by doubling, and the collector has not yet
+	// freed all garbage.
 	const bound = clients * 6 * (16 << 20)
 	t.Logf("resident: %d MiB before, at most %d MiB with %d clients that do not read", before>>20, peak>>20, clients)
 	if !peer.Race {
@@ -186,8 +186,7 @@ func store(t *testing.T, server *peer.Server, n int, prefix string) {
 	conn.Close()
 }
 
-// A client that has more than the soft limit waiting is disconnected after the seconds of the
-// limit.
+// A client for which more than the soft limit waits is disconnected after the limit's seconds.
 func TestOutputSoftLimit(t *testing.T) {
 	server := startLogging(t, "--client-output-buffer-limit", "normal 0 64kb 1")
 	w := watch(t, server)
@@ -240,8 +239,8 @@ func TestSubscriberOutputLimitIsLive(t *testing.T) {
 	ends(t, conn, "")
 }
 
-// refusal returns the bytes that a client beyond maxclients receives. Over TLS there are none, as
-// in Redis, because there was no handshake yet.
+// refusal returns the bytes that a client beyond maxclients receives. Over TLS it receives nothing,
+// as in Redis, because there was no handshake yet.
 func refusal(server *peer.Server) string {
 	if server.TLS != nil {
 		return ""

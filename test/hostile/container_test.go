@@ -45,7 +45,8 @@ func TestContainerBoundsMemory(t *testing.T) {
 	w.limitersContinue(t)
 }
 
-// What the container decides is not written to the configuration file; what was set is, even if that is no bound.
+// CONFIG REWRITE does not write a maxmemory that comes from the container. It writes one that was set, even if
+// that is no bound.
 func TestContainerIsNotWritten(t *testing.T) {
 	for set, written := range map[string]string{"": "", "0": "maxmemory 0", "7mb": "maxmemory 7mb"} {
 		path := filepath.Join(t.TempDir(), "cellserver.conf")

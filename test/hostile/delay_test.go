@@ -17,7 +17,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// processorTime returns the time for which the processors have worked for a process.
+// processorTime returns the CPU time that a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	var used unix.Timespec
@@ -25,8 +25,8 @@ func processorTime(t *testing.T, pid int) time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// roundTripsInServer returns the time that a server works during each of some calls on a connection, sorted. Unlike
-// the time that passes, it does not depend on what else the machine does.
+// roundTripsInServer returns the CPU time that a server uses during each of some calls on a connection, sorted.
+// Unlike elapsed time, CPU time does not depend on what else the machine does.
 func roundTripsInServer(t *testing.T, server *peer.Server, conn net.Conn, calls int) (took []time.Duration) {
 	t.Helper()
 	for range calls {
@@ -39,8 +39,9 @@ func roundTripsInServer(t *testing.T, server *peer.Server, conn net.Conn, calls 
 	return took
 }
 
-// attackKey is the environment variable with which this program attacks an address, instead of running tests: the
-// address, a number of connections, and what each sends again and again. See attackFrom.
+// attackKey is the environment variable that makes this program attack an address instead of running tests. It
+// contains the address, a number of connections, and the bytes that each connection sends again and again. See
+// attackFrom.
 const attackKey = "HOSTILE_ATTACK"
 
 func TestMain(m *testing.M) {
@@ -58,7 +59,8 @@ func TestMain(m *testing.M) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until attackFrom ends it
 }
 
-// attackFrom attacks from a process of its own, which leaves the processor to the server and to this one.
+// attackFrom attacks from another process, which uses one CPU at most and leaves the others to the
+// server and the client.
 func attackFrom(t *testing.T, addr string, conns int, bytes string) (stop func()) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -72,9 +74,9 @@ func attackFrom(t *testing.T, addr string, conns int, bytes string) (stop func()
 	}
 }
 
-// TestUnauthenticatedPeersDelayNoClient prints how long a client is delayed by a thousand unauthenticated peers that
-// pipeline requests over HTTP, and by as many on its own port, in the time of the server's processors. It does not
-// judge these figures, only that every call is answered.
+// TestUnauthenticatedPeersDelayNoClient prints how long a thousand unauthenticated peers delay a client, in the
+// server's CPU time: peers that pipeline requests over HTTP, and peers on the client's own port. It does not judge
+// these figures; it requires that every call is answered.
 func TestUnauthenticatedPeersDelayNoClient(t *testing.T) {
 	conns, calls := 1000, 1000
 	if peer.Race {

@@ -82,7 +82,7 @@ var unusualRequests = []struct {
 	{404, toPath("/v1/auth")},
 	{200, toPath("/v1/auth/%61pi")},
 	{400, toPath("/v1/auth/%zz")},
-	{200, toPath("/v1/auth/none%00%0d%0aSet-Cookie:%20a=b")}, // as errors: allow says
+	{200, toPath("/v1/auth/none%00%0d%0aSet-Cookie:%20a=b")}, // because of errors: allow
 	{200, toPath("/v1/take/api?subject=a%00b")},
 	{400, toPath("/v1/take/api?subject=a;b")},
 	{200, toPath("/v1/take/api?subject=" + strings.Repeat("a", 30_000))},
@@ -106,8 +106,8 @@ var unusualRequests = []struct {
 	{400, toCalls("Content-Length: 100000\r\n") + strings.Repeat("[", 100_000)},
 }
 
-// Requests that are malformed, long or merely unusual get a response each, and requests in a row get theirs in
-// order. One that announces a body and does not send it is answered soon.
+// Each malformed, long or merely unusual request gets a response, and pipelined requests get theirs in order.
+// A request that announces a body and does not send it is answered soon.
 func TestUnusualHTTP(t *testing.T) {
 	args, addr := withHTTP(t, "--http-port")
 	w := watch(t, startLogging(t, args...))
@@ -144,7 +144,7 @@ func TestUnfinishedHTTP(t *testing.T) {
 			server := startLogging(t, args...)
 			w := watch(t, server)
 			memory := w.resident(t)
-			for range 1100 { // the port has 1024
+			for range 1100 { // the port accepts 1024 connections
 				request(t, addr, what)
 			}
 			for range 20 {
@@ -175,7 +175,7 @@ func TestSlowBodiesOfHTTP(t *testing.T) {
 	}
 	for range 20 {
 		for _, conn := range slow {
-			_, _ = conn.Write([]byte(" ")) // fails if the server has ended it
+			_, _ = conn.Write([]byte(" ")) // fails if the server has ended the connection
 		}
 		require.Equal(t, http.StatusOK, ask(len(call)))
 		require.Equal(t, http.StatusOK, ask(100_000))

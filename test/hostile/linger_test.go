@@ -14,8 +14,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client that sends all of a value that is too long, and reads only then, receives the error and
-// then the end of the connection.
+// A client that sends all of a value that is too long before it reads receives the error, and then
+// the end of the connection.
 func TestRefusedValueIsReadToItsEnd(t *testing.T) {
 	const long = 32 << 20
 	server := peer.Start(t)

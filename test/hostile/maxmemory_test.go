@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// At maxmemory, new keys are refused, small ones and large values. Calls that need no memory
-// continue to work, and when keys have been removed there is memory again.
+// At maxmemory, new keys are refused, whether small or large. Calls that need no memory continue to
+// work, and when keys have been removed there is memory again.
 func TestMaxMemory(t *testing.T) {
 	const most = 16 << 20
 	w := watch(t, peer.Start(t, "--maxmemory", "16mb"))
@@ -75,9 +75,9 @@ func (w *watcher) limitersContinue(t *testing.T) {
 	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory", bound).Err())
 }
 
-// Short payloads that decompress to long values are refused in time: what they decompress to counts
-// before it is allocated, for all clients together. So no more of them are kept than fit in maxmemory,
-// however fast they come.
+// Short payloads that decompress to long values are refused in time: the decompressed size counts
+// before it is allocated, for all clients together. So however fast payloads come, the server keeps no
+// more than fit in maxmemory.
 func TestCompressedPayloadsWithinMaxMemory(t *testing.T) {
 	const clients, payloads, mebibytes = 20, 20, 64
 	server := peer.Start(t, "--maxmemory", fmt.Sprintf("%dmb", mebibytes))

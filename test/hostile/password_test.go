@@ -74,9 +74,9 @@ func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	return nil
 }
 
-// With very many wrong passwords on many connections, none is accepted, each is answered and
-// counted, nothing of them is kept, and other clients are served; the test prints how fast.
-// CELLSERVER_TEST_PASSWORDS=1000000 makes it longer.
+// Of very many wrong passwords on many connections, none is accepted. Each is answered and counted,
+// and the server keeps nothing of it. Other clients are served meanwhile; the test prints how fast.
+// CELLSERVER_TEST_PASSWORDS=1000000 makes the run longer.
 func TestWrongPasswords(t *testing.T) {
 	tries := 20_000
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_PASSWORDS")); err == nil {

@@ -19,7 +19,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	server := startLogging(t)
 	w := watch(t, server)
 	store(t, server, 20_000, "key")
-	for _, a := range Attacks() { // the first run allocates what stays, such as pooled buffers
+	for _, a := range Attacks() { // the first run allocates memory that stays, such as pooled buffers
 		require.NoError(t, a.Run(server.Addr, rand.New(rand.NewPCG(0, 0))), a.Name)
 	}
 	w.becomes("connected_clients", 1)

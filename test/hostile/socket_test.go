@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// While the process is stopped it accepts nothing: as many connections are established as the
-// backlog allows, and one more, because Linux counts so.
+// While the process is stopped it accepts nothing. Linux then establishes one connection more than
+// the backlog.
 func TestBacklog(t *testing.T) {
 	const backlog = 3
 	server := peer.Start(t, "--tcp-backlog", fmt.Sprint(backlog))

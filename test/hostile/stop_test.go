@@ -80,7 +80,7 @@ func (h *caller) receive(r *bufio.Reader) (over bool, err error) {
 }
 
 // The server is told to stop while clients call as fast as they can. Every call that was sent
-// before is answered, each was applied once, and no reply is torn.
+// before is answered and was applied once, and no reply is torn.
 func TestStopUnderLoad(t *testing.T) {
 	for round := range 3 {
 		server := startLogging(t)
@@ -120,7 +120,7 @@ func receivedAll(callers []*caller, calls int64) bool {
 	return true
 }
 
-// slowReader is a client that has requested far more than sockets hold, and reads nothing.
+// slowReader returns a client that has requested far more than sockets hold, and reads nothing.
 func slowReader(t *testing.T, server *peer.Server) *peer.Conn {
 	t.Helper()
 	store(t, server, 10_000, strings.Repeat("long", 25))

@@ -46,8 +46,8 @@ func together(n int, each func(i int) error) error {
 	}
 }
 
-// allRows returns a call of every command, as an array or an inline line in turn, except for those
-// that end the server.
+// allRows returns a call of every command, in turn as an array and as an inline line. It leaves out
+// commands that end the server.
 func allRows(w *watcher) (b []byte) {
 	names, err := w.CommandList(w.ctx, nil).Result()
 	require.NoError(w.t, err)
@@ -100,8 +100,8 @@ func TestEveryPrefix(t *testing.T) {
 	w.becomes("connected_clients", 1)
 }
 
-// Each byte of a stream is replaced by each other byte. This uses a Unix socket, because there are
-// not enough ports.
+// Each byte of a stream is replaced by each other byte. The test uses a Unix socket, because there
+// are not enough ports.
 func TestEveryByteChanged(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	server := startLogging(t, "--unixsocket", path)
@@ -184,7 +184,7 @@ func TestOtherProtocols(t *testing.T) {
 	assert.Zero(t, w.Exists(w.ctx, "k").Val(), "a call after the protocol error was executed")
 }
 
-// A web page can make a browser POST to this port, and the lines of the form would be commands.
+// A web page can make a browser POST a form to this port, and the form's lines would be commands.
 // Like Redis, the server disconnects at the first line of HTTP.
 func TestBrowsersAreDisconnected(t *testing.T) {
 	server := startLogging(t)

@@ -99,9 +99,9 @@ func (w *watcher) resident(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// However many peers connect and send nothing, half a ClientHello, or the longest one, only so many
-// stay, in a bounded amount of memory. A client that completes its handshake is accepted at once,
-// and other clients are not affected.
+// However many peers connect and send nothing, half a ClientHello, or the longest ClientHello, only
+// a bounded number stay, in a bounded amount of memory. A client that completes its handshake is
+// accepted at once, and other clients are not affected.
 func TestHandshakeFlood(t *testing.T) {
 	hello := clientHello(t)
 	for name, says := range map[string]string{"nothing": "", "half": hello[:len(hello)/2], "hello": hello,
@@ -119,7 +119,7 @@ func TestHandshakeFlood(t *testing.T) {
 			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 },
 				func() string { return "there are few: " + strconv.Itoa(w.files()) })
 			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood did not open enough connections")
-			if !peer.Race { // which multiplies what a goroutine occupies
+			if !peer.Race { // the race detector multiplies a goroutine's memory
 				require.NoError(t, w.Do(w.ctx, "memory", "purge").Err()) // garbage depends on when the collector ran
 				assert.Less(t, w.resident(t)-memory, 32<<20, "bytes for %d handshakes", w.files()-files)
 			}
@@ -161,7 +161,7 @@ func TestStalledHandshakes(t *testing.T) {
 	for _, says := range []string{"", hello[:1], hello[:len(hello)-1], endless()} {
 		ends(t, server.connectTLS(t, says), "")
 	}
-	conn := server.connectTLS(t, hello) // it is answered, and then the server waits
+	conn := server.connectTLS(t, hello) // the server answers the hello, and waits
 	_, err := io.Copy(io.Discard, conn)
 	assert.NoError(t, unlessReset(err))
 	ticker := time.NewTicker(5 * time.Millisecond)
@@ -197,8 +197,8 @@ func TestNoHandshake(t *testing.T) {
 	server.served(t)
 }
 
-// A handshake with one altered byte gives no connection, and has no other effect. Random bytes
-// within TLS end that connection only.
+// A handshake with one altered byte fails, and has no other effect. Random bytes within TLS end
+// only their own connection.
 func TestBrokenRecords(t *testing.T) {
 	server := withTLS(t)
 	w := watch(t, server.Server)
@@ -228,7 +228,7 @@ func TestBrokenRecords(t *testing.T) {
 	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
 }
 
-// altering changes one byte of what is written.
+// altering is a connection that changes one of the bytes that are written.
 type altering struct {
 	net.Conn
 	at  int

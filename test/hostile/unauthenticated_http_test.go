@@ -31,8 +31,8 @@ func fullHeader(rest string) string {
 	return "POST /v1 HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n" + fields.String() + rest + "\r\n"
 }
 
-// flood is connections to a port that send something, and read what they get. If a connection ends, another
-// takes its place, four times.
+// flood is many connections to a port, which send something and read the answers. A connection that ends is
+// replaced, up to four times.
 type flood struct {
 	stopDialing context.CancelFunc
 	mu          sync.Mutex
@@ -54,7 +54,7 @@ func knock(dialer dialer, addr string, n int, attack func(conn net.Conn)) *flood
 			for range 5 {
 				conn, err := dialer.DialContext(ctx, "tcp", addr)
 				if err != nil {
-					continue // the server has ended it during the handshake, or the flood has ended
+					continue // the server ended the connection in the handshake, or the flood has ended
 				}
 				if s.enter(conn) {
 					attack(conn)
@@ -107,7 +107,7 @@ func startInContainer(t *testing.T, port string, more ...string) (server *peer.S
 	t.Helper()
 	args, addr := withHTTP(t, port)
 	args = append(args, "--requirepass", "secret", "--maxmemory", "64mb", "--loglevel", "nothing")
-	if peer.Race { // its memory is not that of a server
+	if peer.Race { // the race detector needs more memory than the server
 		server = peer.StartPlain(t, append(args, more...)...)
 	} else {
 		server, _ = peer.StartIn(t, container, append(args, more...)...)
@@ -115,8 +115,8 @@ func startInContainer(t *testing.T, port string, more ...string) (server *peer.S
 	return server, addr, server.Resident(t)
 }
 
-// TestUnauthenticatedHTTP: whatever a thousand connections of peers that have not logged in send, they hold no more
-// memory than maxmemory-unauthenticated and 16 MiB. Other clients are served meanwhile.
+// TestUnauthenticatedHTTP: whatever peers that have not logged in send, a thousand of their connections hold no
+// more memory than maxmemory-unauthenticated plus 16 MiB. Other clients are served meanwhile.
 func TestUnauthenticatedHTTP(t *testing.T) {
 	for _, c := range []struct{ name, port, what string }{
 		{"headers and bodies", "--http-port", fullHeader("Content-Length: 1000000\r\n") + strings.Repeat("x", 1000)},
@@ -161,8 +161,8 @@ func TestUnauthenticatedHTTP(t *testing.T) {
 // poor is a user with few rights.
 const poor = "on >poor ~shop:* +cl.fixed"
 
-// TestPoorUserOfHTTP: a user that sends many long bodies, or whose calls wait, leaves memory, and places on the port,
-// to gateways and to other users, and to clients of other ports.
+// TestPoorUserOfHTTP: a user that sends many long bodies, or whose calls wait, leaves memory and connections to
+// gateways, to other users, and to clients of other ports.
 func TestPoorUserOfHTTP(t *testing.T) {
 	login := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte("poor:poor")) + "\r\n"
 	call := `["CL.FIXED","shop:1","1","3600","1","WAIT","3600000"]`
@@ -213,7 +213,7 @@ func asks(addr string) bool {
 		return false
 	}
 	defer conn.Close()
-	_, _ = io.WriteString(conn, asksPolicy) // else there is no response
+	_, _ = io.WriteString(conn, asksPolicy) // if it fails, there is no response
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	return err == nil && response.StatusCode == http.StatusOK
 }

@@ -17,9 +17,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// Ten thousand connections that have not logged in, each with a part of the longest call that is
-// allowed, fit into a container of 64 MiB, because there is a bound for all of them together. Other
-// clients are served meanwhile, and all memory is freed when the connections are closed.
+// Ten thousand connections that have not logged in, each with a part of the longest allowed call,
+// fit into a container of 64 MiB, because one bound applies to all of them together. Other clients
+// are served meanwhile, and all memory is freed when the connections are closed.
 func TestUnauthenticatedMemoryIsBounded(t *testing.T) {
 	connections := 10_000
 	if limit := fileLimit(t) - 200; limit < connections {
@@ -30,7 +30,7 @@ func TestUnauthenticatedMemoryIsBounded(t *testing.T) {
 		connections = 1000
 	}
 	const container = 64 << 20
-	t.Setenv("GOMEMLIMIT", "48MiB") // as the server sets it by itself in such a container
+	t.Setenv("GOMEMLIMIT", "48MiB") // in such a container, the server sets it by itself
 	server := startLogging(t, "--requirepass", "secret", "--maxclients", "20000")
 	w := watchWithPassword(t, server, "secret")
 	before := w.own(t)
@@ -116,7 +116,7 @@ func connectAll(addr string, connections int, says []byte) *waitingConnections {
 				}
 				k.mu.Unlock()
 				if err == nil {
-					_, _ = conn.Write(says) // fails if the server has disconnected it
+					_, _ = conn.Write(says) // fails if the server has disconnected
 				}
 			}
 		})

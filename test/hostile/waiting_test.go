@@ -10,10 +10,10 @@ import (
 	"cellserver/test/peer"
 )
 
-// A thousand clients wait for one key, and others with CL.ALL for keys of their own. Some of them die,
-// and keys are flushed. The order of arrival is kept, none is forgotten, and other clients, which use the
-// global key that the calls of CL.ALL need too, are served. The test prints the longest turn of a loop and
-// does not judge it, as TestOtherClientsAreServed.
+// A thousand clients wait for one key, and others wait with CL.ALL for keys of their own. Some of them
+// die, and keys are flushed. The server keeps the order of arrival and forgets no client. It serves other
+// clients, which use the global key that the calls of CL.ALL need too. Like TestOtherClientsAreServed, the
+// test prints the longest turn of a loop and does not judge it.
 func TestWaitingClients(t *testing.T) {
 	const longest = "longest_loop_callback_usec"
 	waiting, tenants, calls := 1000, 100, 1000
