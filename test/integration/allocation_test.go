@@ -17,8 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// allowed returns how often a run may allocate: the runtime and the sweep allocate some dozens of times a second,
-// and on a busy machine a run takes minutes. An allocation in every tenth call would be more.
+// allowed returns how often a run may allocate. The runtime and the sweep allocate some dozens of times a second,
+// and on a busy machine a run takes minutes. One allocation in every ten calls would exceed this bound.
 func allowed(calls int, took time.Duration) uint64 {
 	return uint64(calls/20) + uint64(took.Seconds()*100)
 }
@@ -30,7 +30,7 @@ func TestThrottleDoesNotAllocate(t *testing.T) {
 		for _, run := range []struct{ calls, batch int }{{1_000_000, 64}, {100_000, 1}} {
 			t.Run(fmt.Sprintf("RESP%s, %d at a time", protocol, run.batch), func(t *testing.T) {
 				calls := run.calls
-				if peer.Race { // the calls take so long
+				if peer.Race { // with the race detector, the calls take too long
 					calls /= 10
 				}
 				l := newLoad(t, address, protocol, run.batch)
@@ -67,7 +67,7 @@ func allocations(t *testing.T, run func() error) uint64 {
 	return after.Mallocs - before.Mallocs
 }
 
-// serveInProcess serves without cellserver's main, in this process.
+// serveInProcess serves in this process, without cellserver's main.
 func serveInProcess(t *testing.T) (address string) {
 	data := memory.New(memory.Options{})
 	t.Cleanup(func() { assert.NoError(t, data.Close()) })
@@ -86,11 +86,11 @@ func serveInProcess(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// keys is the number of keys of a load. Half of them stay; the others expire within two
-// milliseconds, and are created again and again.
+// keys is the number of keys of a load. Half of them stay, and the others expire within two
+// milliseconds and are created again and again.
 const keys = 2000
 
-// load is a client that allocates nothing while it runs, because its calls were formatted before.
+// load is a client that allocates nothing while it runs, because it has formatted its calls before.
 type load struct {
 	conn    net.Conn
 	batch   int

@@ -44,8 +44,9 @@ func roundTrips(t *testing.T, c *redis.Client) int {
 	return n
 }
 
-// A call of CL.TAKE, or of CL.ALL with policies, is one round trip to the store, with the standings, all limits, and
-// the count of its refusal; two if what the keys hold is not known, or if it has an ID.
+// A call of CL.TAKE, or of CL.ALL with policies, is one round trip to the store, which includes the standings, all
+// limits, and the count of its refusal. It is two round trips if the server does not know what the keys hold, or if
+// the call has an ID.
 func TestTakeIsOneRoundTrip(t *testing.T) {
 	c := withBans(t, peer.StartStore(t), 1)[0]
 	const calls = 50
@@ -57,7 +58,7 @@ func TestTakeIsOneRoundTrip(t *testing.T) {
 		{"CL.TAKE user many 1 LEAVE 1", 1}, {"CL.TAKE user many 1 WAIT 1", 1}, {"CL.TAKE user many 0 ID a", 2},
 		{"CL.ALL 3 TAKE new many 1 TAKE new one 0 TAKE other many 1", 1},
 	} {
-		require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err()) // what the keys hold is known from now on
+		require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err()) // now it knows what the keys hold
 		before := roundTrips(t, c)
 		for range calls {
 			require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err())
@@ -80,8 +81,8 @@ func take(t *testing.T, c *redis.Client, subject, policy string) string {
 	return fmt.Sprint(got[0], got[2])
 }
 
-// What one server has answered about a standing holds for the next call on another, although that knows what
-// the keys held before; and refusals are counted together.
+// A ban or an exemption on one server applies to the next call on another server, although the other server
+// remembers what the keys held before. All servers' refusals are counted together.
 func TestBansHoldOnAllServersAtOnce(t *testing.T) {
 	both := withBans(t, peer.StartStore(t), 2)
 	for n, policy := range []string{"one", "many"} {
@@ -106,7 +107,7 @@ func TestBansHoldOnAllServersAtOnce(t *testing.T) {
 	require.Equal(t, "ban", take(t, both[1], "b", "one"))
 }
 
-// While the store takes no more values, a refusal that it cannot count is one nevertheless.
+// While the store accepts no more values, a call is refused even if its refusal cannot be counted.
 func TestRefusalsThatTheStoreCannotCount(t *testing.T) {
 	store := peer.StartStore(t)
 	c := withBans(t, store, 1)[0]

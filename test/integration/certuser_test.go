@@ -20,7 +20,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// named is a server whose users are named by certificates, and where others need a password.
+// named is a server on which certificates name users, and clients without such a certificate need a
+// password.
 type named struct {
 	*secure
 	httpPort string
@@ -49,7 +50,7 @@ func startNamed(t *testing.T, transport string, args ...string) *named {
 	return n
 }
 
-// as returns what a client with a certificate connects with.
+// as returns the TLS configuration of a client with a certificate.
 func (n *named) as(t *testing.T, name string) *tls.Config {
 	return n.authority.Client(t, n.shown[name])
 }
@@ -78,7 +79,7 @@ func (n *named) call(t *testing.T, config *tls.Config, calls ...string) (replies
 const noAuth = "-NOAUTH Authentication required."
 
 // A certificate names the user of its connection (--tls-auth-clients-user), on each transport. If there is no such
-// user, or it is off, the client is one without a certificate, and ACL LOG says so.
+// user, or it is off, the client counts as one without a certificate, and ACL LOG says so.
 func TestCertificatesNameUsers(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {
@@ -125,7 +126,7 @@ func TestCertificatesNameUsersOfRequests(t *testing.T) {
 	}{
 		{"alice", "app:x", "", http.StatusOK},
 		{"alice", "other", "", http.StatusForbidden},
-		{"alice", "other", "top", http.StatusOK}, // as the user default
+		{"alice", "other", "top", http.StatusOK}, // as the default user
 		{"alice", "app:x", "wrong", http.StatusUnauthorized},
 		{"off", "app:x", "", http.StatusUnauthorized},
 		{"nobody", "app:x", "", http.StatusUnauthorized},
@@ -149,7 +150,8 @@ func TestCertificatesNameUsersOfRequests(t *testing.T) {
 	}
 }
 
-// It names the user of the page too. A certificate that names none needs a password there.
+// A certificate names the user of the page too. A client whose certificate names no user needs a
+// password there.
 func TestCertificatesNameUsersOfThePage(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	n := startNamed(t, "event-loop", "--metrics-tls-port", port)

@@ -46,7 +46,7 @@ func TestPipeline(t *testing.T) {
 	})
 }
 
-// An error reply is an error of the client's own type, and the connection can be used further.
+// An error reply is an error of the client's own type, and the connection stays usable.
 func TestErrors(t *testing.T) {
 	calls := []struct{ call, want string }{
 		{"CL.THROTTLE", "ERR wrong number of arguments for 'cl.throttle' command"},
@@ -157,8 +157,9 @@ func TestRingFindsTheKey(t *testing.T) {
 	assert.Positive(t, ofB)
 }
 
-// CL.ALL is sent to the shard of its count, because the ring takes the first argument for a key. With
-// the position of its first key, the call comes to the shard that other calls on the key go to.
+// By default, the ring sends CL.ALL to the shard of its count, because it takes the first argument
+// for a key. If it is told the position of the first key, the call goes to the same shard as other
+// calls on that key.
 func TestRingAndCallsOfAll(t *testing.T) {
 	a, b := peer.Start(t), peer.Start(t)
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr, "b": b.Addr}, TLSConfig: a.TLS})

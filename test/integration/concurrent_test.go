@@ -28,8 +28,8 @@ func together(n int, each func(i int) error) error {
 	return errors.Join(failures...)
 }
 
-// However many clients use one key at once, all of its tokens are taken, and not one more. The
-// period is so long that none comes back during the test.
+// However many clients use one key at once, they take all of its tokens, and not one more. The
+// period is so long that no token comes back during the test.
 func TestManyClientsOfOneKey(t *testing.T) {
 	const burst, clients, calls = 999, 32, 50
 	for _, threads := range []string{"1", "4"} {
@@ -85,7 +85,7 @@ type mixer struct {
 
 func (m *mixer) round(ctx context.Context, c *redis.Client) error {
 	var wants []string
-	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // the error is a reply's, which is compared
+	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is one of the replies
 		for range 1 + m.IntN(200) {
 			words, want := m.call()
 			p.Do(ctx, words...)

@@ -15,7 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// go-redis's commands for compare and set, and compare and delete, and how it reads the replies.
+// go-redis has commands for compare and set, and compare and delete, and reads cellserver's replies
+// to them.
 func TestConditions(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		ctx := inTime(t)
@@ -45,8 +46,8 @@ func TestConditions(t *testing.T) {
 	})
 }
 
-// The server's digest is the library's, for values of each length that the algorithm treats
-// differently.
+// The server and the library compute the same digest, for values of each length that the algorithm
+// treats differently.
 func TestDigestOfAnyLength(t *testing.T) {
 	ctx, c := inTime(t), client(t, peer.Start(t), 3)
 	for _, length := range []int{0, 1, 3, 4, 8, 9, 16, 17, 128, 129, 240, 241, 1024, 1025, 100_000} {

@@ -43,8 +43,8 @@ func settings(t *testing.T, server *peer.Server) map[string]string {
 	return found
 }
 
-// launchWith starts a server whose file says that it listens on a Unix socket alone, and returns a client
-// and a function that ends the server. The client is nil if the server has ended by itself.
+// launchWith starts a server whose file makes it listen only on a Unix socket. It returns a client, and a
+// function that ends the server. The client is nil if the server has ended by itself.
 func launchWith(t *testing.T, cmd *exec.Cmd, socket, password string) (*redis.Client, func()) {
 	t.Helper()
 	server := peer.Launch(t, cmd)
@@ -105,7 +105,7 @@ func TestDebiansConfigurationStarts(t *testing.T) {
 	assert.Equal(t, users, second.ACLList(t.Context()).Val())
 	stop()
 	if os.Getenv("CELLSERVER_TRANSPORT")+os.Getenv("CELLSERVER_TEST_TLS") != "" {
-		return // these have been written too, and redis-server does not know them
+		return // CONFIG REWRITE has also written settings that redis-server does not know
 	}
 	other, stop := launchWith(t, exec.Command("redis-server", path, "--daemonize", "no", "--save", "", "--pidfile", ""),
 		socket, password)
@@ -130,7 +130,7 @@ func TestEverySettingOfRedisIsKnown(t *testing.T) {
 	assert.Equal(t, found["maxclients"], settings(t, server)["maxclients"])
 }
 
-// A file is split into words as by a real redis-server, and both refuse the same lines.
+// The server splits a file into words as a real redis-server does, and both refuse the same lines.
 func TestQuotesAreThoseOfRedis(t *testing.T) {
 	for _, line := range []string{
 		`dbfilename "a b"`, `dbfilename 'a "b'`, `dbfilename "\x41\t\\\"\q"`, `dbfilename 'it\'s\x41'`,
@@ -144,7 +144,7 @@ func TestQuotesAreThoseOfRedis(t *testing.T) {
 	}
 }
 
-// fileNameOf returns the setting dbfilename of a server, "" if it refuses to start.
+// fileNameOf returns a server's setting dbfilename, or "" if the server refuses to start.
 func fileNameOf(t *testing.T, cmd *exec.Cmd, socket string) string {
 	t.Helper()
 	client, stop := launchWith(t, cmd, socket, "")
@@ -155,7 +155,7 @@ func fileNameOf(t *testing.T, cmd *exec.Cmd, socket string) string {
 	return client.ConfigGet(t.Context(), "dbfilename").Val()["dbfilename"]
 }
 
-// What the server cannot do as the file says is refused, with the line and with what to do.
+// The server refuses settings that it cannot keep. The error has the line, and says what to do.
 func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 	for line, says := range map[string]string{
 		"appendonly yes": ":2: appendonly yes: there is no folder for the journal; name one with --dir",
@@ -168,7 +168,7 @@ func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 	assert.Contains(t, refusesToStart(t, "x.conf"), "a configuration file is given as --config x.conf")
 }
 
-// CONFIG REWRITE says why a file cannot be replaced, and leaves it as it is.
+// CONFIG REWRITE says why it cannot replace a file, and leaves the file as it is.
 func TestRewriteSaysWhyItCannot(t *testing.T) {
 	server := peer.Start(t)
 	assert.Equal(t, "-ERR The server is running without a config file\r\n",

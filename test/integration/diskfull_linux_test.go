@@ -40,10 +40,10 @@ func startOnSmallDisk(t *testing.T) (server *peer.Server, free func()) {
 
 // When the disk is full, all calls are answered, and limits are applied; with
 // stop-writes-on-bgsave-error, calls that may write are refused instead. When there is space again,
-// all that has changed meanwhile is written.
+// the server writes everything that has changed meanwhile.
 func TestFullFolder(t *testing.T) {
 	server, free := startOnSmallDisk(t)
-	const keys = 30 // 300 kB, for which there is space only without the filler
+	const keys = 30 // 300 kB, which fit only without the filler
 	for i := range keys {
 		exchange(t, server, command("SET", fmt.Sprint("k", i), strings.Repeat("x", 10_000)))
 	}

@@ -77,7 +77,7 @@ func TestHTTPWithTLS(t *testing.T) {
 			assert.Equal(t, "HTTP/2.0", proto)
 		} else {
 			_, err := client.Get("https://127.0.0.1:" + port + "/v1")
-			assert.Error(t, err) // of TLS, or of a write: the server may have closed the connection before
+			assert.Error(t, err) // from TLS, or from a write if the server has already closed the connection
 		}
 		transport.CloseIdleConnections()
 	}

@@ -22,8 +22,8 @@ import (
 )
 
 // httprate is middleware that limits requests; httprate-redis counts for it with MULTI, INCRBY,
-// EXPIRE and MGET. Both run here unmodified. Visitors must get the right responses, and the same
-// with a real redis-server.
+// EXPIRE and MGET. Both run here unmodified. Visitors must get the right responses, from cellserver
+// and from a real redis-server.
 var bothServers = map[string]func(t *testing.T) *peer.Server{
 	"cellserver":   func(t *testing.T) *peer.Server { return peer.Start(t) },
 	"redis-server": func(t *testing.T) *peer.Server { return peer.StartRedis(t) },
@@ -35,8 +35,8 @@ func eachServer(t *testing.T, test func(t *testing.T, server *peer.Server)) {
 	}
 }
 
-// counterOn returns a counter without the fallback to the site's own memory, with which every test
-// would pass.
+// counterOn returns a counter without httprate's fallback to the site's own memory: with the
+// fallback, every test would pass.
 func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter {
 	t.Helper()
 	config.FallbackDisabled, config.FallbackTimeout = true, patience
@@ -48,7 +48,7 @@ func counterOn(t *testing.T, config httprateredis.Config) httprate.LimitCounter 
 
 func at(server *peer.Server) httprateredis.Config {
 	c := httprateredis.Config{Host: "127.0.0.1", Port: uint16(server.Port), ClientName: "site"}
-	if server.TLS != nil { // its options have no TLS
+	if server.TLS != nil { // httprate-redis has no options for TLS
 		c.Client = peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS, ClientName: c.ClientName,
 			PoolSize: 10, MinIdleConns: 1, MaxRetries: -1})
 	}
@@ -165,7 +165,7 @@ func (f *losesIncrement) ProcessPipelineHook(next redis.ProcessPipelineHook) red
 	}
 }
 
-// The comparisons of these tests find a counter that is one too low.
+// These tests' comparisons find a counter that is one too low.
 func TestHTTPRateShowsALostIncrement(t *testing.T) {
 	c, today := client(t, peer.Start(t), 3), today()
 	c.AddHook(&losesIncrement{})
@@ -176,8 +176,7 @@ func TestHTTPRateShowsALostIncrement(t *testing.T) {
 	assert.Contains(t, replies[3], "200 welcome: 1 of 5 left")
 }
 
-// Over HTTP, a limit of 50 admits 50 requests to each page, whichever of the sites they are sent
-// to.
+// Over HTTP, a limit of 50 admits 50 requests to each page, whichever site receives them.
 func TestHTTPRateOverHTTP(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		today := today()
@@ -200,8 +199,8 @@ func TestHTTPRateOverHTTP(t *testing.T) {
 	})
 }
 
-// httprate reads and then adds, so that two sites may both admit the last request. But every
-// addition counts.
+// httprate reads a count and adds to it later, so two sites may both admit the last request. But
+// every addition counts.
 func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		today := today()
@@ -220,13 +219,13 @@ func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	})
 }
 
-// httprate assumes that the requests of the previous window were evenly spaced. In the bubble its
-// clock is the test's. The server's clock is real, and it keeps the counters of 100 seconds for 300
-// of its own seconds.
+// httprate assumes that the requests of the previous window were evenly spaced. In the bubble,
+// httprate sees the test's clock. The server's clock is real: it keeps the counters of 100 seconds
+// for 300 real seconds.
 func TestHTTPRateSlides(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		synctest.Test(t, func(t *testing.T) {
-			epoch := time.Now() // the bubble's, a multiple of 100 seconds
+			epoch := time.Now() // the bubble's time, a multiple of 100 seconds
 			require.Equal(t, epoch, epoch.Truncate(100*time.Second))
 			handler := site(counterOn(t, at(server)), 10, 100*time.Second)
 			steps := []struct {
@@ -235,12 +234,12 @@ func TestHTTPRateSlides(t *testing.T) {
 			}{
 				{0, 10, "0 of 10 left, new at 100"},
 				{99, 0, "0 of 10 left, new at 100"},
-				{100, 0, "0 of 10 left, new at 200"},  // the 10 of the window before count in full
-				{150, 5, "0 of 10 left, new at 200"},  // as 5
-				{180, 3, "0 of 10 left, new at 200"},  // as 2, in addition to the 5 of this window
-				{210, 3, "0 of 10 left, new at 300"},  // the 8 of the window before count as 7.2, rounded
-				{299, 7, "0 of 10 left, new at 300"},  // as 0.08, rounded, in addition to 3
-				{500, 10, "0 of 10 left, new at 600"}, // the window before had no requests
+				{100, 0, "0 of 10 left, new at 200"},  // the 10 requests of the previous window count in full
+				{150, 5, "0 of 10 left, new at 200"},  // they count as 5
+				{180, 3, "0 of 10 left, new at 200"},  // they count as 2, in addition to the 5 of this window
+				{210, 3, "0 of 10 left, new at 300"},  // the 8 of the previous window count as 7.2, rounded
+				{299, 7, "0 of 10 left, new at 300"},  // they count as 0.08, rounded, in addition to 3
+				{500, 10, "0 of 10 left, new at 600"}, // the previous window had no requests
 			}
 			for _, step := range steps {
 				<-time.After(time.Until(epoch.Add(time.Duration(step.second) * time.Second)))

@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is the longest wait for anything that should happen. It is far longer than anything
-// takes, because a test machine may be busy.
+// patience is the timeout of every wait. It is long because a test machine may be busy.
 const patience = 60 * time.Second
 
 // client returns go-redis, speaking RESP2 or RESP3.
@@ -74,7 +73,7 @@ func send(conn *peer.Conn, pieces ...[]byte) (sent func() error) {
 	return func() error { return <-done }
 }
 
-// exchange sends pieces, closes its direction, and returns all replies.
+// exchange sends pieces, closes the sending direction, and returns all replies.
 func exchange(t *testing.T, server *peer.Server, pieces ...[]byte) string {
 	t.Helper()
 	conn := dial(t, server)
@@ -85,7 +84,7 @@ func exchange(t *testing.T, server *peer.Server, pieces ...[]byte) string {
 	return string(answer)
 }
 
-// expect reads replies, which it compares in the notation of internal/transcript.
+// expect reads replies, and compares them in the notation of internal/transcript.
 func expect(t *testing.T, r *bufio.Reader, want ...string) {
 	t.Helper()
 	for _, w := range want {

@@ -10,12 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// below is a time that has been running since the key was created: at most this, and less only by
-// the duration of the test.
+// below is a time that counts down since the key was created: the reply may be lower only by the
+// duration of the test.
 type below int64
 
-// limiterCalls are made in order. Their limits are over thousands of seconds, so that nothing comes
-// back during the test.
+// limiterCalls are made in order. Their periods are thousands of seconds long, so that nothing
+// comes back during the test.
 var limiterCalls = []struct {
 	call string
 	want any
@@ -89,7 +89,7 @@ func TestLimitersInAPipeline(t *testing.T) {
 	})
 }
 
-// Of many clients that ask for a permit at once, as many get one as there are permits.
+// When many clients ask for a permit at once, exactly as many get one as there are permits.
 func TestLeasesOfManyClients(t *testing.T) {
 	eachProtocol(t, func(t *testing.T, c *redis.Client) {
 		const workers, permits = 8, 3
@@ -153,7 +153,7 @@ func same(want, got any) error {
 		return nil
 	case below:
 		unit := int64(1)
-		if want >= 1000000 { // a time of thousands of seconds, in ms
+		if want >= 1000000 { // a time of thousands of seconds, in milliseconds
 			unit = 1000
 		}
 		n, ok := got.(int64)

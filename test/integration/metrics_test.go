@@ -86,8 +86,8 @@ func TestDecisionCountersAddUp(t *testing.T) {
 	assert.Contains(t, body, "\ncellserver_keys 3\n")
 }
 
-// TestShutdownDelay: after SIGTERM the server is unready and serves its clients, new ones too, until the delay
-// is over, or SHUTDOWN ends it.
+// TestShutdownDelay: after SIGTERM the server is not ready, but serves its clients and accepts new clients,
+// until the delay is over or SHUTDOWN ends the server.
 func TestShutdownDelay(t *testing.T) {
 	server, url := startMonitored(t, "--shutdown-delay", "3600")
 	status, body := get(t, url+"/readyz")
@@ -108,7 +108,8 @@ func TestShutdownDelay(t *testing.T) {
 	assert.Error(t, err)
 }
 
-// TestProfiles: profiles are off by default, and for users that may call DEBUG, but not for pages.
+// TestProfiles: profiles are off by default. They are for users that may call DEBUG, and not for
+// web pages.
 func TestProfiles(t *testing.T) {
 	_, url := startMonitored(t)
 	status, _ := get(t, url+"/debug/pprof/")
@@ -202,8 +203,8 @@ func TestStoreRoundTrips(t *testing.T) {
 	assert.Greater(t, secondsThen, seconds)
 }
 
-// TestMetricsWithTLS: --metrics-tls-port alone has all that --metrics-port has, for peers with a certificate.
-// The stream of the page works over HTTP/2.
+// TestMetricsWithTLS: --metrics-tls-port by itself serves everything that --metrics-port serves, to peers
+// with a certificate. The page's stream works over HTTP/2.
 func TestMetricsWithTLS(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	s := startSecure(t, "--metrics-tls-port", port, "--user", "viewer on >secret +info")

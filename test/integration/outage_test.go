@@ -17,7 +17,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// answersApart has policies that differ in what is answered while there is no decision.
+// answersApart has policies with different answers while there is no decision.
 const answersApart = `policies:
   open: {from: "{header.X-User}", errors: allow, limits: [{fixed: {limit: 1000000, period: 1h}}]}
   strict: {from: "{header.X-User}", errors: refuse, limits: [{fixed: {limit: 1000000, period: 1h}}]}
@@ -33,7 +33,7 @@ type gateway struct {
 func startGateway(t *testing.T, store *peer.Server) *gateway {
 	file, port := filepath.Join(t.TempDir(), "policies.yaml"), strconv.Itoa(peer.FreePort(t))
 	require.NoError(t, os.WriteFile(file, []byte(answersApart), 0o600))
-	log, err := os.Create(filepath.Join(t.TempDir(), "log")) // it has warnings
+	log, err := os.Create(filepath.Join(t.TempDir(), "log")) // the server logs warnings
 	require.NoError(t, err)
 	t.Cleanup(func() { log.Close() })
 	server := peer.StartLogging(t, log, "--store", "redis://"+store.Addr, "--store-timeout", "500", "--policies", file,
@@ -83,8 +83,8 @@ func (g *gateway) fails(t *testing.T) {
 	}
 }
 
-// While the redis-server of the store is stopped, and when it has ended, gateways are answered as their
-// policies say, unless --store-fails makes the decisions.
+// While the store's redis-server is stopped, and when it has ended, gateways get the answers that their
+// policies configure, unless --store-fails makes the decisions.
 func TestGatewaysWhileTheStoreIsStopped(t *testing.T) {
 	store := peer.StartStore(t)
 	g := startGateway(t, store)

@@ -24,7 +24,7 @@ import (
 const tick = 10 * time.Millisecond
 
 // kinds has, for each kind of key, the calls that make one, and a call that shows its state. The
-// periods are so long that what time changes during a test cannot be seen.
+// periods are so long that the state does not change visibly during a test.
 var kinds = []struct{ writes, shows string }{
 	{"SET value abc", "GET value"},
 	{"SET expiring abc EX 1000000", "GET expiring"},
@@ -40,7 +40,7 @@ var kinds = []struct{ writes, shows string }{
 	{"CL.EXEMPT exempt api 1000000", "CL.TAKE exempt api 1 PEEK"},
 }
 
-// withFolder starts a server with a folder, and with the policy of these calls.
+// withFolder starts a server with a folder, and with the policy that the calls of kinds use.
 func withFolder(t *testing.T, dir string, args ...string) *peer.Server {
 	t.Helper()
 	return peer.Start(t, append([]string{"--dir", dir, "--policies", "testdata/policies.yaml"}, args...)...)
@@ -58,7 +58,7 @@ func write(t *testing.T, server *peer.Server) {
 	}
 }
 
-// show returns the states of the keys, without the times that go on meanwhile.
+// show returns the states of the keys, without times that change meanwhile.
 func show(t *testing.T, server *peer.Server) (states []string) {
 	t.Helper()
 	for _, database := range []int{0, 5} {
@@ -75,7 +75,7 @@ func show(t *testing.T, server *peer.Server) (states []string) {
 	return states
 }
 
-// end ends a server, and returns when another may use its folder.
+// end ends a server, and returns when another server may use its folder.
 func end(t *testing.T, server *peer.Server, signal syscall.Signal) {
 	t.Helper()
 	server.Signal(signal)
@@ -103,7 +103,7 @@ func TestKeysSurviveARestart(t *testing.T) {
 		exchange(t, server, command("GET", "counter"), command("SELECT", "5"), command("GET", "counter")))
 }
 
-// What a synced pass contains survives kill -9, and so does what WAITAOF has confirmed.
+// Changes in a synced pass survive kill -9, and so do changes that WAITAOF has confirmed.
 func TestKeysSurviveAKill(t *testing.T) {
 	dir := t.TempDir()
 	server := withFolder(t, dir)
@@ -120,8 +120,8 @@ func TestKeysSurviveAKill(t *testing.T) {
 	require.Equal(t, "$1\r\nv\r\n", exchange(t, withFolder(t, dir), command("GET", "k")))
 }
 
-// awaitSync waits until what has been written so far is on the disk: until the latest synced pass
-// began later than now.
+// awaitSync waits until all changes so far are on the disk, which means until a pass that begins
+// after this moment is synced.
 func awaitSync(t *testing.T, server *peer.Server) {
 	t.Helper()
 	now := time.Now()
@@ -143,8 +143,8 @@ func field(t *testing.T, server *peer.Server, name string) int {
 	return n
 }
 
-// A second server on the same folder starts after the first has ended, and then has its keys; or it
-// refuses to start, with the number of the first one's process. It can be stopped before that.
+// A second server on the same folder waits until the first has ended, and then has its keys. Or it
+// refuses to start, with the process ID of the first. While it waits, it can be stopped.
 func TestSecondServerOnAFolder(t *testing.T) {
 	dir := t.TempDir()
 	first := peer.Start(t, "--dir", dir)
@@ -183,7 +183,7 @@ func TestAnswersDuringLoad(t *testing.T) {
 	exchange(t, server, calls.Bytes())
 	end(t, server, syscall.SIGTERM)
 
-	stopped := launch(t, dir) // and told to stop, probably while it loads
+	stopped := launch(t, dir) // it is told to stop, probably while it loads
 	end(t, stopped, syscall.SIGTERM)
 
 	next := launch(t, dir)
@@ -196,8 +196,8 @@ func TestAnswersDuringLoad(t *testing.T) {
 	end(t, next, syscall.SIGTERM)
 }
 
-// A folder that is damaged where a crash cannot have done it stops the start, which says what to
-// do. check finds the damage and repairs it, and so does --dir-fault start.
+// If a folder has damage that a crash cannot have caused, the server does not start, and says what
+// to do. check finds the damage and repairs it, and so does --dir-fault start.
 func TestDamagedFolder(t *testing.T) {
 	args := func(dir string, more ...string) []string { return append([]string{"--dir", dir}, more...) }
 	for _, repair := range []string{"check", "start"} {
@@ -277,7 +277,7 @@ func TestSave(t *testing.T) {
 	require.FileExists(t, file)
 }
 
-// Without a folder that can be used, the server does not start, and the error names the option.
+// If the folder cannot be used, the server does not start, and the error names the option.
 func TestFolderIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -295,8 +295,8 @@ func TestFolderIsRefused(t *testing.T) {
 	assert.Contains(t, refusesToStart(t, "--save", "900 1"), "save: there is no folder for the file; name one with --dir")
 }
 
-// Under load, a stop loses nothing: each counter is, after the next start, what its client was told
-// last.
+// Under load, a stop loses nothing: after the next start, each counter has the value that its
+// client received last.
 func TestStopLosesNothing(t *testing.T) {
 	const clients, before = 8, 2000
 	dir := t.TempDir()

@@ -53,10 +53,11 @@ func (f *policyFolder) limits(t *testing.T) string {
 	return strings.Trim(fmt.Sprint(reply.(map[any]any)["limits"]), "[]")
 }
 
-// total is a limit that is in all versions of the policy, so that it counts all calls.
+// total is a limit in all versions of the policy, so it counts all calls.
 const total, totalText = "{name: total, fixed: {limit: 1000000000, period: 30d}}", "total.fixed limit 1000000000, period 30d"
 
-// versions of the policy, with what CL.POLICY GET shows of them, and what the log says of each change.
+// versions of the policy, with the text that CL.POLICY GET shows, and the log's line about the change
+// to it.
 var versions = []struct{ limits, shows, log string }{
 	{total, totalText, ""},
 	{"{throttle: {burst: 1000000000, rate: 1000000/1s}}, " + total,
@@ -114,7 +115,7 @@ func reloadUnderLoad(t *testing.T, args ...string) {
 		require.NoError(t, err)
 		assert.Contains(t, fmt.Sprint(reply), fmt.Sprintf("used:%d]", n))
 	}
-	for _, v := range versions[1:] { // a change is in force before it is logged
+	for _, v := range versions[1:] { // a change takes effect before it is logged
 		untilContains(t, f.log, `msg="policy api: `+v.log+`"`)
 	}
 }
@@ -162,7 +163,7 @@ func takeAlone(t *testing.T, c *redis.Client, subject string) error {
 	return err
 }
 
-// What is not valid changes nothing, and is reported once. SIGHUP reads the files at once.
+// An invalid file changes nothing, and is reported once. SIGHUP reads the files at once.
 func TestInvalidPoliciesChangeNothing(t *testing.T) {
 	f := startWithPolicies(t, policyOf(total))
 	f.replace(t, policyOf(total)+"  other: {limits: [{fixed: {limit: 1")

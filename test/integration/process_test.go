@@ -30,11 +30,11 @@ func TestReadyIsPrintedOncePerKindOfListener(t *testing.T) {
 	assert.Empty(t, readyLines(t, "--loglevel", "nothing"))
 }
 
-// readyLine is the line of the log that says that a listener is ready.
+// readyLine matches the log's line about a listener that is ready.
 var readyLine = regexp.MustCompile(`(?m)^time=\S+ level=INFO msg="(.*Ready.*)"$`)
 
-// readyLines returns what a server logs, from start to end, of listeners that are ready. All that it prints is its
-// log, on standard error.
+// readyLines runs a server, and returns its log's lines about listeners that are ready. The server prints nothing
+// but its log, on standard error.
 func readyLines(t *testing.T, args ...string) (lines []string) {
 	server := peer.Start(t, args...)
 	server.Signal(syscall.SIGTERM)

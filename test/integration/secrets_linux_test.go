@@ -15,7 +15,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// A password is neither in the process list nor in the log, nor in the runtime's output when the
+// A password is not in the process list, not in the log, and not in the runtime's output when the
 // process crashes.
 func TestSecretsAreNotLogged(t *testing.T) {
 	const secret = "a-secret-that-is-replies-once"

@@ -10,8 +10,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// SHUTDOWN ends the process as SIGTERM does: clients receive the replies to what they have sent,
-// and nothing else.
+// SHUTDOWN ends the process as SIGTERM does: clients receive the replies to the calls that they
+// have sent, and nothing else.
 func TestShutdown(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		server := peer.StartLogging(t, devNull(t), "--transport", transport)

@@ -70,8 +70,8 @@ func TestAnySplitIsAnsweredAlike(t *testing.T) {
 	require.True(t, exchange(t, server, short) == single, "a byte at a time")
 }
 
-// A stream is divided at each place in turn, and the rest is sent only when the server has answered
-// the first part.
+// A stream is divided at each place in turn. The rest is sent only when the server has answered the
+// first part.
 func TestEachSplitIsAnsweredAlike(t *testing.T) {
 	server := peer.Start(t)
 	b := append(stream(16), command("QUIT")...)
@@ -121,12 +121,12 @@ func TestNothingIsAnsweredAfterQuit(t *testing.T) {
 	assert.Equal(t, ":0\r\n", exchange(t, server, command("EXISTS", "key")))
 }
 
-// A client that has sent everything may close that direction, and still receives all replies, as nc
-// and load tests do.
+// A client that has sent everything may close its sending direction, as nc and load tests do, and
+// still receives all replies.
 func TestHalfClosedSocketIsAnswered(t *testing.T) {
 	server := peer.Start(t)
 	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING")))
-	for _, size := range []int{10, 10_000} { // what a socket holds; a slow reader loses the rest, in Redis too
+	for _, size := range []int{10, 10_000} { // a socket holds so much; a slow reader loses more than that, in Redis too
 		echo := command("ECHO", strings.Repeat("x", size))
 		answer := exchange(t, server, bytes.Repeat(echo, 100))
 		assert.Equal(t, 100*len(fmt.Sprintf("$%d\r\n\r\n", size))+100*size, len(answer))
@@ -140,7 +140,7 @@ func TestHalfClosedSocketIsAnswered(t *testing.T) {
 }
 
 // Clients disconnect in the middle of a call, some by a reset. Other clients are not affected, and
-// nothing is left of them.
+// nothing is left of the disconnected clients.
 func TestDisconnectingClientsAffectNoOthers(t *testing.T) {
 	server := peer.Start(t)
 	c := client(t, server, 3)

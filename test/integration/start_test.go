@@ -68,8 +68,8 @@ func TestUnixSocketPaths(t *testing.T) {
 		filepath.Join(dir, "nosuch", "log")), "--logfile chooses another file")
 }
 
-// The log is written to the file, in JSON, from the line that says what runs to the end. After SIGHUP,
-// it is written to a new file of that name.
+// The log goes to the file, in JSON, from the first line to the last. After SIGHUP, it goes to a new
+// file with the same name.
 func TestLogFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	server := peer.Launch(t, peer.Command("--logfile", file, "--log-format", "json", "--port",
@@ -116,7 +116,7 @@ func jsonMessages(t *testing.T, path string) (messages []string) {
 	return messages
 }
 
-// A server that every client can use logs a warning, whatever makes it so open.
+// A server that every client can use logs a warning, whichever options make it so open.
 func TestOpenServerIsReported(t *testing.T) {
 	for args, warns := range map[string]bool{
 		"--bind 0.0.0.0 --protected-mode no":                      true,
@@ -148,7 +148,7 @@ func TestHelp(t *testing.T) {
 }
 
 // When the server is told to stop, or a client sends QUIT, replies that are being sent arrive
-// whole, and what was received meanwhile is answered too.
+// whole, and calls that were received meanwhile are answered too.
 func TestTheLastRepliesArriveWhole(t *testing.T) {
 	const keys = 20_000
 	for _, ending := range []string{"SIGTERM", "QUIT"} {
@@ -176,7 +176,7 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 			require.NoError(t, err)
 			last := strings.Repeat("+PONG\r\n", 3)
 			if ending == "QUIT" {
-				last = "+OK\r\n" // and no later call is answered
+				last = "+OK\r\n" // after QUIT, no later call is answered
 			} else {
 				server.Signal(os.Interrupt)
 			}
@@ -191,8 +191,8 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 	}
 }
 
-// An idle client neither sends nor reads. One that waits for a long reply, or reads it slowly, is
-// not idle.
+// An idle client neither sends nor reads. A client that waits for a long reply, or reads it slowly,
+// is not idle.
 func TestReadingClientIsNotIdle(t *testing.T) {
 	server := peer.Start(t, "--timeout", "2") // the whole reply takes twice as long
 	fill := bytes.Buffer{}

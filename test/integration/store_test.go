@@ -30,7 +30,7 @@ func onStore(t *testing.T, store string, args ...string) *redis.Client {
 	return connect(t, &redis.Options{Addr: server.Addr, TLSConfig: server.TLS, MaxRetries: -1})
 }
 
-// Several servers on one store admit together exactly what one would.
+// Several servers on one store together admit exactly what a single server would.
 func TestServersOnOneStoreShareLimits(t *testing.T) {
 	store := peer.StartRedis(t)
 	servers := []*redis.Client{onStore(t, store.Addr), onStore(t, store.Addr)}
@@ -60,7 +60,7 @@ func TestServersOnOneStoreShareLimits(t *testing.T) {
 	require.Regexp(t, `store_primary_0:round_trip_usec=\d+,clock_jumps=\d+\r\n`, info)
 }
 
-// What a server keeps in a store, others find there, and WATCH finds what they change.
+// Servers on one store find each other's keys, and WATCH finds each other's changes.
 func TestServersOnOneStoreSeeEachOther(t *testing.T) {
 	store := peer.StartRedis(t)
 	one, other := onStore(t, store.Addr), onStore(t, store.Addr, "--store-allow-flush", "yes")
@@ -90,7 +90,8 @@ func TestServersOnOneStoreSeeEachOther(t *testing.T) {
 	require.Zero(t, one.Exists(ctx, "k", "l", "n").Val())
 }
 
-// A server whose store cannot be reached starts, and answers as --store-fails says until it can.
+// A server starts even if its store cannot be reached, and until it can, answers as --store-fails
+// says.
 func TestStoreThatCannotBeReached(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -135,7 +136,8 @@ func logged(t *testing.T, name, message string) (text string) {
 	return text
 }
 
-// A server is ready when it has reached its store once, although nothing calls it, and it stays ready.
+// A server becomes ready when it has reached its store once, even if no client calls it, and stays
+// ready.
 func TestReadyWhenTheStoreWasReached(t *testing.T) {
 	port, socket := strconv.Itoa(peer.FreePort(t)), filepath.Join(t.TempDir(), "socket")
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -159,7 +161,7 @@ func TestReadyWhenTheStoreWasReached(t *testing.T) {
 	require.True(t, ready, says)
 }
 
-// After SIGHUP, the password in the file counts, for connections that are open and for new ones.
+// After SIGHUP, the password in the file applies to open connections and to new ones.
 func TestStorePasswordIsChanged(t *testing.T) {
 	store := peer.StartRedis(t)
 	setPassword := func(rule string) {
@@ -175,7 +177,7 @@ func TestStorePasswordIsChanged(t *testing.T) {
 		"--store-timeout", "30000", "--loglevel", "notice")
 	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS, MaxRetries: -1})
 	require.NoError(t, c.Incr(inTime(t), "n").Err(), "this opens a connection")
-	aboutStore := regexp.MustCompile(`SIGHUP: .* store[ :].*\n`) // with TLS, a line on certificates precedes it
+	aboutStore := regexp.MustCompile(`SIGHUP: .* store[ :].*\n`) // with TLS, a line about certificates comes before
 	hangUps := 0
 	hangUp := func() (message string) {
 		t.Helper()
@@ -202,7 +204,8 @@ func TestStorePasswordIsChanged(t *testing.T) {
 	require.Contains(t, peer.Ask(t, store.Addr, "INFO", "commandstats"), "cmdstat_auth:")
 }
 
-// The store's certificate is checked with the authorities of a file, and it gets one of ours if it asks.
+// The server checks the store's certificate with the authorities in a file, and shows its own
+// certificate if the store asks for it.
 func TestStoreOverTLS(t *testing.T) {
 	authority, other := certs.New(t), certs.New(t)
 	server, client := authority.Issue(t, "server"), authority.Issue(t, "client")

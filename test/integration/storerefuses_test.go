@@ -10,8 +10,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A store that refuses everybody, because its memory is full or its replicas are gone, is a failing store:
-// decisions are made as --store-fails says, INFO says so, and the log has one line.
+// A store that refuses every change, because its memory is full or its replicas are gone, counts as
+// failing: --store-fails makes the decisions, INFO says so, and the log has one line.
 func TestStoreThatRefusesIsFailing(t *testing.T) {
 	for class, args := range map[string][]string{
 		"OOM":        {"--maxmemory", "1"},

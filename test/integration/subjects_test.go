@@ -14,15 +14,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// awkward are subjects that would share keys, or have keys in several slots, if they were written as they are.
+// awkward are subjects that would share keys, or have keys in several slots, if keys contained them unescaped.
 var awkward = []string{
 	"}x", "{}", "a}b", "%7D", "}", "{", "{x}", "", "x", "%7Dx", "a%7Db", "%7B%7D", "%", "%25", "-", "a", "a\x00", "\x00",
 	"a b", "a\r\nb", "a\x7f", "\xff", strings.Repeat("s", 256), strings.Repeat("s", 257), strings.Repeat("s", 300),
 	strings.Repeat("s", 299) + "t", "%#",
 }
 
-// In a cluster, all keys of a subject are in one slot, however it is written, and no other subject has them: each
-// has its own count, and the call of two policies and their bans is one step.
+// In a cluster, all keys of a subject are in one slot, whatever bytes the subject contains, and no two subjects
+// share a key. So each subject has its own count, and a call with two policies and their bans is one step.
 func TestSubjectsOnACluster(t *testing.T) {
 	cluster := peer.StartCluster(t, peer.StartRedis, 3, false, nil)
 	c := withPolicies(t, `

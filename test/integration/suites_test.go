@@ -27,7 +27,7 @@ func TestClientListCounts(t *testing.T) {
 			require.NoError(t, err)
 			return string(reply[:n])
 		}
-		require.Equal(t, "+OK\r\n", line("WATCH a b\r\n")) // 11 bytes, and 5 back
+		require.Equal(t, "+OK\r\n", line("WATCH a b\r\n")) // 11 bytes, and a reply of 5
 		require.Equal(t, "+PONG\r\n", line("PING\r\n"))    // 6 and 7
 		assert.Regexp(t, ` multi=-1 watch=2 qbuf=\d+ .* io-thread=0 tot-net-in=30 tot-net-out=12 tot-cmds=2\n`,
 			line("CLIENT INFO\r\n"), transport) // 13
@@ -45,7 +45,7 @@ func TestDebugSleepInTransaction(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 }
 
-// A client that calls scripts gets Redis's error, and the log says once where to read on.
+// A client that calls scripts gets Redis's error, and the log says once where to read more.
 func TestScriptsAreHinted(t *testing.T) {
 	server := peer.StartPlain(t)
 	c := peer.Client(&redis.Options{Addr: server.Addr})

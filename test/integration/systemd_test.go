@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// systemd is told that the server starts, is ready, works and stops, in this order. TestSystemd of test/packaging asks
-// a real systemd.
+// The server tells systemd that it starts, is ready, works and stops, in this order. TestSystemd in test/packaging
+// uses a real systemd.
 func TestSystemdIsTold(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		dir := t.TempDir()
@@ -53,7 +53,7 @@ func TestSystemdIsTold(t *testing.T) {
 	}
 }
 
-// A start that cannot tell systemd anything goes on.
+// A server that cannot reach systemd starts nevertheless.
 func TestSystemdIsGone(t *testing.T) {
 	t.Setenv("NOTIFY_SOCKET", filepath.Join(t.TempDir(), "none"))
 	server := peer.Launch(t, peer.Command("--port", strconv.Itoa(peer.FreePort(t)), "--bind", "127.0.0.1"))
@@ -63,8 +63,8 @@ func TestSystemdIsGone(t *testing.T) {
 	assert.Contains(t, server.Stderr(), `level=WARN msg="systemd is not told how the server does"`)
 }
 
-// Why a start fails is in the log, in its format, whether an option is wrong or something that it names; and on
-// standard error, once.
+// When a start fails, the log says why, in its format, whether an option is wrong or something that it names.
+// Standard error says it once.
 func TestFailedStartsAreLogged(t *testing.T) {
 	dir := t.TempDir()
 	log, conf := filepath.Join(dir, "log"), filepath.Join(dir, "conf")

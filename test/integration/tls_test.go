@@ -120,7 +120,7 @@ func TestCertificatesAreChanged(t *testing.T) {
 			assert.NoError(t, err, "clients need no certificate after tls-auth-clients no")
 			assert.NoError(t, ping(stays))
 			if name == "cellserver" {
-				s.ignore(t) // and all is logged
+				s.ignore(t) // all of these are logged
 				assert.Equal(t, 8, strings.Count(s.Stderr(), "the TLS configuration was not changed"), s.Stderr())
 			}
 		})
@@ -147,7 +147,7 @@ func refuseWrongFiles(t *testing.T, set func(words ...any) string, certificate s
 		set("tls-auth-clients", "maybe"))
 }
 
-// ignore ends a server that may have logged warnings about what the test did.
+// ignore ends a server that may have logged warnings about the test's actions.
 func (s *secure) ignore(t *testing.T) {
 	t.Helper()
 	s.Signal(syscall.SIGTERM)
@@ -354,7 +354,7 @@ func TestSessionsOverTLS(t *testing.T) {
 	_, err = doomed.Read(make([]byte, 1))
 	assert.ErrorIs(t, err, io.EOF)
 
-	half, err := s.handshake(t, s.client) // closes its direction only, and still receives its replies
+	half, err := s.handshake(t, s.client) // closes only its sending direction, and still receives its replies
 	require.NoError(t, err)
 	_, err = half.Write(command("GET", "long"))
 	require.NoError(t, err)

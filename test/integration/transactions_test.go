@@ -25,7 +25,7 @@ type transfer struct {
 	add     int64 // 0: the key is read
 }
 
-// bank is the model: a transaction's replies if it is one step.
+// bank is the model: the replies of a transaction that is one step.
 var bank = porcupine.Model{
 	Init: func() any { return [accounts]int64{} },
 	Step: func(state, input, output any) (bool, any) {
@@ -71,7 +71,7 @@ func transact(t *testing.T, c *redis.Client, steps []transfer, between func()) (
 	return got, err
 }
 
-// For transactions of several clients on several keys there is an order that explains every reply.
+// Transactions of several clients on several keys are linearizable: one order explains every reply.
 func TestTransactionsAreLinearizable(t *testing.T) {
 	server := peer.Start(t, "--io-threads", "4")
 	const clients, rounds = 6, 40
@@ -107,7 +107,8 @@ func TestTransactionsAreLinearizable(t *testing.T) {
 	}
 }
 
-// The checker finds a transaction that was made in pieces, with another between them.
+// The checker finds a transaction that was made in pieces, with another transaction between the
+// pieces.
 func TestTransactionsInPiecesAreFound(t *testing.T) {
 	server := peer.Start(t)
 	a, b := peer.Client(&redis.Options{Addr: server.Addr, TLSConfig: server.TLS}),

@@ -37,7 +37,7 @@ func TestBlockedClients(t *testing.T) {
 	}
 }
 
-// pauseAndWait delays a client by a pause and by WAIT, which end when they should.
+// pauseAndWait delays a client by a pause and by WAIT, and checks when they end.
 func pauseAndWait(t *testing.T, boss, worker *redis.Client, answered chan error) {
 	require.NoError(t, boss.Do(t.Context(), "CLIENT", "PAUSE", 600_000, "WRITE").Err())
 	go func() { answered <- worker.Do(t.Context(), "CL.THROTTLE", "k", 15, 30, 60).Err() }()
@@ -72,7 +72,7 @@ func unblockAndKill(t *testing.T, server *peer.Server, boss, worker *redis.Clien
 		}, patience, time.Millisecond)
 	}
 	go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
-	becomes(true) // killed before, it would wait on another connection
+	becomes(true) // if it were killed earlier, the client would wait on another connection
 	require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
 	require.Error(t, <-answered)
 	gone := dial(t, server)

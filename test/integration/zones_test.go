@@ -12,7 +12,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server uses the database of --tz-database if it is newer, and says so.
+// A server uses the database of --tz-database if that database is newer than its own, and says so.
 func TestTimeZonesOfAFolder(t *testing.T) {
 	folder := t.TempDir()
 	refused := refusesToStart(t, "--port", "0", "--unixsocket", filepath.Join(t.TempDir(), "s"), "--tz-database", folder)
