@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// counter is a key that counts down what is left, and expires.
+// counter is a key that counts down what is left of a limit, and expires.
 type counter struct {
 	rdb    *redis.Client
 	limit  int64
@@ -79,7 +79,7 @@ func aroundAMinute() []call {
 	return append(append(at(0, 1), at(59900*time.Millisecond, ones(19)...)...), at(time.Minute, ones(20)...)...)
 }
 
-// twoForTheLast makes a second client call when the first has read that one is left.
+// twoForTheLast makes a second client call when the first client has read that one token is left.
 func twoForTheLast(p *place) []int64 {
 	t, first, second, new := newTally(time.Minute), newCounter(p.cellserver()), newCounter(p.cellserver()),
 		command(counterCommand)(p)
@@ -93,8 +93,8 @@ func twoForTheLast(p *place) []int64 {
 	return t.numbers()
 }
 
-// expiresMeanwhile lets the key expire when a client has read that some are left: INCRBY creates it
-// again, as -1, without an expiry.
+// expiresMeanwhile lets the key expire when a client has read that some tokens are left: INCRBY
+// creates it again, as -1, without an expiry.
 func expiresMeanwhile(p *place) []int64 {
 	t, c, new := newTally(time.Minute), newCounter(p.cellserver()), command(counterCommand)(p)
 	t.add(p.asked(), c.admits("counter"), new(p.asked()))

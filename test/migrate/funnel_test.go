@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// funnel is a leaky bucket as an object: the rest of its capacity, and when that was true.
+// funnel is a leaky bucket as an object: the rest of its capacity, and the time at which it was
+// computed.
 type funnel struct {
 	capacity, perSecond float64
 	Left                float64 `redis:"left"`
@@ -62,7 +63,7 @@ func funnelRow(traffic string, calls []call, processes int, want ...int64) row {
 		command(funnelCommand)), want}
 }
 
-// hashFunnel is a funnel that processes share: in a hash, under a lock.
+// hashFunnel is a funnel in a hash, which processes share under a lock.
 type hashFunnel struct {
 	rdb  *redis.Client
 	full funnel
@@ -142,7 +143,7 @@ func losesTheLock(p *place) []int64 {
 	return t.numbers()
 }
 
-// A delayed process does not know that another one holds the lock now.
+// A delayed process deletes a lock that by now another process holds.
 func TestADeletedLockIsAnothers(t *testing.T) {
 	p := newPlace(t)
 	first, other := oldHashOf(p, 15), p.redis()
@@ -154,7 +155,8 @@ func TestADeletedLockIsAnothers(t *testing.T) {
 	assert.Zero(t, other.Exists(ctx, "hash:lock").Val())
 }
 
-// oldHashOf refills in a minute, or half of one.
+// oldHashOf returns a hashFunnel that refills its capacity in half a minute, or one token in a
+// minute if it has none.
 func oldHashOf(p *place, capacity float64) hashFunnel {
 	return hashFunnel{p.redis(), full(capacity, max(1, capacity*2)/60), p.clock.Now}
 }

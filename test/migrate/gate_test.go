@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// gate counts how many are running at the same time.
+// gate counts how many holders are running at the same time.
 type gate struct {
 	rdb   *redis.Client
 	limit int64
@@ -43,12 +43,12 @@ var gateWay = way{
 	},
 }
 
-// doors are both sides of the comparison, and the holders that are working on each. A holder that
-// crashed is not.
+// doors are both sides of the comparison, and the holders that are working on each side. A holder
+// that has crashed is not working.
 type doors struct {
 	p        *place
 	old      gate
-	rdb      *redis.Client // of cellserver
+	rdb      *redis.Client // a client of cellserver
 	asked    int64
 	admitted [2]int64
 	atWork   [2]map[string]bool
@@ -157,8 +157,8 @@ func worksLonger(d *doors) {
 	d.ask("d")
 }
 
-// leavesMeanwhile makes the third holder leave, and a fifth call, when the fourth has counted
-// itself in and not yet out again.
+// leavesMeanwhile makes the third holder leave, and a fifth holder call, when the fourth has
+// counted itself in and not yet out again.
 func leavesMeanwhile(p *place) []int64 {
 	d := newDoors(p)
 	d.ask("a", "b", "c")

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// jsonBuckets are two token buckets per user, of a minute and of a day, as JSON. The bucket itself
-// is in funnel.
+// jsonBuckets are two token buckets per user, per minute and per day, as JSON. Each bucket is a
+// funnel.
 type jsonBuckets struct {
 	rdb         *redis.Client
 	minute, day funnel       // full

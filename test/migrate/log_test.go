@@ -24,7 +24,7 @@ func (l setLog) admits(key string) bool {
 	return count <= l.limit
 }
 
-// oldLog counts in a period of 10 seconds, or longer ones.
+// oldLog counts in a period of 10 seconds or more.
 func oldLog(period time.Duration) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		return func(call) bool { return setLog{rdb, 5, period, now}.admits("log") }

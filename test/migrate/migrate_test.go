@@ -1,6 +1,6 @@
 // Package migrate runs common ways to limit with Redis, and compares each with the one command of
 // cellserver that replaces it, for the same calls on the same clock. docs/migrate.md shows the code
-// of the old ways as it is here, and the counts.
+// of these old ways, copied from here, and the counts.
 package migrate
 
 import (
@@ -20,13 +20,13 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-var ctx = context.Background() // the code on the page is short without a context of its own
+var ctx = context.Background() // global, so that the code on the page stays short
 
 // way is a section of the page: an old way, and the command that replaces it.
 type way struct {
 	name    string // of the table in the page
 	command string // N stands for the quantity
-	head    string // of the table, columns apart by |
+	head    string // the table's head, with columns separated by |
 	rows    []row
 }
 
@@ -91,19 +91,20 @@ func oneTooMany(s side) side {
 type call struct {
 	at       time.Duration
 	quantity int64
-	client   int // from 0, where calls are of several clients
+	client   int // from 0, if several clients make calls
 }
 
 // asks reports whether a call is admitted.
 type asks func(c call) bool
 
-// side is one of the two that are compared, at a place.
+// side is one of the two compared sides, at a place.
 type side func(p *place) asks
 
-// oldWay is an old way, over a client of any server, and with a clock of its own.
+// oldWay is an old way, with a client of any server, and its own clock.
 type oldWay func(rdb *redis.Client, now func() int64) asks
 
-// onCellserver is an old way that runs on cellserver unchanged, onModel one that does not.
+// onCellserver makes a side of an old way that runs on cellserver unchanged, and onModel of an old
+// way that does not.
 func onCellserver(o oldWay) side {
 	return func(p *place) asks { return o(p.cellserver(), p.clock.Now) }
 }
@@ -117,7 +118,7 @@ func command(line string) side {
 	}
 }
 
-// allowed sends a limiter's command and reads the first element of its reply: 0 is allowed.
+// allowed sends a limiter's command and reads the first element of its reply: 0 means allowed.
 func allowed(rdb *redis.Client, line string, quantity int64) bool {
 	return reply(rdb, line, quantity)[0] == int64(0)
 }
@@ -178,7 +179,7 @@ func (t *tally) numbers() []int64 {
 	return []int64{t.calls, t.old.total, t.new.total, t.alike, t.old.most, t.new.most}
 }
 
-// peak adds quantities up, and records the maximum within a period.
+// peak adds up quantities, and records the maximum within a period.
 type peak struct {
 	period            time.Duration
 	inView            []call

@@ -13,8 +13,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// model is what the old ways need of Redis and cellserver does not have: hashes, lists and sorted
-// sets, with expiry on a clock that the test moves. TestModelIsRedis compares it with a
+// model is the part of Redis that the old ways need and cellserver does not have: hashes, lists and
+// sorted sets, with expiry on a clock that the test moves. TestModelIsRedis compares it with a
 // redis-server.
 type model struct {
 	mu    sync.Mutex
@@ -23,8 +23,8 @@ type model struct {
 	table map[string]act
 }
 
-// act is a command of Redis, by whose name it is found. It is given what the key holds, to be
-// changed, and the words behind the key.
+// act implements a command of Redis. It may change the key's entry, and gets the words behind the
+// key.
 type act func(e *entry, now int64, words []string) (reply any)
 
 // entry is the value of a key. Without a value, the key does not exist.
@@ -67,7 +67,7 @@ func (m *model) do(words []string) any {
 	return reply
 }
 
-// isEmpty reports whether nothing is left. Then the key is removed, with its expiry.
+// isEmpty reports whether nothing is left in the key, which is then removed with its expiry.
 func (e *entry) isEmpty() bool {
 	switch value := e.value.(type) {
 	case hash:
@@ -107,7 +107,7 @@ func count(yes bool) redcon.SimpleInt {
 	return 0
 }
 
-// number reads what is known to be one.
+// number reads a text that is known to be a number.
 func number(text string) float64 {
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -208,7 +208,7 @@ func lPush(e *entry, now int64, words []string) any {
 	return integer(len(elements))
 }
 
-// rPop takes as many as there are, up to the count; with a count the reply is a list.
+// rPop takes up to count elements; with a count the reply is a list.
 func rPop(e *entry, now int64, words []string) any {
 	elements, _ := e.value.(list)
 	if len(elements) == 0 {
@@ -232,7 +232,7 @@ func lLen(e *entry, now int64, words []string) any {
 	return integer(len(elements))
 }
 
-// zAdd gives members scores: one that is there keeps its place, with the new score.
+// zAdd gives members scores: a member that exists keeps its place, with the new score.
 func zAdd(e *entry, now int64, words []string) any {
 	members, _ := e.value.(scores)
 	if members == nil {

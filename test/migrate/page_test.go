@@ -40,7 +40,7 @@ func (w way) table(t *testing.T) string {
 	return b.String()
 }
 
-// played is a page with its tables as they are played today.
+// played returns a page with its tables as today's code plays them.
 func played(t *testing.T, text string) string {
 	for _, w := range ways() {
 		before, rest, found := strings.Cut(text, w.pageStart())
@@ -69,7 +69,7 @@ func TestPageIsCurrent(t *testing.T) {
 	assert.NotEqual(t, planted, played(t, planted), "a wrong number has to be seen")
 }
 
-// Each section shows the command that is compared.
+// Each section shows the command that its table compares.
 func TestPageShowsTheCommands(t *testing.T) {
 	sections := strings.Split(readPage(t), "\n## ")
 	for _, w := range ways() {
@@ -82,7 +82,7 @@ func TestPageShowsTheCommands(t *testing.T) {
 	}
 }
 
-// fence is a block of the page with the file that its code is from.
+// fence matches a block of the page that names the file of its code.
 var fence = regexp.MustCompile("(?ms)^```(\\w+) (\\S+)\n(.*?)^```$")
 
 // code returns the page's block with this name.
@@ -96,8 +96,8 @@ func code(t *testing.T, name string) string {
 	return ""
 }
 
-// The old ways on the page are exactly those that are run. (Scripts are run by
-// TestScriptsOfThePage.)
+// The page shows exactly the code of the old ways that these tests run. (TestScriptsOfThePage runs
+// the scripts.)
 func TestPageShowsTheCode(t *testing.T) {
 	shown := 0
 	for _, m := range fence.FindAllStringSubmatch(readPage(t), -1) {

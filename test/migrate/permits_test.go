@@ -8,9 +8,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// permits is a Lua script that keeps a token bucket in a hash, and gets the milliseconds of the
-// client's clock. The script is in docs/migrate.md, and a redis-server runs it
-// (TestScriptsOfThePage); this is the same in Go, line by line.
+// permits does in Go, line by line, what a Lua script in docs/migrate.md does: it keeps a token
+// bucket in a hash, and gets the milliseconds of the client's clock. A redis-server runs the script
+// in TestScriptsOfThePage.
 type permits struct {
 	rdb     *redis.Client
 	rate    float64 // a second
@@ -48,7 +48,7 @@ func or(field any, other float64) float64 {
 	return n
 }
 
-// oldPermits has clients whose clocks differ by skew, each from the next.
+// oldPermits has clients whose clocks each differ by skew from the next client's clock.
 func oldPermits(skew time.Duration) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		return func(c call) bool {

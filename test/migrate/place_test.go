@@ -18,8 +18,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// place is the environment of a comparison: cellserver, and a model of what it does not have of
-// Redis, on one clock that only the test moves.
+// place is the environment of a comparison: cellserver, and a model of Redis for what cellserver
+// does not have, on one clock that only the test moves.
 type place struct {
 	t        *testing.T
 	clock    *store.StillClock
@@ -57,7 +57,7 @@ func (p *place) dial(talk func(net.Conn)) *redis.Client {
 	}})
 }
 
-// dial repeats nothing, and has all the time that a busy machine takes.
+// dial returns a client that repeats nothing, and waits as long as a busy machine takes.
 func dial(t *testing.T, o *redis.Options) *redis.Client {
 	o.Protocol, o.DisableIdentity, o.MaxRetries, o.ReadTimeout = 2, true, -1, time.Minute
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
@@ -90,8 +90,8 @@ func (p *place) talk(conn net.Conn) {
 	}
 }
 
-// before calls a function once, when a client is about to send a command of this name: a call of
-// another client within a call of this one, as happens on a busy server.
+// before calls a function once, when a client is about to send a command of this name. So another
+// client's call happens in the middle of this client's, as on a busy server.
 func before(rdb *redis.Client, name string, happens func()) {
 	rdb.AddHook(&interruption{name, happens})
 }
@@ -101,7 +101,7 @@ func crash() { panic(crashed{}) }
 
 type crashed struct{}
 
-// crashes makes a call that is interrupted by a crash: the rest of it is not executed.
+// crashes makes a call that a crash interrupts: the rest of the call is not executed.
 func crashes(calls func()) {
 	defer func() {
 		if reason := recover(); reason != (crashed{}) {

@@ -27,7 +27,7 @@ func TestModelIsRedis(t *testing.T) {
 	}
 }
 
-// A model that takes an existing member for a new one is found.
+// The test finds a model that takes an existing member for a new one.
 func TestAWrongModelIsSeen(t *testing.T) {
 	p := newPlace(t)
 	right := p.model.table["zadd"]
@@ -104,7 +104,7 @@ type traffic struct {
 	calls []call
 }
 
-// unchanged are the old ways that run on cellserver as they are.
+// unchanged are the old ways that run on cellserver unchanged.
 func unchanged() []traffic {
 	return []traffic{
 		{"counter", oldCounter, at(0, ones(30)...)},
@@ -116,7 +116,7 @@ func unchanged() []traffic {
 	}
 }
 
-// redisOnly are the old ways that need what cellserver does not have.
+// redisOnly are the old ways that need commands that cellserver does not have.
 func redisOnly() []traffic {
 	return []traffic{
 		{"log", oldLog(1000 * time.Second), slowed(100, every(time.Second, 120))},
@@ -143,8 +143,8 @@ func oldGate(rdb *redis.Client, _ func() int64) asks {
 	}
 }
 
-// slowed returns the same calls in n times the time, so that a period that is n times longer has
-// not ended for a server that is called quickly.
+// slowed returns the same calls with all times multiplied by factor. With a period that is
+// multiplied too, a real server that gets the calls quickly does not see the period end.
 func slowed(factor int, calls []call) []call {
 	calls = slices.Clone(calls)
 	for i := range calls {
@@ -153,7 +153,7 @@ func slowed(factor int, calls []call) []call {
 	return calls
 }
 
-// on returns whether each call was admitted.
+// on returns, for each call, whether it was admitted.
 func (tr traffic) on(rdb *redis.Client) (said []bool) {
 	clock := store.NewStillClock(start)
 	admits := tr.way(rdb, clock.Now)
@@ -179,7 +179,7 @@ func TestUnchangedOnCellserver(t *testing.T) {
 	}
 }
 
-// The others give the same results on the model as on Redis.
+// The other old ways give the same results on the model as on Redis.
 func TestOldWaysOnRedis(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, tr := range redisOnly() {

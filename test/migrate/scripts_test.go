@@ -11,8 +11,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The scripts of the page decide as the Go code that represents them in the comparisons. They run
-// in one transaction, during which Redis's clock stands still.
+// The page's scripts make the same decisions as the Go code that represents them in the
+// comparisons. They run in one transaction, during which Redis's clock stands still.
 func TestScriptsOfThePage(t *testing.T) {
 	server := dial(t, &redis.Options{Addr: peer.StartRedis(t).Addr})
 	for _, s := range scripted() {
@@ -37,7 +37,7 @@ func TestScriptsOfThePage(t *testing.T) {
 type scriptedTraffic struct {
 	traffic
 	script    string
-	server    func(p *place) *redis.Client // of the Go
+	server    func(p *place) *redis.Client // the server of the Go code
 	arguments func(c call) []any
 }
 

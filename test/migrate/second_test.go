@@ -7,8 +7,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// secondCounter is a Lua script with a key for each second of the client's clock. The script is in
-// docs/migrate.md, and a redis-server runs it (TestScriptsOfThePage); these are its commands in Go.
+// secondCounter makes in Go the calls of a Lua script in docs/migrate.md, which has a key for each
+// second of the client's clock. A redis-server runs the script in TestScriptsOfThePage.
 type secondCounter struct {
 	rdb   *redis.Client
 	limit int64
@@ -22,7 +22,7 @@ func (c secondCounter) admits(user string, quantity int64) bool {
 	return used <= c.limit
 }
 
-// oldSecond has clients whose clocks differ by skew, each from the next.
+// oldSecond has clients whose clocks each differ by skew from the next client's clock.
 func oldSecond(skew time.Duration) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		return func(c call) bool {

@@ -8,8 +8,8 @@ import (
 
 // sleeper is a client that sleeps until it may do something.
 type sleeper interface {
-	// ask says whether it is admitted, and how long it is to sleep: before the work, or before it
-	// asks again.
+	// ask says whether the client is admitted, and how long it should sleep: before the work if it
+	// is admitted, and else before it asks again.
 	ask() (admitted bool, sleep time.Duration)
 }
 
@@ -44,8 +44,8 @@ func (s retrier) ask() (bool, time.Duration) {
 	return r[0] == int64(0), time.Duration(max(0, r[3].(int64))) * time.Millisecond
 }
 
-// reserver reserves its place with its first call. What exceeds the limit is a debt; its own token,
-// the last one of the debt, is paid a second before another could be taken.
+// reserver reserves its place with its first call. Tokens beyond the limit are a debt. Its own
+// token is the last of the debt, and is paid a second before another token could be taken.
 type reserver struct{ rdb *redis.Client }
 
 func (s reserver) ask() (bool, time.Duration) {

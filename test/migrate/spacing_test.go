@@ -28,7 +28,7 @@ func newSpacing(rdb *redis.Client, now func() int64) spacing {
 	return spacing{rdb, 100 * time.Millisecond, now}
 }
 
-// oldSpacing has clients whose clocks are ahead by skew, each of the one before.
+// oldSpacing has clients whose clocks are each ahead of the previous client's clock by skew.
 func oldSpacing(skew time.Duration) oldWay {
 	return func(rdb *redis.Client, now func() int64) asks {
 		return func(c call) bool {
@@ -55,7 +55,7 @@ var spacingWay = way{
 	},
 }
 
-// spacingRow compares three: admitted by each.
+// spacingRow compares three ways, by how many calls each admits.
 func spacingRow(traffic string, calls []call, skew time.Duration, want ...int64) row {
 	return row{traffic, func(p *place) []int64 {
 		sides := []asks{onCellserver(oldSpacing(skew))(p), onCellserver(oldSpacingNX)(p), command(spacingCommand)(p)}
@@ -77,7 +77,7 @@ func afterOneFromTheFuture() []call {
 	return append([]call{first}, after(100*time.Millisecond, every(100*time.Millisecond, 100))...)
 }
 
-// twoIntoTheGap makes another client call between GET and SET; the others have no such gap.
+// twoIntoTheGap makes another client call between GET and SET; the other ways have no such gap.
 func twoIntoTheGap(p *place) []int64 {
 	first, second, new := newSpacing(p.cellserver(), p.clock.Now), newSpacing(p.cellserver(), p.clock.Now),
 		command(spacingCommand)(p)
