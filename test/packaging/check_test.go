@@ -16,7 +16,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// Each part is made even if an earlier one failed, and the end says how each of them ended.
+// Each part runs even if an earlier part failed, and the end says how each part ended.
 func TestVerdicts(t *testing.T) {
 	fake := filepath.Join(t.TempDir(), "make")
 	const script = `#!/bin/sh
@@ -45,8 +45,8 @@ esac
 	assert.Error(t, err)
 }
 
-// CI runs all parts that make check names, and the servers that tests start are those that they ask
-// for.
+// Every part that make check names is a target, and the servers that it builds have the version
+// that tests expect.
 func TestCheckIsWhole(t *testing.T) {
 	makefile := read(t, "Makefile")
 	parts := regexp.MustCompile(`test/check\.sh ((?:[a-z0-9 '-]|\\\n\t+)+)\n`).FindStringSubmatch(makefile)
@@ -57,7 +57,7 @@ func TestCheckIsWhole(t *testing.T) {
 	assert.Contains(t, makefile, "-X main.version="+peer.Version+"'")
 }
 
-// The command with which README.md tests everything is that of CI.
+// README.md's command that tests everything runs the same as CI.
 func TestReadmeTestsAsCIDoes(t *testing.T) {
 	commands := regexp.MustCompile(`(?m)^    (test/.*)$`).FindAllStringSubmatch(read(t, "README.md"), -1)
 	require.Len(t, commands, 1)

@@ -62,7 +62,7 @@ func (i *image) process(words ...string) *exec.Cmd {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(i.user), Gid: uint32(i.group)}
 		return cmd
 	}
-	// Root of a user namespace can become another user only in a further namespace.
+	// The root user of a user namespace can become another user only in a further namespace.
 	cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 	cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: i.user, HostID: 0, Size: 1}}
 	cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: i.group, HostID: 0, Size: 1}}
@@ -146,8 +146,8 @@ func send(t *testing.T, client *network, call string) (line string) {
 var filesOfImage = []string{"bin", "bin/ratelimit", "cellserver", "data", "etc", "etc/ssl", "etc/ssl/certs",
 	"etc/ssl/certs/ca-certificates.crt"}
 
-// The image has one file, a program that needs no other, for the image's architecture; a second name for
-// it, and a directory for a volume.
+// The image has one file, a static program for the image's architecture, with a second name, and a
+// directory for a volume.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
@@ -185,8 +185,8 @@ func TestImageCompiler(t *testing.T) {
 	require.Contains(t, lines[0], " golang:"+numbers[0]+"."+numbers[1]+" ")
 }
 
-// Without options the image starts as a user other than root, is healthy while it runs and not
-// after, stops when told to, and needs no writable file.
+// Without options the image runs as a user other than root, is healthy while it runs and not
+// afterwards, stops when told to, and needs no writable file.
 func TestContainer(t *testing.T) {
 	i := imageFor(t, runtime.GOARCH)
 	require.NotZero(t, i.user, "root")
@@ -228,7 +228,7 @@ func TestContainerAsRatelimit(t *testing.T) {
 	require.NoError(t, c.Wait())
 }
 
-// A port that is changed by an environment variable is changed for the health check too.
+// An environment variable that changes the port changes it for the health check too.
 func TestHealthFollowsPort(t *testing.T) {
 	i := *imageFor(t, runtime.GOARCH)
 	i.environment = append(slices.Clone(i.environment), "CELLSERVER_PORT=7000")
@@ -265,7 +265,7 @@ func TestReachedFromOutside(t *testing.T) {
 	}
 }
 
-// With --dir /data, keys survive the container: a second one on the same files has them.
+// With --dir /data, keys survive the container: a second container on the same files has them.
 func TestContainerKeepsKeys(t *testing.T) {
 	i := imageFor(t, runtime.GOARCH)
 	client, server := cable(t)

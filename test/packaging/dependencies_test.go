@@ -17,8 +17,8 @@ import (
 // memory: to the network, files, processes, the system, and raw memory.
 var grave = []string{"net", "os", "os/exec", "syscall", "unsafe"}
 
-// linked returns the modules in the binary other than this one, and which of the grave packages
-// their code imports.
+// linked returns the binary's modules other than this project's, and which of the grave packages
+// each imports.
 func linked(t *testing.T) map[string]string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-deps", "-json=ImportPath,Imports,Module",
@@ -57,7 +57,8 @@ func linked(t *testing.T) map[string]string {
 	return modules
 }
 
-// reviewed returns the table of docs/security.md: module, purpose, and what it reaches.
+// reviewed returns the table in docs/security.md, which says what each module is for and which
+// packages it reaches.
 func reviewed(text string) map[string]string {
 	modules := map[string]string{}
 	table := false

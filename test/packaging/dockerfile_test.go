@@ -35,7 +35,7 @@ type image struct {
 // tested.
 type builder struct {
 	top    string            // the context
-	given  map[string]string // --build-arg, and what an engine defines
+	given  map[string]string // --build-arg, and the variables that an engine defines
 	stages []*image
 }
 
@@ -144,8 +144,8 @@ func (s *image) pairs(rest string) (list []string) {
 	return list
 }
 
-// run runs a command as an engine would, with the arguments so far as environment variables. The
-// compiler is this machine's.
+// run runs a command as an engine would, with the arguments declared so far as environment
+// variables. It uses this machine's compiler.
 func (s *image) run(line string) error {
 	cmd := exec.Command("sh", "-c", line)
 	cmd.Dir = filepath.Join(s.root, s.dir)
@@ -159,7 +159,7 @@ func (s *image) run(line string) error {
 	return nil
 }
 
-// copy copies files and directories that are named, from the context or from an earlier stage.
+// copy copies the named files and directories, from the context or from an earlier stage.
 func (b *builder) copy(rest string) error {
 	s, from, ignored := b.last(), b.top, ignores(b.top)
 	words := strings.Fields(rest)
@@ -203,7 +203,7 @@ func (b *builder) copy(rest string) error {
 }
 
 // giveTo changes the owner of a file or an empty directory to UID:GID. In a user namespace, the
-// image's user is the one that runs the tests, and owns all files already: see image.process.
+// image's user is the user who runs the tests, and owns all files already: see image.process.
 func giveTo(owner, file string) error {
 	if owner == "" || os.Getenv(insideNamespace) != "" {
 		return nil
@@ -244,7 +244,7 @@ func copyTree(from, source, to string, ignored func(name string) bool) error {
 	return err
 }
 
-// copyLink copies a link, which leads elsewhere in the image then.
+// copyLink copies a link, whose target is then in the image.
 func copyLink(from, to string) error {
 	target, err := os.Readlink(from)
 	if err != nil {
@@ -325,8 +325,8 @@ func TestDockerignore(t *testing.T) {
 	}
 }
 
-// A Dockerfile with an instruction that this test does not support, or without what it needs,
-// fails.
+// A Dockerfile fails if it has an instruction that this test does not support, or lacks something
+// that it needs.
 func TestBuilderComplains(t *testing.T) {
 	for text, says := range map[string]string{
 		"FROM scratch\nADD a /a\n":                      "this test does not support ADD",

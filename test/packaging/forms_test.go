@@ -23,7 +23,7 @@ type form struct {
 	}
 }
 
-// The issue forms have what GitHub requires, and no field that it does not know.
+// The issue forms have all fields that GitHub requires, and no field that GitHub does not know.
 func TestIssueForms(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(top, ".github/ISSUE_TEMPLATE/*.yml"))
 	require.NoError(t, err)

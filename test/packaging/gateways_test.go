@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each gateway has a profile of its own. All containers are in cellserver's network, and only the port of
-// the gateway is published, on this machine. The files are those that test/gateways runs.
+// Each gateway has its own profile. All containers are in cellserver's network, and only the gateway's
+// port is published, on this machine. The files are the same as in test/gateways.
 func TestComposeGateways(t *testing.T) {
 	file := composition(t, "examples/gateways/compose.yaml")
 	server := file.Services["cellserver"]

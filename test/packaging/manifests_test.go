@@ -16,8 +16,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ping is the command of health checks after which a container is restarted. ready is that of a server
-// with a store, to which clients are not sent before it has reached the store.
+// ping is the health check whose failure restarts a container. ready is the check of a server with a
+// store: clients are sent to the server only after it has reached the store.
 var (
 	ping  = []string{"/cellserver", "cli", "PING"}
 	ready = []string{"/cellserver", "ready"}
@@ -37,8 +37,8 @@ var knownImages = []string{
 	"python:3.13-alpine", "nginxinc/nginx-unprivileged:1.29", "haproxy:3.2", "caddy:2.10", "traefik:v3.6", // in examples
 }
 
-// decode reads one document strictly: a key that the type does not have is misspelled, or not
-// tested here.
+// decode reads one document strictly, because a key that the type does not have is either
+// misspelled or not tested here.
 func decode(t *testing.T, d *yaml.Decoder, into any) (more bool) {
 	t.Helper()
 	err := d.Decode(into)
@@ -89,8 +89,8 @@ type composed struct {
 	} `yaml:"depends_on"`
 }
 
-// composition reads a file for Compose, and checks what holds for every service, and for the service
-// cellserver in each of them.
+// composition reads a file for Compose, and checks what must be true of every service, and of the
+// service cellserver in every file.
 func composition(t *testing.T, name string) composeFile {
 	t.Helper()
 	var file composeFile
@@ -370,7 +370,7 @@ func TestKubernetesSidecar(t *testing.T) {
 	require.Equal(t, "yes", variables["CELLSERVER_PROTECTED_MODE"])
 }
 
-// There is one replica; the old pod ends before the new one starts; and not every pod in the
+// There is one replica, the old pod ends before the new pod starts, and not every pod in the
 // cluster can reach it.
 func TestKubernetesService(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-service.yaml")
@@ -388,8 +388,8 @@ func TestKubernetesService(t *testing.T) {
 	require.NotEmpty(t, policy.Spec.Ingress[0]["from"], "an empty list would be everybody")
 }
 
-// The keys of the server for a namespace are on a volume that its user can write to, and the startup
-// probe waits for them to be loaded, after --dir-wait. A sidecar has no volume.
+// The server for a namespace has its keys on a volume that its user can write to. The startup probe
+// allows for --dir-wait, and then for loading the keys. A sidecar has no volume.
 func TestKubernetesVolume(t *testing.T) {
 	spec := objects(t, "deploy/kubernetes-service.yaml")["StatefulSet"].Spec
 	p := spec.Template.Spec
@@ -413,8 +413,8 @@ var (
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
 
-// CI runs make targets that exist, through .ci/run where a test needs more than Go, so that a
-// developer can do the same. Actions are pinned.
+// CI runs make targets that exist, so that a developer can do the same. It runs them through
+// .ci/run if a test needs more than Go. Actions are pinned.
 func TestWorkflows(t *testing.T) {
 	targets := map[string]bool{}
 	for _, m := range target.FindAllStringSubmatch(read(t, "Makefile"), -1) {
@@ -466,7 +466,7 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
-// Each manifest says how much of a container's memory the server uses for maxmemory, beside the limit.
+// Each manifest says beside its memory limit how much of it the server uses for maxmemory.
 func TestManifestsSayMaxMemory(t *testing.T) {
 	const note = "# The server's maxmemory is two thirds of the limit, unless CELLSERVER_MAXMEMORY sets another.\n"
 	for _, path := range []string{"compose.yaml", "compose-store.yaml",

@@ -15,7 +15,7 @@ import (
 )
 
 // network is a network namespace of one thread and the processes that it starts. It has no name, so
-// that none can conflict or be left behind: it ends with the thread and the processes.
+// it cannot conflict with another, and it ends with the thread and the processes.
 type network struct {
 	thread int
 	jobs   chan func()

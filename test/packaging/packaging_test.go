@@ -1,9 +1,9 @@
 //go:build linux
 
 // Package packaging tests the image, the archives, and the files in deploy. It needs no container
-// engine, because it does the same with the kernel's own means: a Dockerfile's commands run in a
-// copy of the files that it copies, and the result starts in a chroot, as the image's user, in a
-// network of its own. This needs root, or user namespaces.
+// engine, because it uses the kernel directly: a Dockerfile's commands run in a copy of the files
+// that it copies, and the result starts in a chroot, as the image's user, in its own network. This
+// needs root, or user namespaces.
 package packaging
 
 import (
@@ -161,7 +161,7 @@ var (
 	ownOptions = regexp.MustCompile(`cellserver((?: +--[^|]*)?)$`)
 )
 
-// The commands in docs/deploy.md (the indented lines) start cellserver with options that exist.
+// The commands in docs/deploy.md (its indented lines) start cellserver with options that exist.
 func TestManualNamesOptions(t *testing.T) {
 	known := options(t)
 	found := 0

@@ -20,8 +20,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The pool reaches its store, which nothing else reaches, with a password from a file; and the store
-// keeps what it has.
+// The pool reaches its store, with a password from a file, and nothing else does. The store keeps
+// its keys.
 func TestComposeStore(t *testing.T) {
 	file := composition(t, "deploy/compose-store.yaml")
 	server, store, app := file.Services["cellserver"], file.Services["store"], file.Services["app"]
@@ -43,10 +43,11 @@ func TestComposeStore(t *testing.T) {
 	require.Equal(t, "512m", store.MemLimit, "more than maxmemory")
 }
 
-// storePing is the command of every health check of a store. PING fails while it loads its keys.
+// storePing is the command of every health check of a store. PING fails while the store loads its
+// keys.
 var storePing = []string{"valkey-cli", "-e", "PING"}
 
-// The store has a volume, a secret, and clients that are labelled.
+// The store has a volume and a secret, and only labelled clients reach it.
 func TestKubernetesStore(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-store.yaml")
 	set, service, policy := found["StatefulSet"], found["Service"], found["NetworkPolicy"]
@@ -86,7 +87,7 @@ func checkSecret(t *testing.T, p pod, c kubernetesContainer) {
 	require.True(t, mount.ReadOnly)
 }
 
-// The pods of the pool and those with a sidecar may connect to the store, find it by its name, and
+// The pool's pods and the pods with a sidecar may connect to the store, find it by its name, and
 // have its password.
 func TestKubernetesOnStore(t *testing.T) {
 	store := objects(t, "deploy/kubernetes-store.yaml")["Service"]
@@ -107,8 +108,8 @@ func TestKubernetesOnStore(t *testing.T) {
 	}
 }
 
-// The pool is never without a pod while it is updated or a node is drained, and only clients that are
-// labelled reach it.
+// The pool always has a pod while it is updated or a node is drained, and only labelled clients reach
+// it.
 func TestKubernetesPool(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-store-pool.yaml")
 	pool, service, policy := found["Deployment"], found["Service"], found["NetworkPolicy"]
@@ -129,10 +130,10 @@ func TestKubernetesPool(t *testing.T) {
 	require.Len(t, policy.Spec.Egress, 2, "the store, and names")
 }
 
-// deployment is a store and the environment of the cellservers that use it, of a file in deploy.
+// deployment is a store, and the environment of the cellservers that use it, from a file in deploy.
 type deployment struct {
-	script      string // of the store
-	secret      string // the path of the password
+	script      string // the store's script
+	secret      string // the path of the store's password
 	environment map[string]string
 }
 
@@ -150,8 +151,8 @@ func deployments(t *testing.T) map[string]deployment {
 	}
 }
 
-// startStore runs the script of a store in a network, with the redis-server of this machine in place
-// of valkey-server, or with the one that VALKEY_SERVER names.
+// startStore runs the script of a store in a network, with the valkey-server that VALKEY_SERVER
+// names, or with this machine's redis-server in its place.
 func (d *deployment) startStore(t *testing.T, n *network) {
 	t.Helper()
 	dir := t.TempDir()
@@ -214,8 +215,9 @@ func calls(t *testing.T, n *network, port, call string, lines int) (reply string
 	return strings.TrimSpace(reply)
 }
 
-// What the files in deploy start, fits together: the store has no open door, cellserver has all rights
-// that it needs and accepts the store, and two cellservers share a limit.
+// The programs that the files in deploy start fit together: the store refuses clients without the
+// password, cellserver has all rights that it needs and accepts the store, and two cellservers share a
+// limit.
 func TestCellserversShareTheirStore(t *testing.T) {
 	for name, d := range deployments(t) {
 		t.Run(name, func(t *testing.T) {
@@ -242,7 +244,7 @@ func TestCellserversShareTheirStore(t *testing.T) {
 	}
 }
 
-// The user of the stores in deploy has the rights that the manual shows, which are those that
+// The user of the stores in deploy has the rights that the manual shows, which are the rights that
 // cellserver needs.
 func TestStoresHaveTheDocumentedUser(t *testing.T) {
 	const user = "ACL SETUSER limits on >password "

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// underSystemd runs a script beside a systemd for users, as process 1 of namespaces of their own. There, everything but
-// /run is read-only, so that systemd can do nothing to the machine; unit is in its folder of units.
+// underSystemd runs a script beside a systemd for users, in namespaces in which the script is process 1. Everything
+// there except /run is read-only, so that systemd cannot change the machine; unit is in its folder of units.
 const underSystemd = `set -e
 mount --make-rprivate /
 mount --bind / / && mount -o remount,bind,ro /
@@ -44,7 +44,8 @@ sleep 0.2
 find /sys/fs/cgroup -depth -type d -path '*app.slice*' -exec rmdir {} + 2>/dev/null || true
 `
 
-// userUnit returns the unit with what a systemd for users can do: without users, folders and hardening.
+// userUnit returns the unit without settings that a systemd for users does not support: users, folders
+// and hardening.
 func userUnit(t *testing.T, more string) string {
 	t.Helper()
 	var lines []string
@@ -61,7 +62,8 @@ func userUnit(t *testing.T, more string) string {
 	return strings.Join(lines, "") + more
 }
 
-// A real systemd waits until the server is ready, restarts one whose event loops take no turns, and is told of the end.
+// A real systemd waits until the server is ready, restarts a server whose event loops take no turns, and is told of the
+// end.
 func TestSystemd(t *testing.T) {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil || os.Getuid() != 0 {
 		t.Log("systemd is not installed, or the test is not run by root: TestSystemdIsTold has the protocol")

@@ -15,8 +15,8 @@ import (
 
 const unitFile = "deploy/cellserver.service"
 
-// unit returns the settings of the unit; of a setting that is given several times, the last, but all
-// variables of the environment.
+// unit returns the unit's settings. If a setting is given several times, it returns the last, except
+// that it returns all variables of the environment.
 func unit(t *testing.T) map[string]string {
 	t.Helper()
 	settings := map[string]string{}
@@ -46,8 +46,8 @@ func TestUnit(t *testing.T) {
 	require.Greater(t, number(t, settings["LimitNOFILE"]), 10000.0, "--maxclients's default")
 }
 
-// The unit's environment and command line make the socket that its first lines promise, and keep keys
-// in the directory of its state.
+// The unit's environment and command line create the socket that its first lines promise, and keep
+// keys in its state directory.
 func TestUnitStarts(t *testing.T) {
 	settings := unit(t)
 	require.Equal(t, "/usr/local/bin/cellserver", settings["ExecStart"])
@@ -77,8 +77,8 @@ func TestUnitStarts(t *testing.T) {
 	require.NotEmpty(t, filesOf(t, state))
 }
 
-// Where systemd is installed, it must understand every line, and rate the exposure at most 20 of
-// 100.
+// Where systemd is installed, it must understand every line, and rate the unit's exposure at 20 of
+// 100 or less.
 func TestUnitVerifies(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Log("systemd-analyze is not installed, so systemd has not checked the unit")
