@@ -18,13 +18,14 @@ import (
 	"cellserver/test/peer"
 )
 
-// The bars of the first look at the page: how long it takes, and what is sent for it.
+// The bounds of the first visit to the page: how long it takes, and how many bytes are sent.
 const (
 	mostPaint = 200       // milliseconds
 	mostBytes = 500 << 10 // the page and its files
 )
 
-// The page is there in a moment. Another process may take the CPU meanwhile, so it has several tries.
+// The page is shown within the bound. Another process may take the CPU meanwhile, so there are
+// several tries.
 func TestFirstPaint(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.hitAll()
@@ -45,8 +46,8 @@ func TestFirstPaint(t *testing.T) {
 	assert.Greater(t, size, 20e3, "the files were counted")
 }
 
-// fill makes a call for each of n keys, and for some long names of any bytes so many that they are among the
-// first of the lists.
+// fill makes a call for each of n keys. For some long names of arbitrary bytes it makes so many calls that
+// they are at the top of the lists.
 func fill(t *testing.T, addr string, n int) {
 	t.Helper()
 	conn, err := peer.Dial(addr)
@@ -83,7 +84,7 @@ func fill(t *testing.T, addr string, n int) {
 	}
 }
 
-// sizes returns the size of a message of the page, and that of a scrape.
+// sizes returns the sizes of one of the page's messages and of a scrape.
 func sizes(t *testing.T, port int) (message, scrape int) {
 	t.Helper()
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
@@ -101,8 +102,8 @@ func sizes(t *testing.T, port int) (message, scrape int) {
 	return len(line), len(text)
 }
 
-// Neither a message of the page nor a scrape grows with the number of keys and of connections, or beyond a
-// bound with the names of keys.
+// The page's messages and scrapes do not grow with the number of keys and connections, and with the names
+// of keys they grow only up to a bound.
 func TestSizeDoesNotGrow(t *testing.T) {
 	keys, clients := 1_000_000, 10_000
 	if testing.Short() || peer.Race {
@@ -129,7 +130,7 @@ func TestSizeDoesNotGrow(t *testing.T) {
 	})
 	then, later := sizes(t, port)
 	t.Logf("message %d bytes, then %d; scrape %d, then %d", message, then, scrape, later)
-	const digits = 1024 // of larger numbers
+	const digits = 1024 // larger numbers have more digits
 	assert.LessOrEqual(t, then, message+digits)
 	assert.LessOrEqual(t, later, scrape+digits)
 	assert.Less(t, then, 64<<10)

@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// browser is a headless Chromium, which is told what to do in its own protocol: JSON messages over two
-// pipes, each of which ends in a NUL.
+// browser is a headless Chromium that is controlled with its own protocol: JSON messages over two
+// pipes, each message ending in a NUL.
 type browser struct {
 	*testing.T
 	to      io.Writer
@@ -26,7 +26,7 @@ type browser struct {
 	mu       sync.Mutex
 	last     int
 	replies  map[int]chan answer
-	problems []string // errors, also of the page's policy, and dialogs
+	problems []string // errors, violations of the page's policy, and dialogs
 }
 
 // answer is a reply of the browser, or an event.
@@ -54,7 +54,7 @@ func startBrowser(t *testing.T) *browser {
 	cmd := exec.Command(path, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--hide-scrollbars", "--force-color-profile=srgb", "--lang=en-US", "--remote-debugging-pipe",
 		"--user-data-dir="+profile, "about:blank")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // it starts other processes
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // the browser starts other processes
 	cmd.ExtraFiles = []*os.File{commands, replies}
 	cmd.Env = append(os.Environ(), "TZ=UTC")
 	require.NoError(t, cmd.Start())
@@ -171,7 +171,7 @@ func (b *browser) until(expression string) {
 	})`)
 }
 
-// open opens an address, and waits until the page is there.
+// open opens an address, and waits until the page is loaded.
 func (b *browser) open(url string) {
 	b.Helper()
 	b.do(nil, "Page.navigate", map[string]any{"url": url})

@@ -23,18 +23,19 @@ import (
 
 var costRounds = flag.Int("cost", 0, "rounds of 30 s in which the cost of viewers is measured, on a quiet machine")
 
-// watching is how the server is watched during a measurement.
+// watching says how the server is watched during a measurement.
 type watching struct {
 	name    string
 	viewers int
-	scrape  bool // once in each measurement, which takes five seconds
+	scrape  bool // one scrape in each measurement, which takes five seconds
 }
 
-// mostShare is the part of a core that a watched server may use more than one that is not watched.
+// mostShare is the share of a core that a watched server may use in addition.
 const mostShare = 0.01
 
-// TestCost measures the CPU time of the server in turns: not watched, watched as in production, and watched by
-// many; first without calls, then under a steady load. Without -cost it only shows that it could.
+// TestCost measures the server's CPU time in turn while it is not watched, watched as in production, and
+// watched by many, first without calls and then under a steady load. Without -cost it only checks that it can
+// measure.
 func TestCost(t *testing.T) {
 	rounds, half := *costRounds, 2500*time.Millisecond
 	if rounds == 0 {
@@ -68,7 +69,8 @@ func TestCost(t *testing.T) {
 
 func median(sorted []float64) float64 { return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2 }
 
-// measure returns the part of a core that the server uses while it is watched, for twice the given time.
+// measure returns the share of a core that the server uses while it is watched, for twice the given
+// time.
 func (w watching) measure(t *testing.T, s *peer.Server, url string, half time.Duration) float64 {
 	var viewers sync.WaitGroup
 	var streams []io.Closer
@@ -105,7 +107,7 @@ func cpuOf(t *testing.T, s *peer.Server) time.Duration {
 	return time.Duration(used.Nano())
 }
 
-// callSteadily makes so many calls a second until the function that it returns is called.
+// callSteadily makes perSecond calls a second until end is called.
 func callSteadily(t *testing.T, addr string, perSecond int) (end func()) {
 	const batches = 200 // a second
 	if perSecond == 0 {

@@ -15,7 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The page, INFO and cellserver top show the domains of Envoys, with what was decided about them.
+// The page, INFO and cellserver top show the domains of Envoys, with counts of the decisions about
+// them.
 func TestDomainsAreShown(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "limits.yaml")
 	require.NoError(t, os.WriteFile(config, []byte("domain: <b>shop\ndescriptors:\n- key: user\n"+

@@ -31,8 +31,8 @@ import (
 
 var rewrite = flag.Bool("rewrite", false, "write the screenshots to docs")
 
-// place is a server with a page, on a clock that only the test moves. Each value in ticks makes the page get a
-// message.
+// place is a server with a page, on a clock that only the test moves. Each value in ticks makes the server
+// send the page a message.
 type place struct {
 	*testing.T
 	clock  *store.StillClock
@@ -87,7 +87,7 @@ func (p *place) call(words ...any) any {
 	return reply
 }
 
-// second lets a second pass, and waits until the page has drawn the message of its end.
+// second lets a second pass, and waits until the page has drawn the message about it.
 func (p *place) second(b *browser) {
 	p.Helper()
 	p.clock.Advance(time.Second)
@@ -100,7 +100,8 @@ func (p *place) url(user string) string {
 	return strings.Replace(p.web.URL, "http://", "http://"+user+":secret@", 1)
 }
 
-// The names of keys that a page which took them for HTML, or for a part of the stream, would betray.
+// hostile has names of keys that would do visible damage if the page took them for HTML or for a
+// part of the stream.
 var hostile = map[string]string{
 	"<img src=x onerror=alert(1)>": `"<img src=x onerror=alert(1)>"`,
 	"</script><script>alert(1)":    `"</script><script>alert(1)"`,
@@ -117,7 +118,7 @@ func (p *place) hitAll() {
 	}
 }
 
-// The page shows what happens, and names of any bytes as text. The browser finds nothing to complain about.
+// The page shows what happens, and shows names of any bytes as text. The browser reports no problem.
 func TestPage(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.call("CL.FIXED", "user:1", 5, 60, 1)
@@ -151,8 +152,8 @@ func TestPage(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
-// A key is looked up by its name in a list, and by the keyboard alone. A user without the right to delete it
-// sees why, and the key stays; one with that right is asked first.
+// A user can look up a key by its name in a list, and with the keyboard alone. A user without the right to
+// delete the key sees why, and the key stays. A user with the right is asked first.
 func TestLookUp(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.hitAll()
@@ -196,7 +197,7 @@ func TestLookUp(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
-// What each policy decides is shown, also of a policy that decides nothing.
+// The page shows the decisions of each policy, also of a policy without decisions.
 func TestDecisionsByPolicyAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.call("CL.BAN", "eve", "api", 7200, "guessing")
@@ -232,7 +233,7 @@ func TestBansAreShown(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
-// Without the right to see something, the user sees that, in its place.
+// In place of something that the user has no right to see, the page says so.
 func TestErrorsAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.call("ACL", "SETUSER", "viewer", "-info", "-cl.top")
@@ -278,7 +279,8 @@ func TestAccessibility(t *testing.T) {
 	}
 }
 
-// The screenshots of docs/page.md: a server that is used in the same way every time, at the same instants.
+// TestScreenshots makes the screenshots of docs/page.md, of a server that is used in the same way every
+// time, at the same instants.
 func TestScreenshots(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	b.open(p.url("admin"))
@@ -305,7 +307,7 @@ func TestScreenshots(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
-// use makes the calls of a second, whose number varies like that of visitors.
+// use makes the calls of a second, whose number varies as visitors come and go.
 func (p *place) use(second int) {
 	p.Helper()
 	wave := 10 + int(6*math.Sin(float64(second)/9))

@@ -14,8 +14,8 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// docs/page.md begins with these options: the first limited key is on the page a moment after it was limited.
-// A page that is open does not delay the end of the server.
+// With the options at the beginning of docs/page.md, the page shows the first limited key a moment after it
+// was limited. An open page does not delay the server's end.
 func TestStart(t *testing.T) {
 	port := peer.FreePort(t)
 	s := peer.StartPlain(t, "--metrics-port", strconv.Itoa(port), "--page-open", "yes")
