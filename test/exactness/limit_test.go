@@ -70,7 +70,7 @@ type call struct {
 	sent, returned time.Duration
 	outcome        outcome
 	taken          int64 // if it was allowed
-	remaining int64 // tokens left after the call; unknown if the reply does not say
+	remaining      int64 // tokens left after the call; unknown if the reply does not say
 }
 
 // outcome is what a client knows of its call after the reply.
