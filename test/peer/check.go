@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// CheckStore runs cellserver check-store again and again, as long as a server has not answered within the second
-// that it is given, in which a busy machine may not even connect. It returns the output and the error.
+// CheckStore runs cellserver check-store, and repeats it while a server does not answer within the second that
+// check-store waits: on a busy machine, even a connection may take longer. It returns the output and the error.
 func CheckStore(t testing.TB, run func() (output []byte, err error)) (report string, err error) {
 	t.Helper()
 	Until(t, "servers answer check-store in time", func() bool {

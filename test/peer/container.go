@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// StartIn is StartPlain in a container with so many bytes of memory: a control group of its own, in which the system
-// ends a process that needs more. Where no control group can be made, because the test does not run as root, the
-// process has no bound, and enclosed is false: then only its peak tells (see Peak). The runtime of Go is told the
-// bound, as the server does by itself in a container.
+// StartIn is StartPlain in a container with so many bytes of memory: its own control group, in which the system ends
+// a process that needs more. A control group needs root. Without it, the process has no bound, enclosed is false,
+// and the test can only check the peak (see Peak). StartIn also tells Go's runtime the bound, as the server does by
+// itself in a container.
 func StartIn(t *testing.T, memory int64, args ...string) (s *Server, enclosed bool) {
 	t.Helper()
 	t.Setenv("GOMEMLIMIT", strconv.FormatInt(memory/4*3, 10))

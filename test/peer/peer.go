@@ -91,7 +91,7 @@ type Server struct {
 	cmd            *exec.Cmd
 	stdout, stderr screen
 	ended          chan struct{}
-	mayExit        bool // Wait was called: how it ended is the test's to judge
+	mayExit        bool // Wait was called, so the test judges how the process ended
 }
 
 // Start starts cellserver on a free port. When the test ends, the server is told to stop, and must
@@ -101,8 +101,8 @@ func Start(t *testing.T, args ...string) *Server {
 	return StartLogging(t, nil, args...)
 }
 
-// StartLogging is Start with a file of the test's, such as a pipe, as the server's stderr. By default it gets
-// warnings only.
+// StartLogging is Start with the test's own file, such as a pipe, as the server's stderr. By default the
+// server logs only warnings to it.
 func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 	t.Helper()
 	listen, client := door(t)
@@ -121,7 +121,7 @@ func StartLogging(t *testing.T, stderr *os.File, args ...string) *Server {
 	return s
 }
 
-// StartPlain is Start of a server without TLS, whatever the environment says.
+// StartPlain is Start without TLS, whatever the environment says.
 func StartPlain(t *testing.T, args ...string) *Server {
 	t.Helper()
 	return start(t, func(port int) *exec.Cmd {
@@ -129,8 +129,8 @@ func StartPlain(t *testing.T, args ...string) *Server {
 	})
 }
 
-// StartRedis starts a real redis-server on a free port. If none is installed, the test fails,
-// because a comparison that is not made must not look like one that succeeded.
+// StartRedis starts a real redis-server on a free port. If it is not installed, the test fails: a
+// skipped comparison must not look like a successful one.
 func StartRedis(t *testing.T, args ...string) *Server {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -180,7 +180,8 @@ func start(t *testing.T, command func(port int) *exec.Cmd) *Server {
 	return nil
 }
 
-// Command is cellserver with these arguments, for Launch, or to be run by itself.
+// Command returns a command that runs cellserver with these arguments, for Launch or to be run by
+// itself.
 func Command(args ...string) *exec.Cmd {
 	cmd := exec.Command(binary, args...)
 	cmd.Env = environment()
@@ -211,9 +212,9 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	return s
 }
 
-// environment returns the test's environment without the variables for tests, which a server would
-// take for unknown options. It tells the race detector not to make a process wait for a second before it
-// ends.
+// environment returns the test's environment without the variables for tests, which a server would take
+// for unknown options. It also removes the second for which a program with the race detector sleeps
+// before it exits.
 func environment() []string {
 	own := slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "CELLSERVER_TEST_") })
 	return append(own, "GORACE=atexit_sleep_ms=0")
@@ -229,9 +230,8 @@ func (s *Server) check() {
 	assert.Empty(s.t, withoutExpected(s.Stderr()), "stderr")
 }
 
-// The warnings that maxmemory is exceeded, here or in a store, which a test with a small maxmemory causes, and that a
-// store has not answered a new connection within a second, after which the server tries again: a busy machine may
-// take longer.
+// expected matches warnings that tests may cause: that maxmemory is exceeded, here or in a store, and that a store
+// has not answered a new connection within a second, because the machine is busy.
 var expected = regexp.MustCompile(
 	`(?m)^.* msg="(?:maxmemory is exceeded|the store does not make decisions:[^"]*".* error="OOM |` +
 		`store: no connection" .*error="[^"]*(?:deadline exceeded|i/o timeout)).*\n`)
@@ -270,10 +270,10 @@ func (s *Server) Stdout() string { return s.stdout.String() }
 // Log returns what the process has written to stderr so far.
 func (s *Server) Log() string { return s.stderr.String() }
 
-// Stderr returns Log without what is logged for information.
+// Stderr returns Log without lines at the level INFO.
 func (s *Server) Stderr() string { return information.ReplaceAllString(s.Log(), "") }
 
-// information matches a line of the log that is for information.
+// information matches a line of the log at the level INFO.
 var information = regexp.MustCompile(`(?m)^time=\S+ level=INFO .*\n`)
 
 // screen keeps what is printed, and signals when the server is ready.

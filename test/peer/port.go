@@ -13,13 +13,13 @@ import (
 // The ports of FreePort begin here, if the system does not give them to others.
 const firstPort = 16384
 
-// FreePort returns a port on which no process listens. Until the test ends, neither another call returns it, in
-// this process or in another, nor does the system give it to a connection or to a listener on any port, before
-// the server that it is meant for listens.
+// FreePort returns a port on which no process listens. Until the test ends, no other call returns the port, in
+// this process or in another. Nor does the system give it to a connection, or to a listener on any port, so it
+// is still free when the server starts to listen.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	end := endOfPorts()
-	if end <= firstPort { // as good as it gets there
+	if end <= firstPort { // nothing better is possible on this system
 		port := listens(t, "127.0.0.1:0")
 		require.NotZero(t, port)
 		return port
@@ -52,7 +52,7 @@ func listens(t *testing.T, address string) int {
 }
 
 // endOfPorts returns the first of the ports that the system gives to connections, and to listeners on any
-// port. It returns 0 on systems other than Linux, which do not say so there.
+// port. It returns 0 on systems other than Linux, which do not have this file.
 func endOfPorts() (first int) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// isReady returns a channel that is closed when the server answers. One whose log cannot tell, because it is the
-// test's or has no lines for information, is asked.
+// isReady returns a channel that is closed when the server is ready, as its log says. It asks a server whose log
+// cannot tell, because the test has the log or because the log has no lines at the level INFO.
 func (s *Server) isReady() chan struct{} {
 	switch {
 	case s.cmd.Stderr != &s.stderr, slices.Contains(s.cmd.Args, "nothing"):
 		return s.answering()
-	case binary != "" && slices.Contains(s.cmd.Args, binary): // a shell may start it: see StartIn
+	case binary != "" && slices.Contains(s.cmd.Args, binary): // not only Args[0]: a shell may start it, see StartIn
 		return s.stderr.ready
 	default: // Redis and Valkey log to stdout
 		return s.stdout.ready
@@ -40,7 +40,7 @@ func (s *Server) answering() chan struct{} {
 	return answers
 }
 
-// Answers reports whether the server, whose address is known, has loaded its keys and answers.
+// Answers reports whether the server has loaded its keys and answers at its address.
 func (s *Server) Answers() bool {
 	conn, err := net.DialTimeout("tcp", s.Addr, time.Second)
 	if err != nil {

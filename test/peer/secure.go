@@ -12,9 +12,9 @@ import (
 	"cellserver/test/certs"
 )
 
-// OverTLS is the environment variable that, set to yes, makes Start start servers with TLS only,
-// and certificates on both sides. Tests that connect by Dial, or by a server's Addr and TLS, work
-// in both cases.
+// OverTLS is the environment variable that, set to yes, makes Start start servers with only TLS,
+// and certificates on both sides. Tests that connect with Dial, or with a server's Addr and TLS,
+// work with and without it.
 const OverTLS = "CELLSERVER_TEST_TLS"
 
 // secured has the clients' TLS configurations of servers that speak TLS, by address.

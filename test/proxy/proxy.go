@@ -1,5 +1,5 @@
-// Package proxy forwards TCP connections to a server, and does to them what networks do: it delays,
-// stalls, tears and cuts them.
+// Package proxy forwards TCP connections to a server, and makes them fail as networks do: it
+// delays, stalls, tears and cuts them.
 package proxy
 
 import (
@@ -41,7 +41,7 @@ type Proxy struct {
 	target string
 	delay  time.Duration
 	next   Fault
-	match  []byte // what a request contains on the connection that gets the fault
+	match  []byte // contained in the request whose connection gets the fault
 	spare  int    // replies that pass before the fault, as they arrive
 	struck chan struct{}
 	resume chan struct{} // closed unless replies are stalled
@@ -49,7 +49,7 @@ type Proxy struct {
 	closed bool
 }
 
-// pair is a client's connection and that to the server.
+// pair is a client's connection, and the connection to the server.
 type pair struct {
 	client, server net.Conn
 	armed          bool // a request has matched; the proxy's mu protects it
@@ -65,7 +65,8 @@ func (p *pair) cut() {
 	})
 }
 
-// New starts a proxy for the server at an address, which may be set later. It ends with the test.
+// New starts a proxy for the server at an address, which SetTarget may set later. The proxy ends
+// with the test.
 func New(t testing.TB, target string) *Proxy {
 	p, err := Start(target)
 	require.NoError(t, err)
@@ -109,8 +110,9 @@ func (p *Proxy) SetDelay(d time.Duration) {
 	p.delay = d
 }
 
-// Arm does something to the connection on which the next request that contains match is sent, once.
-// spare is the number of pieces of its reply that pass before. The channel is closed when it is done.
+// Arm causes a fault, once, on the connection on which the next request that contains match is sent.
+// spare is the number of pieces of the reply that pass before. The channel is closed when the fault
+// has happened.
 func (p *Proxy) Arm(f Fault, match string, spare int) (struck <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -118,7 +120,7 @@ func (p *Proxy) Arm(f Fault, match string, spare int) (struck <-chan struct{}) {
 	return p.struck
 }
 
-// Stall holds all replies back until the function that it returns is called.
+// Stall holds back all replies until resume is called.
 func (p *Proxy) Stall() (resume func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +226,7 @@ func (p *Proxy) wait(c *pair, isRequest bool) bool {
 	}
 }
 
-// strike returns the fault for what is being forwarded.
+// strike returns the fault for a piece that is being forwarded.
 func (p *Proxy) strike(c *pair, piece []byte, isRequest bool) Fault {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,10 +1,10 @@
-// Command faults starts two servers of one store, with a proxy before one of them that does to its connections what
-// networks do, and has the servers fail: it is for the tests of clients in other languages.
+// Command faults tests clients in other languages. It starts two servers on one store, with a proxy in front of one
+// of them, which makes connections fail as networks do, and makes the servers fail.
 //
 //	faults path/to/cellserver
 //
-// It prints the port of the proxy. After it has read a line, it does nothing more to connections, prints how often it
-// has done what, and ends when its input does.
+// It prints the proxy's port. After it has read a line, it causes no more faults, and prints how often it has caused
+// each. It ends when its input ends.
 package main
 
 import (
@@ -21,8 +21,8 @@ import (
 	"cellserver/test/proxy"
 )
 
-// pause is the time between two faults. After some faults there is a calm, which is longer than clients wait before
-// they try a server again that has not answered: each of these tries would meet a fault otherwise.
+// pause is the time between two faults. After faultsUntilCalm faults there is a calm. It is longer than the time
+// after which clients try a failed server again: without it, each of their tries would meet a fault.
 const pause, calm, faultsUntilCalm = 20 * time.Millisecond, 250 * time.Millisecond, 5
 
 func main() {
@@ -32,7 +32,7 @@ func main() {
 	}
 }
 
-// world is what the clients under test use.
+// world is the servers and the proxy that the clients under test use.
 type world struct {
 	binary  string
 	proxy   *proxy.Proxy
@@ -111,7 +111,7 @@ var ofConnections = []struct {
 	{"torn", proxy.TearReply}, {"reset", proxy.Reset},
 }
 
-// strike does one thing to the connections or to the servers.
+// strike causes one fault on the connections or the servers.
 func (w *world) strike(over <-chan struct{}) error {
 	switch n := w.random.IntN(40); n {
 	case 0:
