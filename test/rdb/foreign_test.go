@@ -10,8 +10,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A cellserver that is started with the folder of a redis-server warns, and does not replace its files,
-// whichever command is to write one.
+// A cellserver that is started with a redis-server's folder warns, and does not replace the
+// redis-server's files, whichever command writes one.
 func TestFolderOfRedis(t *testing.T) {
 	dir := t.TempDir()
 	theirs := newRedis(t, dir)

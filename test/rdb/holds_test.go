@@ -24,8 +24,8 @@ func (s server) call(words []any, more ...any) []int64 {
 	return reply
 }
 
-// requireHolds requires that each key has two open holds of 30 and 40, with 30 charged without a hold, and settles
-// them: each gives back what it would have given back at the server that made it.
+// requireHolds requires that each key has two open holds of 30 and 40, with 30 charged without a hold. It settles
+// the holds: each gives back as much as it would have at the server that made it.
 func (s server) requireHolds() {
 	s.t.Helper()
 	peerAsks := s.client(3)
@@ -40,8 +40,8 @@ func (s server) requireHolds() {
 	require.EqualValues(s.t, 7, s.call([]any{"CL.THROTTLE", "empty", 1000, 1000, 1}, 10, "SETTLE", "first")[5])
 }
 
-// Open holds are in the file of a folder, whether export or SAVE has written it, and import puts them into a folder. A
-// server gets none, and import says so. redis-server loads the file.
+// Open holds are in a file, whether export has written it from a folder or SAVE has. import writes them into a folder.
+// It cannot give them to a server, and says so. redis-server loads the file.
 func TestFilesHaveHolds(t *testing.T) {
 	dir := t.TempDir()
 	folder, path := filepath.Join(dir, "folder"), filepath.Join(dir, "keys.rdb")
@@ -64,7 +64,7 @@ func TestFilesHaveHolds(t *testing.T) {
 	require.Zero(t, ours.Wait())
 	requireOutput(t, "export", "--dir", folder, path)
 	again := newOwn(t, "--dir", folder)
-	again.requireHolds() // those of the journal
+	again.requireHolds() // the holds in the journal
 
 	for i, file := range []string{path, filepath.Join(dir, "saved.rdb")} {
 		copied := filepath.Join(dir, fmt.Sprint("copy", i))

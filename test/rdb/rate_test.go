@@ -10,8 +10,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// tenInTenHours gives back one in an hour, and so none during a test. One of twentyInTenHours is half of
-// one of these: once it is taken, it makes no difference if the clocks of servers differ a little.
+// With tenInTenHours, one token comes back in an hour, so none comes back during a test. A token of
+// twentyInTenHours is half a token of tenInTenHours: once it is taken, small differences between
+// servers' clocks do not matter.
 var (
 	tenInTenHours    = redis_rate.Limit{Rate: 10, Burst: 10, Period: 10 * time.Hour}
 	twentyInTenHours = redis_rate.Limit{Rate: 20, Burst: 20, Period: 10 * time.Hour}
@@ -25,8 +26,8 @@ func allowed(t *testing.T, l *redis_rate.Limiter, key string, limit redis_rate.L
 	return result
 }
 
-// Keys of redis_rate become limiters, in memory and in a store: after the import, a key has as much left
-// as before, and none begins with a full limit.
+// Keys of redis_rate become limiters, in memory and in a store. After the import, each key has as much
+// left as before, and no key begins with a full limit.
 func TestImportOfRedisRate(t *testing.T) {
 	theirs, store := newRedis(t, t.TempDir()), newRedis(t, t.TempDir())
 	limits := redis_rate.NewLimiter(theirs.client(0))
@@ -54,7 +55,8 @@ func TestImportOfRedisRate(t *testing.T) {
 	}
 }
 
-// requireContinues decides with both. A Burst of 10 is a max_burst of 9.
+// requireContinues compares decisions of redis_rate and of a server. A Burst of 10 is a max_burst
+// of 9.
 func requireContinues(t *testing.T, to server, limits *redis_rate.Limiter) {
 	t.Helper()
 	for _, c := range []struct {
@@ -67,7 +69,7 @@ func requireContinues(t *testing.T, to server, limits *redis_rate.Limiter) {
 		require.NoError(t, err)
 		require.Equal(t, []int64{c.limited, 10, c.remaining}, reply[:3], "%+v", c)
 	}
-	// Both say when the next one will be admitted.
+	// Both say when the next token will be admitted.
 	theirs := allowed(t, limits, "all", tenInTenHours, 1)
 	ours, err := to.client(0).Do(ctx, "CL.THROTTLE", "rate:all", 9, 10, 36000, 1, "MS").Int64Slice()
 	require.NoError(t, err)

@@ -50,7 +50,8 @@ type held struct {
 // contents are the keys of each database.
 type contents map[int]map[string]held
 
-// examples are strings of all lengths that have different encodings, and integers likewise.
+// examples returns strings of all lengths that have different encodings, and integers of all sizes
+// that have.
 func examples() contents {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := contents{0: {}, 1: {}, 15: {}}

@@ -16,8 +16,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A server closes the connection after an argument that is longer than proto-max-bulk-len, which is
-// 512 MB in Redis and less here. Such values are left out, and all others arrive.
+// A server closes the connection after an argument longer than proto-max-bulk-len, which is 512 MB
+// in Redis and less here. Such values are left out, and all other values arrive.
 func TestLongValuesAreLeftOut(t *testing.T) {
 	theirs, ours := newRedis(t, t.TempDir()), newOwn(t, "--proto-max-bulk-len", "1kb")
 	from := theirs.client(0)
@@ -32,7 +32,7 @@ func TestLongValuesAreLeftOut(t *testing.T) {
 	require.Equal(t, int64(100), ours.client(0).DBSize(ctx).Val())
 }
 
-// What a server would refuse is not written into its folder.
+// import does not write values into a folder that a server would refuse.
 func TestBoundsOfAFolder(t *testing.T) {
 	dir := t.TempDir()
 	folder, path := filepath.Join(dir, "folder"), filepath.Join(dir, fileName)
@@ -49,7 +49,7 @@ func TestBoundsOfAFolder(t *testing.T) {
 	require.Contains(t, out, "1 keys were there already, with the same content")
 }
 
-// What is no backup is not called one, and nothing blocks.
+// Files that are no backups are refused as such, and nothing blocks.
 func TestWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	empty, text, pipe, link := filepath.Join(dir, "empty"), filepath.Join(dir, "text"), filepath.Join(dir, "pipe"),
@@ -83,7 +83,8 @@ func TestWhatIsNoFile(t *testing.T) {
 	require.Len(t, left, 4)
 }
 
-// A link that is replaced still leads to the file, and a database that does not exist is an error.
+// If the output is a link, export replaces the file that the link leads to. A database that does
+// not exist is an error.
 func TestReplaceBehindALink(t *testing.T) {
 	ours, dir := newOwn(t, "--databases", "2"), t.TempDir()
 	link, target := filepath.Join(dir, "link"), filepath.Join(dir, "target")
@@ -99,7 +100,7 @@ func TestReplaceBehindALink(t *testing.T) {
 	require.Contains(t, stderr, "DB index is out of range")
 }
 
-// A signal leaves no part of a file.
+// An export that a signal ends leaves no part of a file.
 func TestExportIsInterrupted(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestRestoredInBothDirections(t *testing.T) {
 	}
 }
 
-// Strings that redis-server does not compress, and integers, have the same payload in both.
+// Strings that redis-server does not compress, and integers, have the same payload in both servers.
 func TestPayloadsAreThoseOfRedis(t *testing.T) {
 	theirs, ours := start(t, t.TempDir(), "--rdbcompression", "no")(0), newOwn(t).client(0)
 	all := examples()[1]

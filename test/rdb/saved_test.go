@@ -107,7 +107,7 @@ func expected(t *testing.T, data *memory.Store, database int) map[string]held {
 	return all
 }
 
-// redis-server loads the file that SAVE writes: every key, with its value and expiry.
+// redis-server loads every key of the file that SAVE writes, with its value and expiry.
 func TestRedisLoadsWhatWeSave(t *testing.T) {
 	data := filled(t)
 	dir := t.TempDir()

@@ -11,14 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitsOfTen are calls of limiters with a limit of ten. Nothing comes back during a test. The
-// quantity is n, and a holder h.
+// limitsOfTen are calls of limiters with a limit of ten, of which nothing comes back during a test.
+// n stands for the quantity, and h for a holder.
 var limitsOfTen = []string{
 	"CL.THROTTLE throttle 9 10 36000 n", "CL.FIXED fixed 10 36000 n", "CL.SLIDING sliding 10 36000 n",
 	"CL.SLIDINGLOG log 10 36000 n", "CL.QUOTA quota 10 1000000000 n", "CL.ACQUIRE leases 10 36000 h n",
 }
 
-// limited makes a call of one of them, and reports whether it is limited.
+// limited makes one of these calls, and reports whether it is limited.
 func limited(t *testing.T, client *redis.Client, call, holder string, quantity int) bool {
 	t.Helper()
 	words := fields(strings.NewReplacer(" n", " "+strconv.Itoa(quantity), " h", " "+holder).Replace(call))
@@ -27,9 +27,9 @@ func limited(t *testing.T, client *redis.Client, call, holder string, quantity i
 	return reply[0] == 1
 }
 
-// takeSix takes six of each limit, and bans a subject of a policy. What was taken from CL.THROTTLE comes
-// back a little faster than the later calls say, so that it makes no difference if the clocks of servers
-// differ a little.
+// takeSix takes six of each limit, and bans a subject of a policy. The tokens of CL.THROTTLE come back a
+// little faster than with the later calls, so that small differences between servers' clocks do not
+// matter.
 func takeSix(t *testing.T, client *redis.Client) {
 	t.Helper()
 	for _, call := range limitsOfTen {
@@ -61,7 +61,7 @@ func places(t *testing.T, store server, prefix string) map[string]server {
 }
 
 // Limiters move from memory to a store, back, and from one store to another, through a file or directly.
-// None begins with a full limit, and values keep their expiries.
+// No limiter begins with a full limit, and values keep their expiries.
 func TestLimitersMoveBetweenPlaces(t *testing.T) {
 	store := newRedis(t, t.TempDir())
 	sources, destinations := places(t, store, "old:"), places(t, store, "new:")
@@ -90,7 +90,8 @@ func TestLimitersMoveBetweenPlaces(t *testing.T) {
 	}
 }
 
-// Limiters that are exported to a redis-server expire there, and are those of cellservers on that store.
+// Limiters that are exported to a redis-server expire there, and cellservers that use it as their store
+// continue them.
 func TestExportToARedisServer(t *testing.T) {
 	store, source := newRedis(t, t.TempDir()), newOwn(t)
 	client, keys := source.client(0), store.client(0)
@@ -111,7 +112,7 @@ func TestExportToARedisServer(t *testing.T) {
 	}
 }
 
-// A limiter that would begin with a full limit is found.
+// The test finds a limiter that begins with a full limit.
 func TestFullLimitsAreFound(t *testing.T) {
 	client := newOwn(t).client(0)
 	full := 0
@@ -123,8 +124,9 @@ func TestFullLimitsAreFound(t *testing.T) {
 	require.Equal(t, len(limitsOfTen), full)
 }
 
-// Cellservers of different versions use one store. Values have a mark with the version of their form,
-// except for throttle keys, which are redis-cell's. A newer form is refused by name, and stays.
+// Cellservers of different versions can use one store. Values are marked with the version of their
+// form, except that throttle keys have redis-cell's format. A value in a newer form is refused by
+// name, and stays unchanged.
 func TestVersionsShareAStore(t *testing.T) {
 	store := newRedis(t, t.TempDir())
 	keys := store.client(1)

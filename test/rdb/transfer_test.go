@@ -155,7 +155,7 @@ func TestImportFromRedis(t *testing.T) {
 	}
 }
 
-// A redis-server before 7.0 has no PEXPIRETIME. Passwords may be in the URL, or options.
+// A redis-server before 7.0 has no PEXPIRETIME. Passwords may be in the URL or in options.
 func TestImportFromOldRedisWithPasswords(t *testing.T) {
 	theirs := newRedis(t, t.TempDir(), "--rename-command", "PEXPIRETIME", "", "--requirepass", "secret")
 	ours := newOwn(t, "--requirepass", "another")
@@ -210,10 +210,10 @@ var limiterCalls = []string{
 	"CL.BAN subject p 3600 reason",
 }
 
-// standingKey is the key of that subject's standing.
+// standingKey is the key of the standing of the subject in limiterCalls.
 const standingKey = "p:{subject}:standing"
 
-// keyOf returns the key that one of these calls makes.
+// keyOf returns the key that a call of limiterCalls makes.
 func keyOf(words []any) string {
 	if words[0] == "CL.BAN" {
 		return standingKey
@@ -221,7 +221,7 @@ func keyOf(words []any) string {
 	return words[1].(string)
 }
 
-// makeLimiters makes these calls, and returns the payload of each key.
+// makeLimiters makes the calls of limiterCalls, and returns the payload of each key.
 func makeLimiters(t *testing.T, client *redis.Client) map[string]string {
 	payloads := map[string]string{}
 	for _, call := range limiterCalls {
@@ -350,7 +350,7 @@ func TestDamagedFileIsNotImported(t *testing.T) {
 	require.Zero(t, ours.client(0).DBSize(ctx).Val())
 }
 
-// Each failure has a message, and does not change a file that exists.
+// Each failure has a message, and does not change an existing file.
 func TestTransfersThatFail(t *testing.T) {
 	ours := newOwn(t, "--databases", "2")
 	path := filepath.Join(t.TempDir(), fileName)
