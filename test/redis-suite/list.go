@@ -74,7 +74,7 @@ func (l *list) String() string {
 
 func (l *list) write() error { return os.WriteFile(l.path, []byte(l.String()), 0o644) }
 
-// of returns the part of the list about these units.
+// of returns the list's entries about these units.
 func (l *list) of(units []string) *list {
 	return l.where(func(t test) bool { return slices.Contains(units, t.unit) })
 }

@@ -5,9 +5,9 @@
 //	test/redis-suite/run.sh bin/cellserver -update                       removes the tests that now pass from the lists
 //
 // The same tests run against a real redis-server, through a proxy that records which commands each
-// test sends: what passes there must pass here. A test in again.txt, which expects more than a
-// server can promise, such as a fast machine, may be run again if it fails. Two other lists have
-// tests that need not pass; each of these is run too, alone, and must fail. skipped.txt has tests
+// test sends: what passes there must pass here. A test in again.txt expects more than a server can
+// promise, such as a fast machine, and may be run again if it fails. Two other lists have tests
+// that need not pass. Each of these tests is run too, alone, and must fail. skipped.txt has tests
 // that send a command which cellserver will not have, or that have a reason below them. not-yet.txt
 // has tests that should pass later.
 //
@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// units are the units of the suite about what cellserver has.
+// units are the units of the suite about features that cellserver has.
 var units = []string{
 	"unit/protocol", "unit/type/incr", "unit/type/string", "unit/expire", "unit/keyspace", "unit/scan", "unit/dump",
 	"unit/introspection", "unit/introspection-2", "unit/querybuf", "unit/multi", "unit/other", "unit/quit", "unit/slowlog",
@@ -58,7 +58,7 @@ type session struct {
 	source, binary string // Redis's source, and cellserver
 	standIn        string // the program that the suite starts as redis-server: redis-server.sh
 	dir            string // for temporary files
-	base           int    // the first of its ports
+	base           int    // the first of the run's ports
 	units          []string
 	skipped        *list
 	notYet         *list
@@ -143,12 +143,14 @@ func (s *session) judge(ctx context.Context) error {
 	return nil
 }
 
-// protocols are those in which the suite runs. resp3 is the index of the one that needs a proxy.
+// protocols are the protocols in which the suite runs. resp3 is the index of the protocol that
+// needs a proxy.
 var protocols = []string{"RESP2", "RESP3"}
 
 const resp3 = 1
 
-// verdicts returns one for each protocol. They run at the same time, because tests mostly wait.
+// verdicts returns a verdict for each protocol. The suite runs in all protocols at the same time,
+// because tests mostly wait.
 func (s *session) verdicts(ctx context.Context) ([]*verdict, error) {
 	verdicts, errs := make([]*verdict, len(protocols)), make([]error, len(protocols))
 	var all sync.WaitGroup
@@ -181,7 +183,7 @@ func (s *session) update(ctx context.Context) error {
 	return nil
 }
 
-// listed returns the tests of both lists, of the units that run.
+// listed returns both lists' tests of the units that run.
 func (s *session) listed() []test {
 	return slices.Concat(s.skipped.of(s.units).tests(), s.notYet.of(s.units).tests())
 }

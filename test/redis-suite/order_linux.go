@@ -8,9 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// order forwards what clients send in the order in which it arrives. Many tests let one client make
-// a call, and another client the next, without waiting in between, and rely on this order. A
-// goroutine for each client would not keep it; epoll does, in its list of readable connections.
+// order forwards what clients send in the order of arrival. In many tests one client makes a call,
+// and another client makes the next call without waiting; these tests rely on the order. A
+// goroutine for each client would not keep the order; epoll keeps it, in its list of readable
+// connections.
 type order struct {
 	epoll int
 
@@ -21,7 +22,7 @@ type order struct {
 // link is one client's connection to the server.
 type link struct {
 	to  io.Writer
-	end func() // is called once, at the end of the input
+	end func() // called once, at the end of the input
 }
 
 func newOrder() (*order, error) {
@@ -80,9 +81,10 @@ func (o *order) hand(fd int32, buffer []byte) {
 	o.drop(fd)
 }
 
-// drop ends a link. It is called before the descriptor is closed and may be used for another connection.
+// drop ends a link. It is called before the descriptor is closed, because another connection may get the
+// same descriptor then.
 func (o *order) drop(fd int32) {
-	_ = unix.EpollCtl(o.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // it fails if it was never there
+	_ = unix.EpollCtl(o.epoll, unix.EPOLL_CTL_DEL, int(fd), nil) // it fails if the descriptor was never added
 	o.mu.Lock()
 	l := o.links[fd]
 	delete(o.links, fd)

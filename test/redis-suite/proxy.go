@@ -17,7 +17,7 @@ type proxy struct {
 	listener net.Listener
 	server   string // its address
 	order    *order
-	resp3    bool // every connection begins with HELLO 3, whose reply is not forwarded
+	resp3    bool // begin every connection with HELLO 3, and do not forward its reply
 
 	mu      sync.Mutex
 	current test
@@ -72,8 +72,9 @@ func (p *proxy) serve(client *net.TCPConn) {
 			return
 		}
 	}
-	// A call is recorded before the server gets it, because its reply may begin the next test. The
-	// copying ends when either side does; what the server still replies is read.
+	// A call is recorded before the server gets it, because the suite may begin the next test when
+	// it has the reply. The copying ends when either side ends, and the server's remaining replies
+	// are read.
 	ended := make(chan struct{})
 	err = p.order.forward(client, io.MultiWriter(&callParser{receive: p.note}, server), func() {
 		_ = server.CloseWrite()
@@ -82,7 +83,7 @@ func (p *proxy) serve(client *net.TCPConn) {
 	if err != nil {
 		return
 	}
-	_, _ = io.Copy(client, replies) // ends when either side does
+	_, _ = io.Copy(client, replies) // ends when either side ends
 	_ = client.CloseRead()
 	<-ended
 }
@@ -108,7 +109,7 @@ func (p *proxy) note(words []string) {
 	if len(words) > 1 {
 		sent[name+"|"+strings.ToLower(words[1])] = true
 	}
-	if name == "command" && len(words) > 2 { // asks about a command
+	if name == "command" && len(words) > 2 { // a question about another command
 		sent[strings.ToLower(words[2])] = true
 	}
 }
@@ -145,7 +146,7 @@ func (p *callParser) Write(b []byte) (int, error) {
 	}
 }
 
-// nextCall returns the first call of the bytes, or none if it is not complete.
+// nextCall returns the first call in the bytes, or no words if it is incomplete.
 func nextCall(b []byte) (words []string, rest []byte, err error) {
 	line, after, complete := bytes.Cut(b, []byte("\n"))
 	if !complete {
@@ -184,7 +185,7 @@ func skipReply(r *bufio.Reader) error {
 	if err != nil {
 		return err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(line[1:])) // no number: no more lines
+	n, _ := strconv.Atoi(strings.TrimSpace(line[1:])) // 0 if there is no number, and then no more lines follow
 	switch line[0] {
 	case '$':
 		_, err = r.Discard(n + 2)

@@ -69,8 +69,8 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
-// start reports whether the server listens. If not, it has ended. Redis logs to standard output, and cellserver
-// to standard error, whose warnings are shown.
+// start reports whether the server listens. If it does not, it has ended. Redis logs to standard output.
+// cellserver logs to standard error, and its warnings are shown.
 func (s *server) start() (bool, error) {
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *server) start() (bool, error) {
 	read.Go(func() { eachLine(log, ready, warn) })
 	go func() {
 		read.Wait()
-		_ = s.cmd.Wait() // it was killed, or alive reports that it has ended
+		_ = s.cmd.Wait() // it was killed, or has ended, which alive reports
 		s.ended.Store(true)
 		close(s.done)
 		ready <- false
@@ -106,7 +106,8 @@ func eachLine(from io.Reader, ready chan<- bool, do func(line string)) {
 	}
 }
 
-// warn shows a line of the log, unless it is for information, or the suite's: it logs which test begins.
+// warn shows a line of the log, unless its level is INFO or it is the suite's own line about the test
+// that begins.
 func warn(line string) {
 	if !strings.Contains(line, " level=INFO ") && !strings.Contains(line, begins) {
 		fmt.Fprintln(os.Stderr, line)

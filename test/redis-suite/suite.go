@@ -34,7 +34,8 @@ type result struct {
 var options = []string{"--singledb", "--ignore-encoding", "--ignore-digest", "--durable", "--clients", "1"}
 
 // without excludes tests that need a replica or a file, or that take long. Most tests that need DEBUG
-// use subcommands that cellserver does not have; those of the units in sleep use only DEBUG SLEEP.
+// use subcommands that cellserver does not have, except for the units in sleep, which use only DEBUG
+// SLEEP.
 const without = "-needs:repl -needs:save -slow"
 
 var sleep = []string{"unit/latency-monitor", "unit/info"}
@@ -50,9 +51,9 @@ func tags(unit string) string {
 // of a test that is expected to fail.
 const suiteSeconds, aloneSeconds = "120", "10"
 
-// basePort is the first port that may be used. The suite takes a port of its own just below the base
-// port that it is given, and the servers that it starts have ports above it. Each place has a range of
-// portRange ports.
+// basePort is the first port that may be used. Each place has a range of portRange ports, and gives
+// the suite a base port in it. The suite takes the port just below the base port for itself, and
+// starts servers on the ports above.
 const basePort, portRange, serverPorts = 12000, 200, 100
 
 // claimPorts returns the first of the ports for the places of one run. Until release is called, other
@@ -76,7 +77,7 @@ type place struct {
 	at          int // its base port
 }
 
-// newPlace creates the place with this number, and removes what was there. The suite starts the program
+// newPlace creates the place with this number, and removes an earlier one. The suite starts the program
 // redisServer as redis-server.
 func (s *session) newPlace(number int, redisServer string) (place, error) {
 	p := place{filepath.Join(s.dir, strconv.Itoa(number)), s.binary, s.base + number*portRange}
@@ -102,8 +103,8 @@ func (s *session) newPlace(number int, redisServer string) (place, error) {
 	return p, os.Symlink(redisServer, filepath.Join(p.dir, "src", "redis-server"))
 }
 
-// run runs one unit, against the server at a port, or one that the suite starts. The suite's exit
-// status is that of its tests, so the output decides.
+// run runs one unit, against the server at a port, or against a server that the suite starts. The
+// suite's exit status only says whether its tests have passed, so the output decides.
 func (p place) run(ctx context.Context, unit string, port int, more ...string) ([]result, error) {
 	args := append([]string{"--single", unit, "--baseport", strconv.Itoa(p.at), "--portcount", strconv.Itoa(serverPorts),
 		"--tags", tags(unit)}, options...)
@@ -145,8 +146,8 @@ func (p place) runUnits(ctx context.Context, units []string, port int, skip []te
 	return all, nil
 }
 
-// runTwice runs a unit again if something fails, and everything that fails may be run again. What
-// fails twice fails.
+// runTwice runs a unit, and runs it again if something fails and every failed test may be run
+// again. A test that fails twice has failed.
 func (p place) runTwice(ctx context.Context, list *list, unit string, port int, more ...string) ([]result, error) {
 	results, err := p.run(ctx, unit, port, more...)
 	if err != nil || !mayRunAgain(list, results) {
@@ -185,7 +186,7 @@ func settle(first, second []result) []result {
 	return first
 }
 
-// names returns the names of a unit's tests, a line each, as the suite wants them.
+// names returns the names of a unit's tests, one per line, in the suite's format.
 func names(unit string, tests []test) (b []byte) {
 	for _, t := range tests {
 		if t.unit == unit {
@@ -195,8 +196,8 @@ func names(unit string, tests []test) (b []byte) {
 	return b
 }
 
-// servers is how many servers are tested at once, each in a place of its own: both servers, with each
-// protocol. Afterwards, workers run the listed tests, which mostly wait until a timeout.
+// servers is how many servers are tested at once, each in its own place: both servers, with each
+// protocol. Afterwards, so many workers run the listed tests, which mostly wait until a timeout.
 const servers, workers = 4, 4
 
 // runAlone runs tests one by one, each against a server of its own, and returns which pass.
@@ -208,7 +209,7 @@ func (s *session) runAlone(ctx context.Context, tests []test) (map[test]bool, er
 	var running sync.WaitGroup
 	for i := range workers {
 		running.Go(func() {
-			p, err := s.newPlace(servers+i, s.standIn) // after those of askRedis and askCell
+			p, err := s.newPlace(servers+i, s.standIn) // after the places of askRedis and askCell
 			for t := range next {
 				var ok bool
 				if err == nil {
@@ -237,7 +238,7 @@ func (s *session) passes(ctx context.Context, p place, t test) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	defer server.kill() // it is not used if the suite starts its own
+	defer server.kill() // unused if the suite starts its own server
 	results, err := p.run(ctx, t.unit, server.port, "--timeout", aloneSeconds, "--only", t.name)
 	if err != nil {
 		return false, err
@@ -263,7 +264,7 @@ var (
 // outside is the name for failures outside of any test.
 const outside = "(outside of a test)"
 
-// parse reads the suite's output for one unit. A failure has several lines, up to the next in
+// parse reads the suite's output for one unit. A failure has several lines, up to the next line in
 // brackets.
 func parse(unit, out string) (results []result) {
 	out, _, _ = strings.Cut(colors.ReplaceAllString(out, ""), "The End\n") // the failures are repeated there

@@ -34,7 +34,7 @@ func TestParse(t *testing.T) {
 	}, parse("unit/x", printed))
 }
 
-// What passes the second time has passed; otherwise the result is that of the first run.
+// A test that passes the second time has passed; otherwise the first run's result stays.
 func TestSettle(t *testing.T) {
 	of := func(name string, ok, late bool) result { return result{test{"unit/x", name}, ok, "", late} }
 	first := []result{of("slow", false, false), of("wrong", false, false), of("right", true, false),
@@ -49,7 +49,7 @@ func TestSettle(t *testing.T) {
 	assert.Equal(t, again, settle([]result{of(outside, false, false)}, again))
 }
 
-// A unit is run again for what may fail, and for nothing else.
+// A unit is run again if only tests that may fail have failed.
 func TestMayRunAgain(t *testing.T) {
 	of := func(name string, ok bool) result { return result{test: test{"unit/x", name}, ok: ok} }
 	slow := &list{entries: []entry{{test{"unit/x", "slow"}, "it waits"}}}
@@ -252,7 +252,7 @@ func TestProxyNotesWhatATestSends(t *testing.T) {
 	}
 }
 
-// redis-server.sh passes to cellserver only those settings for which cellserver has options.
+// redis-server.sh passes to cellserver only the settings for which cellserver has options.
 func TestRedisServerScript(t *testing.T) {
 	dir := t.TempDir()
 	server, settings := filepath.Join(dir, "cellserver"), filepath.Join(dir, "redis.conf")

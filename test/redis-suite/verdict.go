@@ -42,7 +42,7 @@ func isPromised(command string) bool {
 	return slices.Contains(promised, command) || slices.Contains(promised, container+"|*")
 }
 
-// beyond returns the commands of a test that Redis has and cellserver will never have.
+// beyond returns the commands in a test that Redis has and cellserver will never have.
 func (v *verdict) beyond(t test) (commands []string) {
 	for _, command := range slices.Sorted(maps.Keys(v.sent[t])) {
 		if v.redisKnows[command] && !v.cellKnows[command] && !isPromised(command) {
@@ -52,7 +52,7 @@ func (v *verdict) beyond(t test) (commands []string) {
 	return commands
 }
 
-// outcomes returns the results by test. A test passes if it passes each time that it is run.
+// outcomes returns the results by test. A test passes if it passes every time.
 func outcomes(results []result) map[test]result {
 	all := map[test]result{}
 	for _, r := range results {
@@ -150,7 +150,7 @@ func (v *verdict) report(out io.Writer, title string) int {
 	return all[1]
 }
 
-// remark prints the names of those results for which of is true.
+// remark prints the names of the results for which of returns true.
 func remark(out io.Writer, what string, results []result, of func(result) bool) {
 	for _, r := range results {
 		if of(r) {

@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// loosened maps patterns in the tests of Redis 7.0 to those in the tests of 7.2, because cellserver has
-// the error messages of 7.2. The messages of a redis-server 7.0 match the new patterns, too.
+// loosened maps patterns in the tests of Redis 7.0 to the patterns in the tests of 7.2, because
+// cellserver has the error messages of 7.2. The messages of Redis 7.0 match the new patterns too.
 var loosened = map[string]string{
 	"*NOPERM*channels*": "*NOPERM*channel*",
 	"*NOPERM*keys*":     "*NOPERM*key*",

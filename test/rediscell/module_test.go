@@ -29,7 +29,7 @@ func startModule(t *testing.T, args ...string) *peer.Server {
 	return peer.StartRedis(t, append([]string{"--loadmodule", path}, args...)...)
 }
 
-// recorder is redis-cell. With -record, it writes the file of its calls.
+// recorder is redis-cell. With -record, it writes its calls to recordedFile.
 type recorder struct {
 	connected
 	out strings.Builder
@@ -52,14 +52,15 @@ func newCell(t *testing.T, keys connected) limiter {
 func (r *recorder) throttle(t *testing.T, call string) []int64 {
 	reply := r.connected.throttle(t, call)
 	name, _, _ := strings.Cut(call, " ")
-	// The time is read last: played later, a key never lies further in the future than it did.
+	// Read the time last, so that when the calls are played later, no key lies further in the
+	// future than it did here.
 	tat, expires := stateOf(t, r.connected, name), r.PExpireTime(ctx, name).Val().Milliseconds()
 	fmt.Fprintf(&r.out, "%s = %s; %d expires %d at %d\n", call, strings.Trim(fmt.Sprint(reply), "[]"), tat, expires,
 		r.Time(ctx).Val().UnixMilli()+1)
 	return reply
 }
 
-// Calls of both at the same time admit exactly what the limit allows.
+// cellserver and redis-cell, called at the same time, together admit exactly what the limit allows.
 func TestBothAdmitTogether(t *testing.T) {
 	const size, callers, each = 100, 4, 50
 	store := startStore(t)
@@ -81,7 +82,7 @@ func TestBothAdmitTogether(t *testing.T) {
 	assert.Equal(t, int64(size), admitted[0].Load()+admitted[1].Load(), "%v and %v", &admitted[0], &admitted[1])
 }
 
-// Keys of redis-cell come into memory by import, and keys in memory to redis-cell by export.
+// import brings redis-cell's keys into memory, and export brings keys from memory to redis-cell.
 func TestKeysMove(t *testing.T) {
 	const rest, file = "k 9 10 36000 ", "dump.rdb"
 	from, memory := startModule(t), peer.StartPlain(t)

@@ -15,7 +15,7 @@ import (
 
 func startStore(t *testing.T) *peer.Server { return peer.StartRedis(t) }
 
-// recordings plays the calls that were made to redis-cell: it writes the keys that redis-cell wrote.
+// recordings plays the recorded calls of redis-cell: it writes the keys as redis-cell wrote them.
 type recordings struct {
 	keys  connected
 	lines []string // the calls that have not yet been made

@@ -26,16 +26,16 @@ var ctx = context.Background()
 const patience = time.Minute
 
 // storeTimeout is far longer than a call takes on a busy machine. A key of cellserver outlives its
-// limit by as much, or by a tenth of a second, if that is longer.
+// limit by this time, or by a tenth of a second if that is longer.
 const storeTimeout = 30 * time.Second
 
-// recordedFile has the calls of redis-cell in TestKeysAreShared: the call, its reply, the value of the
-// key afterwards, when it expires, and what time it was.
+// recordedFile has redis-cell's calls in TestKeysAreShared: the call, its reply, the key's value and
+// expiry afterwards, and the time.
 const recordedFile = "testdata/recorded.txt"
 
 // limiter is a server with CL.THROTTLE: cellserver with keys in a redis-server, or redis-cell in it.
 type limiter interface {
-	// throttle makes a call: the key and the numbers that follow it.
+	// throttle makes a call, which has a key and the numbers after it.
 	throttle(t *testing.T, call string) (reply []int64)
 }
 
@@ -59,14 +59,14 @@ func (c connected) throttle(t *testing.T, call string) []int64 {
 	return reply
 }
 
-// onStore starts a cellserver whose keys are in a redis-server, with the names that they have there.
+// onStore starts a cellserver whose keys are in a redis-server, without a prefix.
 func onStore(t *testing.T, store *peer.Server) connected {
 	timeout := strconv.FormatInt(storeTimeout.Milliseconds(), 10)
 	return connect(t, peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", timeout))
 }
 
-// turn is a call of one of both, and its reply. The last two integers of the reply, which are in
-// seconds, are smaller if time has passed.
+// turn is a call of cellserver or of redis-cell, and its reply. The last two integers of the reply
+// are seconds, and smaller if time has passed.
 type turn struct {
 	by   string
 	call string
@@ -74,7 +74,7 @@ type turn struct {
 }
 
 // At one token per hour, no token comes back during the test. The first call of each key takes half an
-// hour, so that it makes no difference if the clocks of both differ a little.
+// hour, so that a small difference between both clocks does not matter.
 var turns = []turn{
 	{"redis-cell", "a 19 20 36000 1", []int64{0, 20, 19, -1, 1800}},
 	{"redis-cell", "a 9 10 36000 3", []int64{0, 10, 6, -1, 12600}},
@@ -91,7 +91,7 @@ var turns = []turn{
 	{"cellserver", "a 9 10 36000 0", []int64{0, 10, 1, -1, 30600}},
 	{"cellserver", "a 9 10 36000 -9", []int64{0, 10, 10, -1, 0}},
 	{"redis-cell", "a 9 10 36000 1", []int64{0, 10, 9, -1, 3600}},
-	// The first call of a key is cellserver's, and the limits differ.
+	// cellserver makes the first call on a key, and the limits differ.
 	{"cellserver", "b 9 2 3600", []int64{0, 10, 9, -1, 1800}},
 	{"cellserver", "b 4 1 3600 4", []int64{0, 5, 0, -1, 16200}},
 	{"redis-cell", "b 4 1 3600", []int64{1, 5, 0, 1800, 16200}},
@@ -99,7 +99,8 @@ var turns = []turn{
 	{"cellserver", "b 9 1 3600 5", []int64{1, 10, 4, 1800, 19800}},
 }
 
-// Each of both sees what the other has taken, and the keys expire when their limits end.
+// cellserver and redis-cell see what the other has taken, and the keys expire when their limits
+// end.
 func TestKeysAreShared(t *testing.T) {
 	store := startStore(t)
 	keys := connect(t, store)
@@ -115,7 +116,7 @@ func TestKeysAreShared(t *testing.T) {
 }
 
 // requireReply compares replies, whose times may differ by the duration of a test. redis-cell 0.3 and
-// later round them up to a second more.
+// later round times up, to as much as a second more.
 func requireReply(t *testing.T, want, got []int64, format string, args ...any) {
 	t.Helper()
 	what := fmt.Sprintf(format, args...)
@@ -138,9 +139,9 @@ func stateOf(t *testing.T, keys connected, name string) int64 {
 	return tat
 }
 
-// requireExpiry compares the expiry of a key, in Unix milliseconds, with its value. redis-cell sets it
-// relative to a time that it has read a little earlier. cellserver sets it to storeTimeout later,
-// because its clock and that of the store differ, and leaves it if nothing changes.
+// requireExpiry compares the expiry of a key, in Unix milliseconds, with its value. redis-cell sets
+// the expiry relative to a time that it has read a little earlier. cellserver sets it storeTimeout
+// later, because its clock may differ from the store's, and leaves it if nothing changes.
 func requireExpiry(t *testing.T, step turn, unchanged bool, tat, expires int64) {
 	t.Helper()
 	after := expires - (tat+999_999)/1_000_000
