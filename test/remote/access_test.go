@@ -68,7 +68,7 @@ func TestManualShowsTheRule(t *testing.T) {
 	assert.Contains(t, string(manual), "ACL SETUSER limits on >password "+backend.Rule("limits:")+"\n")
 }
 
-// numbers are what differs from run to run in a report.
+// numbers match the parts of a report that differ from run to run.
 var numbers = regexp.MustCompile(`\S+:\d+|[+-]?\d+\.\d{3}|(redis|valkey) \d+\.\d+\.\d+`)
 
 func TestReport(t *testing.T) {
@@ -107,7 +107,7 @@ All rights that the store needs: ` + backend.Rule("cl:") + "\n"
 	assert.Contains(t, text, "error              WRONGPASS")
 }
 
-// A right that only a part of the requests needs is missed by those alone, in the server's words.
+// If a right is missing, only the requests that need it fail, in the server's words.
 func TestMissingRight(t *testing.T) {
 	s := start(t)
 	grant(t, s.Addr, "limits", "secret", strings.ReplaceAll(backend.Rule("cl:"), "+incrby ", ""))
@@ -123,7 +123,8 @@ func TestMissingRight(t *testing.T) {
 	assert.ErrorContains(t, other.Trouble(0), "it needs: ~PREFIX* resetchannels -@all +get")
 }
 
-// A server that evicts keys is refused, unless that is accepted; one that does not say is warned of.
+// A server that evicts keys is refused, unless the configuration accepts it. If a server does not
+// say whether it does, there is a warning.
 func TestEviction(t *testing.T) {
 	s := start(t, "--maxmemory-policy", "volatile-ttl")
 	l := open(t, "redis://"+s.Addr)
@@ -148,7 +149,7 @@ func TestEviction(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(log.String(), "does not say its maxmemory-policy"), log.String())
 }
 
-// A server whose memory is full refuses changes in its own words, and removes and reads.
+// A server whose memory is full refuses changes in its own words, but still removes and reads keys.
 func TestMemoryIsFull(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
@@ -187,8 +188,8 @@ func TestPasswordFile(t *testing.T) {
 	assert.True(t, open(t, "redis://:first@"+s.Addr).connect("cl:k"))
 }
 
-// When the password has been changed, connections that are open authenticate again, unless the server
-// does not accept it: then they stay as they are.
+// When the password has changed, open connections authenticate again. If the server does not accept
+// the new password, they stay as they are.
 func TestPasswordIsChanged(t *testing.T) {
 	s := start(t)
 	grant(t, s.Addr, "limits", "first", backend.Rule("cl:"))
@@ -227,7 +228,8 @@ func TestPasswordIsChanged(t *testing.T) {
 	assert.Equal(t, 2, strings.Count(log.String(), "could not authenticate again"), log.String())
 }
 
-// TLS, and a unix socket. The name in the certificate is checked.
+// The backend connects over TLS, where it checks the name in the certificate, and over a Unix
+// socket.
 func TestTransports(t *testing.T) {
 	authority := certs.New(t)
 	pair := authority.Issue(t, "server")

@@ -22,7 +22,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// script is the call of a script, and what the limiters make of it.
+// script is a call of a script: a key's value before, and the steps to make on it.
 type script struct {
 	now     int64
 	before  []byte // nil if the key does not exist
@@ -53,7 +53,8 @@ func someRule(r *rand.Rand) limit.Rule {
 	}
 }
 
-// someCalls returns calls that fit one another, about as many tokens as the limit has.
+// someCalls returns calls that may be in one script. Together they ask for about as many tokens as
+// the limit has.
 func someCalls(r *rand.Rand, rule *limit.Rule, now int64) (calls []combine.Adding) {
 	mode := quota.Take
 	most := min(max(rule.Size()/int64(1+r.IntN(4)), 1)+1, 1_000_000)
@@ -76,7 +77,8 @@ func someCalls(r *rand.Rand, rule *limit.Rule, now int64) (calls []combine.Addin
 	return calls
 }
 
-// someScript returns a call that follows another with the same rule, or that begins with any value.
+// someScript returns a script that continues another with the same rule, or that begins with any
+// value.
 func someScript(r *rand.Rand, rule *limit.Rule, last *script) *script {
 	s := &script{now: 1_800_000_000e9 + r.Int64N(1e18)}
 	if last != nil {
@@ -104,7 +106,7 @@ func someScript(r *rand.Rand, rule *limit.Rule, last *script) *script {
 	return s
 }
 
-// after returns what the key holds then, by the definition of the limiters.
+// after returns the key's value after the script, by the definition of the limiters.
 func (s *script) after() []byte {
 	v := combine.Value{Bytes: s.before}
 	for _, c := range s.calls {
@@ -113,7 +115,8 @@ func (s *script) after() []byte {
 	return v.Bytes
 }
 
-// check compares what a server has done. A script may leave a value to the process, which then computes from it.
+// check compares a server's reply and the key's value with the definition. A script may leave the step to the
+// process, which then computes it from the value.
 func (s *script) check(reply any, held []byte) error {
 	same := func(v any, want []byte) bool {
 		text, ok := v.(string)
@@ -131,7 +134,7 @@ func (s *script) check(reply any, held []byte) error {
 	return nil
 }
 
-// scriptRun makes scripts on a server, and compares them with the definition of the limiters.
+// scriptRun runs scripts on a server, and compares the results with the definition of the limiters.
 type scriptRun struct {
 	client  *redis.Client
 	steps   int
@@ -139,7 +142,7 @@ type scriptRun struct {
 	changed int
 }
 
-// batch makes many scripts at once, each on a key of its own.
+// batch runs many scripts at once, each on its own key.
 func (run *scriptRun) batch(t *testing.T, scripts []*script) error {
 	pipe := run.client.Pipeline()
 	var replies, held []*redis.Cmd
@@ -195,7 +198,7 @@ func (run *scriptRun) makeSteps(t *testing.T, seed uint64, steps int) error {
 		if err := run.batch(t, scripts); err != nil {
 			return err
 		}
-		for i, s := range last { // what a script does not take for its own stays as it is
+		for i, s := range last { // a script leaves values alone that are not in its form
 			if s != nil && s.refused {
 				last[i] = nil
 			}

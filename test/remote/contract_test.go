@@ -14,14 +14,15 @@ import (
 	"cellserver/test/peer"
 )
 
-// stillBackend is a backend whose servers' clocks show the time of the process, which is a test's.
+// stillBackend is a backend whose servers' clocks show the time of the process, which is the test's
+// clock.
 type stillBackend struct{ *backend.Backend }
 
 // Offset implements combine.Topology.
 func (stillBackend) Offset(combine.Primary) int64 { return 0 }
 
-// The store keeps the contract over a real server. The cases see a time an hour from now or later, because
-// the server's own time passes meanwhile, and no key must expire by it.
+// The store keeps the contract over a real server. The cases see a time at least an hour from now: the
+// server's own time passes meanwhile, and no key must expire by it.
 func TestStoreKeepsTheContract(t *testing.T) {
 	server := start(t)
 	storetest.RunWithoutExpiry(t, func(t *testing.T, clock store.Clock) store.Store {
@@ -51,8 +52,8 @@ func TestStoreKeepsHoldsOverACluster(t *testing.T) {
 	})
 }
 
-// The store keeps the contract over a cluster: with keys in all slots and, for steps on several keys, in
-// one.
+// The store keeps the contract over a cluster, with keys in all slots, and with keys in one slot for
+// steps on several keys.
 func TestStoreKeepsTheContractOverACluster(t *testing.T) {
 	cluster := peer.StartCluster(t, start, 3, true, nil)
 	storetest.RunInCluster(t, func(t *testing.T, clock store.Clock, oneSlot bool) store.Store {

@@ -23,7 +23,7 @@ func engine(t *testing.T, url string) *remote.Engine {
 	return e
 }
 
-// Two engines add to the same keys: on some with one key a step, on others with two.
+// Two engines add to the same keys, in steps on one key and in steps on two.
 func TestEnginesCountTogether(t *testing.T) {
 	single := start(t)
 	cluster := peer.StartCluster(t, start, 3, false, nil)
@@ -74,8 +74,8 @@ func addOften(t *testing.T, e *remote.Engine, caller int) {
 	}
 }
 
-// makeStep makes a step and waits for its end. A step that others were faster than too often is made
-// again: nothing was changed.
+// makeStep makes a step and waits for its end. If the step has lost against other steps too often,
+// it has changed nothing and is made again.
 func makeStep(e *remote.Engine, s *combine.Step) error {
 	done := make(chan error, 1)
 	s.Done = func(_ any, err error) { done <- err }

@@ -35,7 +35,7 @@ func (f *fronts) before(addr string) string {
 	return f.of[addr].Addr
 }
 
-// of says where the key of these tests is: its server, and the proxy in front of it.
+// fronted is a backend, with the server of these tests' key and the proxy in front of it.
 type fronted struct {
 	url    string
 	server string
@@ -61,8 +61,8 @@ func onEach(t *testing.T, key string, test func(t *testing.T, f fronted)) {
 	})
 }
 
-// A connection is cut before or after the server has carried out what was sent. Neither is ever sent
-// again, and the client of the store is told that it is not known.
+// A connection is cut before or after the server has executed what was sent. In both cases nothing
+// is sent again, and the caller is told that the outcome is unknown.
 func TestNothingIsSentTwice(t *testing.T) {
 	const key = "cl:counter"
 	onEach(t, key, func(t *testing.T, f fronted) {
@@ -94,7 +94,8 @@ func TestNothingIsSentTwice(t *testing.T) {
 	})
 }
 
-// A change with compare and set is not sent again either, although that would do no harm in most cases.
+// A change with compare and set is not sent again either, although that would be harmless in most
+// cases.
 func TestChangesAreNotSentTwice(t *testing.T) {
 	const key = "cl:state"
 	s, f := start(t), newFronts(t)
@@ -110,7 +111,7 @@ func TestChangesAreNotSentTwice(t *testing.T) {
 		"what was to be set is there, and another may have set it")
 }
 
-// The replies that have arrived before the connection is cut count.
+// Replies that arrive before the connection is cut count.
 func TestRepliesBeforeTheCut(t *testing.T) {
 	const key = "cl:half"
 	s, f := start(t), newFronts(t)
@@ -121,12 +122,13 @@ func TestRepliesBeforeTheCut(t *testing.T) {
 	first, second := call("STRLEN", key), call("GET", key)
 	assert.True(t, l.send(first, second))
 	assert.Equal(t, combine.Unknown, second.Reply.Status)
-	if first.Reply.Status != combine.Unknown { // it was in a piece that has arrived
+	if first.Reply.Status != combine.Unknown { // its reply was in a piece that has arrived
 		assert.Equal(t, int64(256<<10), first.Reply.Raw)
 	}
 }
 
-// A server that does not reply within the time limit loses the connection, and is not asked again.
+// If a server does not reply within the time limit, the connection is closed, and the request is
+// not sent again.
 func TestSilence(t *testing.T) {
 	const key = "cl:counter"
 	s, f := start(t), newFronts(t)
@@ -142,7 +144,7 @@ func TestSilence(t *testing.T) {
 	assert.Equal(t, "1", raw(l.done(call("GET", key))))
 }
 
-// A connection that was closed while it was not used is noticed before anything is sent on it.
+// The backend notices that an idle connection was closed before it sends anything on it.
 func TestIdleConnectionIsClosed(t *testing.T) {
 	const key = "cl:counter"
 	s := start(t)
@@ -159,7 +161,8 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	assert.Equal(t, int64(1), r.Reply.Raw)
 }
 
-// A delay makes the round trip longer, and the offset is wrong by half of it at most.
+// A delay makes the round trip longer, and the clock's offset is wrong by at most half the round
+// trip.
 func TestClockBehindDelay(t *testing.T) {
 	const key = "cl:k"
 	s, f := start(t), newFronts(t)
@@ -189,7 +192,7 @@ func TestNoServer(t *testing.T) {
 	assert.ErrorContains(t, l.Trouble(l.Primary("cl:k")), "refused")
 }
 
-// The proxy shows a client that sends again: go-redis does, unless it is told otherwise.
+// The proxy finds a client that sends again, as go-redis does by default.
 func TestSendingTwiceIsFound(t *testing.T) {
 	const key = "counter"
 	s, f := start(t), newFronts(t)

@@ -16,7 +16,7 @@ import (
 	"cellserver/test/proxy"
 )
 
-// tokenMark is in the requests that set tokens, and in no others.
+// tokenMark is in the requests that set tokens, and in no other requests.
 const tokenMark = "cl1id:"
 
 // takeOne returns a call with a token that takes one of 1000.
@@ -46,15 +46,15 @@ func repeat(t *testing.T, v store.View, o *store.Once) (remaining int64, repeate
 	return remaining, repeated
 }
 
-// loseReplies makes calls through a proxy that cuts the connection when the server has made the change, or
-// before it gets it, and repeats each through another process, which has tokenOf for the token. It returns
-// how many calls it has made, and how many the server has counted.
+// loseReplies makes calls through a proxy that cuts the connection before the server gets the change, or
+// after it has made the change. It repeats each call through another process, with the token that tokenOf
+// returns. It returns how many calls it has made, and how many the server has counted.
 func loseReplies(t *testing.T, f fronted, key string, tokenOf func(token string) string) (calls, counted int64) {
 	first, second := newStore(t, f.url, false).View(), newStore(t, f.url, false).View()
 	for round := range 2 {
 		for _, fault := range []proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest} {
 			token, made := fmt.Sprint(round, " ", fault), fault != proxy.LoseRequest
-			repeat(t, first, takeOne(t, key, token+" before")) // the connections are open
+			repeat(t, first, takeOne(t, key, token+" before")) // opens the connections
 			repeat(t, second, takeOne(t, key, token+" before"))
 			struck := f.proxy.Arm(fault, tokenMark, 0)
 			_, _, err := first.Once(t.Context(), takeOne(t, key, token))

@@ -29,7 +29,7 @@ func (l *link) scan(pattern string) (all []string) {
 	}
 }
 
-// testKeyspace asks about all keys. It removes them.
+// testKeyspace asks about all keys, and removes them.
 func testKeyspace(t *testing.T, l *link) {
 	_, err := l.Flush(t.Context(), 0)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func TestOtherPrefixes(t *testing.T) {
 	}
 }
 
-// Databases are separate, each with connections of its own.
+// Databases are separate, and each has its own connections.
 func TestDatabases(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)

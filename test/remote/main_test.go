@@ -1,5 +1,5 @@
-// Package remote tests the remote store with real servers: single ones, those that Sentinels watch,
-// and clusters.
+// Package remote tests the remote store with real servers: single servers, servers that Sentinels
+// watch, and clusters.
 package remote
 
 import (
@@ -35,7 +35,7 @@ func open(t *testing.T, url string, changes ...func(*backend.Config)) *link {
 	return &link{b, t}
 }
 
-// config returns a configuration whose connections wait longer for a reply than a busy machine takes.
+// config returns a configuration with a timeout that is long enough for a busy machine.
 func config(t *testing.T, url string, changes ...func(*backend.Config)) backend.Config {
 	t.Helper()
 	address, err := backend.ParseAddress(url)
@@ -57,14 +57,14 @@ func (l *link) connect(key string) bool {
 	return !batch.Failed
 }
 
-// join is connect for a deployment that has just been started: its servers may not yet know each
+// join is connect for a deployment that has just started, whose servers may not yet know each
 // other.
 func (l *link) join(key string) {
 	l.t.Helper()
 	peer.Until(l.t, "a connection", func() bool { return l.connect(key) })
 }
 
-// send sends requests to the primary of the first one's key, on a connection that is open.
+// send sends requests to the primary of the first request's key, on an open connection.
 func (l *link) send(requests ...*combine.Request) (failed bool) {
 	return l.sendTo(l.Primary(requests[0].Parts[0].Key), requests...)
 }
@@ -75,13 +75,13 @@ func (l *link) sendTo(p combine.Primary, requests ...*combine.Request) (failed b
 	return batch.Failed
 }
 
-// done sends a request, which has to be done.
+// done sends a request, which must be done.
 func (l *link) done(r *combine.Request) *combine.Request {
 	l.t.Helper()
 	return l.ends(combine.Done, r)
 }
 
-// ends sends a request, whose reply has to be of this kind.
+// ends sends a request, whose reply must have this status.
 func (l *link) ends(want combine.Status, r *combine.Request) *combine.Request {
 	l.t.Helper()
 	failed := l.send(r)
@@ -118,7 +118,8 @@ func write(parts ...combine.Part) *combine.Request {
 	return &combine.Request{Kind: combine.Write, Parts: parts}
 }
 
-// set is a change of a key from what is known to a value; "nil" is a key that does not exist.
+// set is a change of a key from the known value to another; "nil" stands for a key that does not
+// exist.
 func set(key, known, value string) combine.Part {
 	p := combine.Part{Key: key, Op: combine.Set, Bytes: []byte(value), Expires: combine.Never}
 	if known != "nil" {
@@ -139,5 +140,5 @@ func call(words ...string) *combine.Request {
 	return r
 }
 
-// raw returns what a request has got, as text.
+// raw returns a request's reply, as text.
 func raw(r *combine.Request) string { return fmt.Sprint(r.Reply.Raw) }

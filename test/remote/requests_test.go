@@ -13,7 +13,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// A request, and what is asked afterwards, on each kind of deployment.
+// Requests work on each kind of deployment, as reading the keys afterwards shows.
 func TestRequests(t *testing.T) {
 	single := start(t)
 	cluster := peer.StartCluster(t, start, 3, false, nil)
@@ -98,7 +98,7 @@ func testComparedExpiry(t *testing.T, l *link, k string, at int64) {
 	l.done(write(gone))
 }
 
-// A value that begins with what is compared is the same value.
+// A value that begins with the compared version is the same value.
 func testVersions(t *testing.T, l *link) {
 	const k = "cl:{k}version"
 	l.done(write(set(k, "nil", "AAAArest")))
@@ -194,7 +194,7 @@ func testRefusals(t *testing.T, l *link) {
 	assert.Equal(t, combine.Done, later.Reply.Status)
 }
 
-// The offset is wrong by half of a round trip at most.
+// The offset is wrong by at most half a round trip.
 func testOffset(t *testing.T, l *link) {
 	const k = "cl:{k}"
 	clockOf := func(r *combine.Request) int64 {
@@ -215,7 +215,7 @@ func testOffset(t *testing.T, l *link) {
 	assert.GreaterOrEqual(t, after+offset+trip/2+micro, server)
 }
 
-// A server that has lost its scripts gets them again, and the request is sent again by the caller.
+// A server that has lost its scripts gets them again, and the caller sends the request again.
 func TestScriptsAreLoadedAgain(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)
@@ -231,7 +231,8 @@ func TestScriptsAreLoadedAgain(t *testing.T) {
 	assert.Equal(t, []string{"1", "2"}, values(l.done(read("cl:a", "cl:b"))))
 }
 
-// No request uses the other way: Valkey needs no script for one key, and Redis has no SET IFEQ.
+// Valkey needs no script for one key, and Redis has no SET IFEQ, so no request uses the other
+// server's way.
 func TestSingleKeysUseTheBestWay(t *testing.T) {
 	s := start(t)
 	l := open(t, "redis://"+s.Addr)

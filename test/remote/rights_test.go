@@ -68,7 +68,7 @@ SET v 1
 SELECT 0
 FLUSHALL`
 
-// ownCommands are those that any client may call, and those of the test itself.
+// ownCommands are commands that any client may call, and the test's own commands.
 var ownCommands = []string{"hello", "auth", "ping", "acl|setuser", "acl|log", "info", "client|setname",
 	"client|setinfo",
 	"client|list", "config|set", "config|resetstat", "quit", "reset", "debug", "shutdown", "command"}
@@ -95,7 +95,7 @@ func dialStore(t *testing.T, s store.Store) *redis.Client {
 	return c
 }
 
-// What clients of cellserver call needs the rights of the documented rule, all of them and no others.
+// Calls of cellserver's clients need exactly the rights of the documented rule.
 func TestRightsAreExact(t *testing.T) {
 	s := start(t)
 	grant(t, s.Addr, "limits", "secret", backend.Rule("cl:"))
@@ -127,7 +127,8 @@ func TestRightsAreExact(t *testing.T) {
 	}
 }
 
-// What commands say of a list, which another program has made.
+// SET, DEL and commands about names work on a list that another program has made. Other commands
+// refuse it.
 func TestKeysOfOtherTypes(t *testing.T) {
 	s := start(t)
 	c := dialStore(t, newStore(t, "redis://"+s.Addr, false))

@@ -23,8 +23,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// newStore returns a store over a backend of its own, as each process has one. If it loses conflicts, it
-// takes a write that was not made for one that was.
+// newStore returns a store over its own backend, as each process has one. With losesConflicts it has a
+// planted fault: it takes writes that lost a conflict for successful ones.
 func newStore(t *testing.T, url string, losesConflicts bool) *remote.Store {
 	l := open(t, url)
 	sender := remote.Sender(l.Backend)
@@ -49,7 +49,7 @@ type processClock struct{}
 func (processClock) Now() int64    { return now() }
 func (processClock) Offset() int64 { return 0 }
 
-// conflictLoser is a backend with a fault.
+// conflictLoser is a backend with this fault.
 type conflictLoser struct{ remote.Sender }
 
 func (l conflictLoser) Do(b *combine.Batch) {
@@ -61,8 +61,8 @@ func (l conflictLoser) Do(b *combine.Batch) {
 	}
 }
 
-// limitersOf returns a call of each kind of limiter, that takes one of size, which does not come back
-// during the test. It reports whether it was allowed.
+// limitersOf returns a call of each kind of limiter, which takes one token of size and reports
+// whether it was allowed. No token comes back during the test.
 func limitersOf(t *testing.T, size int64) map[string]func(v store.View, caller int) (bool, error) {
 	const day = 86400
 	throttle, err := gcra.NewLimit(size-1, 1, day)
@@ -118,7 +118,7 @@ func TestStoresAdmitTogether(t *testing.T) {
 	}
 }
 
-// If conflicts were lost, two processes that take in turns would admit more.
+// Two processes that take in turns, and lose conflicts, admit more than the limit allows.
 func TestLostConflictsAreFound(t *testing.T) {
 	const size = 100
 	url := "redis://" + start(t).Addr

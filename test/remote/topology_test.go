@@ -12,7 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A slot moves, key by key: ASK leads to the server that gets it, and MOVED changes what is known.
+// A slot moves, key by key: ASK leads to the server that gets the slot, and MOVED changes the known
+// owner.
 func TestSlotMoves(t *testing.T) {
 	c := peer.StartCluster(t, start, 2, false, nil)
 	const key, moved = "cl:{foo}a", "cl:{foo}b" // slot 12182, of the second primary
@@ -73,7 +74,7 @@ func TestClusterFailover(t *testing.T) {
 	assert.Len(t, l.Primaries(), 3)
 }
 
-// A failover that the replica is asked for: the old primary still runs, and says MOVED.
+// A replica is told to take over: the old primary still runs, and says MOVED.
 func TestManualFailover(t *testing.T) {
 	c := peer.StartCluster(t, start, 3, true, nil)
 	key := "cl:{b}a" // slot 3300, of the first primary
@@ -110,7 +111,8 @@ func TestSentinelFailover(t *testing.T) {
 	assert.Equal(t, p, l.Primary(key), "its number stays")
 }
 
-// The Sentinels name another primary while the old one is still there: its connections are closed.
+// When the Sentinels name another primary while the old one still runs, the connections to the old
+// one are closed.
 func TestSentinelSwitch(t *testing.T) {
 	s := peer.StartSentinels(t, start, nil)
 	const key = "cl:k"
@@ -129,7 +131,7 @@ func TestSentinelSwitch(t *testing.T) {
 	assert.Equal(t, []string{"1"}, values(l.done(read(key))))
 }
 
-// What a deployment is not is said in words.
+// If a URL does not fit its deployment, the error says so.
 func TestWrongDeployments(t *testing.T) {
 	s := start(t)
 	replica := start(t, "--replicaof", fmt.Sprintf("127.0.0.1 %d", s.Port))
