@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// foreign are texts that would tie the project to the machine that it was written on. They are in
-// pieces, so that this list is not a breach itself.
+// foreign are texts that would tie the project to the machine on which it was written. They are in
+// pieces, so that this list is not itself a breach.
 var foreign = []string{
 	".." + "/shared", "/ro" + "ot/", "/ho" + "me/", "/wo" + "rk/",
 	"proxy." + "golang.org", "sum." + "golang.org", "goproxy" + ".io", "goproxy" + ".cn", "artifact" + "ory",

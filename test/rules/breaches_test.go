@@ -14,8 +14,8 @@ import (
 type planted struct {
 	name  string
 	check func(t *tree) []string
-	files []string // names and texts by turns
-	want  []string // none: innocent
+	files []string // alternating names and texts
+	want  []string // empty if the code is innocent
 }
 
 func (p planted) run(t *testing.T) {
@@ -120,7 +120,7 @@ func TestCeilings(t *testing.T) {
 	})
 }
 
-// What embeds others is as large as all of them.
+// A type that embeds others is as large as all of them together.
 func TestSizesThroughEmbedding(t *testing.T) {
 	inner := []string{"internal/b/b.go", "package b\n\ntype T struct {\n\tdeep\n" + strings.Repeat("\tX int\n", 19) + "\thidden int\n}\n\n" +
 		"type deep struct {\n" + strings.Repeat("\tX bool\n", 5) + "}\n\ntype I interface {\n\tA()\n\tB()\n}\n"}

@@ -13,12 +13,12 @@ var readsClock = map[string][]string{
 	"golang.org/x/sys/unix": {"ClockGettime", "Gettimeofday", "Time"},
 }
 
-// theClock is where the time is read: algorithms get it as an argument, and everything can be
-// tested with a still clock. What differs between systems is in files next to it, such as
-// clock_linux.go.
+// theClock is the file that reads the time. Algorithms get the time as an argument, so everything
+// can be tested with a still clock. Code that differs between systems is in files next to it, such
+// as clock_linux.go.
 const theClock = "internal/store/clock.go"
 
-// cpuTime reads how much CPU time a thread has used, which is not the time of day.
+// cpuTime is the file that reads how much CPU time a thread has used, which is not the time of day.
 const cpuTime = "internal/meter/thread_linux.go"
 
 func isTheClock(path string) bool {

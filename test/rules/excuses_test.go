@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// excuses allow a test what tests should not do, and say why. The key is the file and the function:
+// excuses allow a test to break a rule, and say why. The key is the file and the function:
 // "a/b_test.go TestX".
 type excuses map[string]string
 
@@ -28,7 +28,7 @@ func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// testsDoNotSleep finds tests that sleep: a sleep is mostly too long, and on a busy machine too
+// testsDoNotSleep finds tests that sleep: a sleep is usually too long, and on a busy machine too
 // short.
 func testsDoNotSleep(allowed excuses) func(t *tree) []string {
 	return allowed.rule("sleeps", func(f *source, call *ast.SelectorExpr) bool {
@@ -94,7 +94,7 @@ func (e excuses) rule(verb string, banned func(f *source, call *ast.SelectorExpr
 	}
 }
 
-// isTestCode counts what other tests are made of, such as storetest.
+// isTestCode reports whether a file is a test, or part of a package for tests, such as storetest.
 func (f *source) isTestCode() bool {
 	return f.isTest() || f.under("test") || strings.HasSuffix(f.dir, "test") || f.imports["testing"] != ""
 }

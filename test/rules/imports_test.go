@@ -8,17 +8,18 @@ import (
 
 const redcon = "github.com/tidwall/redcon"
 
-// mayImport says for each package which packages its code imports, its tests aside: those of the
-// project, then those of others. The standard library is free to all. The chain to remember is
+// mayImport says for each package which packages its code, without its tests, may import: first the
+// project's packages, then others. All packages may import the standard library. The chain to
+// remember is
 //
 //	quota < gcra, window, lease < limit < form < store < client < command < decide < families < session < commands,
 //	server < cmd
 //
-// with resp and transcript as leaves at its side. A trailing /... means a package and those below
-// it.
+// with resp and transcript as leaves at its side. A trailing /... means a package and the packages
+// below it.
 var mayImport = map[string][]string{
-	// The client is a module of its own, and imports nothing of the server. What joins it to a framework or a library
-	// imports these.
+	// The Go client is a module of its own, and imports nothing of the server. Packages that join it to a framework
+	// or a library import these.
 	"clients/go":                    {"github.com/redis/go-redis/v9"},
 	"clients/go/adapters/gin":       {"example.com/cellserver/clients/go", "github.com/gin-gonic/gin"},
 	"clients/go/adapters/grpc":      {"example.com/cellserver/clients/go", "google.golang.org/..."},
@@ -51,7 +52,7 @@ var mayImport = map[string][]string{
 	// The decisions of calls that clients may repeat.
 	"internal/idempotency": {"internal/quota"},
 
-	// What reaches a disk.
+	// Packages whose bytes reach a disk.
 	"internal/form":    {"internal/calendar", "internal/limit", "internal/window", "internal/lease", "internal/standing"},
 	"internal/entry":   {"internal/form", "internal/hold", "internal/window", "internal/lease"},
 	"internal/journal": {},
@@ -234,8 +235,7 @@ var mayImport = map[string][]string{
 	},
 }
 
-// layers is the chain, lowest first. It holds mayImport itself: a line added there cannot turn the
-// chain around.
+// layers is the chain, lowest first. It keeps a new line in mayImport from reversing the chain.
 var layers = [][]string{
 	{"internal/quota", "internal/hold"},
 	{"internal/gcra", "internal/window", "internal/lease", "internal/idempotency"},
@@ -278,7 +278,8 @@ func importsFollowPolicy(t *tree) (breaches []string) {
 	return breaches
 }
 
-// isStandard knows the standard library by its paths, which have no dot in their first element.
+// isStandard reports whether a path is in the standard library, whose paths have no dot in the
+// first element.
 func isStandard(imported string) bool {
 	first, _, _ := strings.Cut(imported, "/")
 	own := first == "internal" || first == "cmd" || first == "test" || first == "bench" || first == module
@@ -312,8 +313,9 @@ func policyFollowsLayers(policy map[string][]string) (breaches []string) {
 	return breaches
 }
 
-// onlyMainChoosesStore: code that is given a store works with every store. The stores are the
-// packages below the contract. One may be made of another, and tests choose one.
+// onlyMainChoosesStore finds code that makes a store, because code that is given a store must work
+// with every store. The stores are the packages below internal/store. A store may make another one
+// for itself, and tests may choose one.
 func onlyMainChoosesStore(t *tree) (breaches []string) {
 	for _, f := range t.files {
 		if f.isTest() || f.under("cmd", "test", "bench", "internal/store/remote", "internal/commands/commandstest") {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// theKinds is the package that names the kinds of limiters. A second name for one of them, such as a constant of a
-// package's own, would be another list that whoever adds a kind has to know.
+// theKinds is the package that names the kinds of limiters. If another package had its own constants for them,
+// whoever adds a kind would have to know this second list.
 const theKinds = "internal/limit"
 
 // kindsHaveOneName finds types, constants and variables of other packages that rename the kinds.
@@ -56,7 +56,7 @@ func (t *tree) kinds() (names []string) {
 	return names
 }
 
-// renamedKinds finds what a declaration declares to be a kind.
+// renamedKinds finds the names that a declaration gives to kinds.
 func (t *tree) renamedKinds(f *source, d *ast.GenDecl, kinds []string) (breaches []string) {
 	for _, spec := range d.Specs {
 		spec := spec.(*ast.ValueSpec)

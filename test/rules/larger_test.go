@@ -1,6 +1,6 @@
 package rules
 
-// larger is all that is above its maximum, and why.
+// larger lists everything above its maximum, and why it is.
 var larger = ceilings{
 	{"methods", "internal/store View", 38, "all that a store can do, in nine parts that are documented one by one; " +
 		"what needs less asks for a part. A call gets all in one value, because passing parts costs lookups in each call"},

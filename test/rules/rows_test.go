@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// rowsAreNotCompared: code asks a command's row for a fact. A comparison with one row, by its
-// address or its name, would hide a fact that belongs on the row, and a new command could not share
-// it.
+// rowsAreNotCompared finds comparisons with a command's row, by its address or its name. Code
+// should ask the row for a fact instead: a comparison hides a fact that belongs on the row, and
+// that a new command could not share.
 func rowsAreNotCompared(t *tree) (breaches []string) {
 	for _, f := range t.files {
 		if f.isTestCode() || !f.under("internal") {
@@ -52,8 +52,8 @@ func comparedIn(node ast.Node) []ast.Expr {
 	return nil
 }
 
-// comparesNoName is of a comparison with what is no command's name: nothing, or the row's own in
-// lower case.
+// comparesNoName reports whether a comparison is not with a command's name, but with "", or with
+// the row's own name in lower case.
 func comparesNoName(node ast.Node) bool {
 	binary, ok := node.(*ast.BinaryExpr)
 	if !ok {
@@ -68,8 +68,8 @@ func isAddress(e ast.Expr) bool {
 	return ok && unary.Op == token.AND
 }
 
-// isRowName reports whether an expression is a row's name: the field Name of row, or of a field of
-// that name.
+// isRowName reports whether an expression is a row's name: the field Name of a variable row or
+// command, or of a field row.
 func isRowName(e ast.Expr) bool {
 	selector, ok := e.(*ast.SelectorExpr)
 	if !ok || selector.Sel.Name != "Name" {

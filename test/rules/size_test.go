@@ -8,8 +8,8 @@ import (
 )
 
 // A sizeRule says how large something may be. A larger file is hard to read as a whole, and a larger
-// struct has several subjects. What embeds others is as large as all of them, because a reader of a type
-// needs its parts, wherever they are declared.
+// struct has several subjects. A type that embeds others is as large as all of them together, because
+// its reader needs all parts, wherever they are declared.
 type sizeRule struct {
 	most    int
 	unit    string
@@ -17,27 +17,27 @@ type sizeRule struct {
 }
 
 var (
-	// What fits a screen is understood at one look. This includes tests, and the programs in test/clients,
-	// which are a module of their own.
+	// A function that fits on a screen can be understood at one look. This includes tests, and the
+	// programs in test/clients, which are a module of their own.
 	functionLines = sizeRule{50, "lines", linesOfFunctions}
 	fileLines     = sizeRule{500, "lines", linesOfFiles}
 	structFields  = sizeRule{25, "fields", fieldsOfStructs}
-	// Each boolean doubles the states in which a struct may be.
+	// Each boolean doubles the number of states of a struct.
 	structBooleans   = sizeRule{6, "booleans", booleansOfStructs}
 	interfaceMethods = sizeRule{12, "methods", methodsOfInterfaces}
 	// In a larger package, everything can depend on everything.
 	packageShare = sizeRule{20, "percent of the product", sharesOfPackages}
 )
 
-// ceiling is a size above the maximum, and why it stays there.
+// ceiling is a size above the maximum, and why the maximum does not hold there.
 type ceiling struct {
 	unit, name string
 	size       int
 	reason     string
 }
 
-// ceilings are sizes above their maximum. They may only shrink: what is smaller gets a lower ceiling, and
-// what no longer needs one loses it.
+// ceilings are sizes above their maximum. They may only shrink: when something becomes smaller, its
+// ceiling must be lowered, or removed if it is not needed any more.
 type ceilings []ceiling
 
 // check returns which sizes of a tree are too large.

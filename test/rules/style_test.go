@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// linesOfFunctions counts from func to the closing brace. It counts literals as well: the code of a command's
-// row is one. All literals of a function have one name.
+// linesOfFunctions counts from func to the closing brace. It also counts function literals, because the code
+// of a command's row is one. All literals in a function share one name.
 func linesOfFunctions(t *tree) map[string]int {
 	sizes := map[string]int{}
 	for _, f := range t.files {
@@ -38,7 +38,7 @@ func linesOfFunctions(t *tree) map[string]int {
 	return sizes
 }
 
-// receiver is the type of a method, and a dot.
+// receiver returns the type of a method's receiver, and a dot.
 func receiver(function *ast.FuncDecl) string {
 	if function.Recv == nil {
 		return ""
@@ -65,7 +65,8 @@ func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
 	return fset.Position(start).Line, fset.Position(node.End()).Line
 }
 
-// noInit: what happens at start stands in main, in the order in which it happens.
+// noInit finds init functions: everything that happens at the start should stand in main, in its
+// order.
 func noInit(t *tree) (breaches []string) {
 	for _, f := range t.files {
 		for _, d := range f.syntax.Decls {
@@ -77,7 +78,8 @@ func noInit(t *tree) (breaches []string) {
 	return breaches
 }
 
-// maxColumns of a line. A literal string may be longer: it is read, and searched for, as a whole.
+// maxColumns is the maximum length of a line. A line with a literal string may be longer, because
+// the string is read, and searched for, as a whole.
 const maxColumns = 120
 
 func linesFit(t *tree) (breaches []string) {
@@ -112,7 +114,7 @@ func isFormatted(t *tree) (breaches []string) {
 	return breaches
 }
 
-// emptyWords fit every package and every type, so they say nothing of the one that they name.
+// emptyWords fit every package and every type, so as a name they say nothing.
 var emptyWords = []string{"manager", "service", "util", "utils", "common", "helper", "helpers", "data"}
 
 func namesSaySomething(t *tree) (breaches []string) {
@@ -163,8 +165,8 @@ func splitName(name string) (words []string) {
 	return words
 }
 
-// packagesIntroduceThemselves: one file of each package begins with a comment on the package. A
-// test file may do so only where there are no others.
+// packagesIntroduceThemselves finds packages without a package comment, which one file must have.
+// It may be in a test file only if the package has no other files.
 func packagesIntroduceThemselves(t *tree) (breaches []string) {
 	packages := map[string][]*source{}
 	for _, f := range t.files {

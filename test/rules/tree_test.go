@@ -1,5 +1,5 @@
-// Package rules holds the project to its own rules. Each rule is a function over a source tree, so
-// that it can be shown, on a small tree with a breach planted in it, to catch what it is for.
+// Package rules checks the project's own rules. Each rule is a function over a source tree, so that
+// a test can show, on a small tree with a planted breach, that the rule finds it.
 package rules
 
 import (
@@ -35,8 +35,8 @@ type source struct {
 	imports map[string]string // import path by the name it has in this file
 }
 
-// load reads a tree, but for what is not ours to rule: version control, what was built or
-// installed, and binary files. Go files under testdata are text only: they may be wrong on purpose.
+// load reads a tree without version control, files that were built or installed, and binary files.
+// It does not parse Go files under testdata, which may be wrong on purpose.
 func load(fsys fs.FS) (*tree, error) {
 	t := &tree{fsys: fsys, texts: map[string][]byte{}, fset: token.NewFileSet()}
 	err := fs.WalkDir(fsys, ".", func(name string, entry fs.DirEntry, err error) error {
@@ -45,7 +45,7 @@ func load(fsys fs.FS) (*tree, error) {
 			return err
 		case entry.IsDir() && slices.Contains([]string{".git", "bin", "dist", ".benchstat"}, name):
 			return fs.SkipDir
-		case entry.Name() == ".git": // of a worktree: a file that points elsewhere
+		case entry.Name() == ".git": // in a worktree, a file that points elsewhere
 			return nil
 		case !entry.Type().IsRegular():
 			return nil
@@ -77,8 +77,8 @@ func (t *tree) add(name string) error {
 	return nil
 }
 
-// localName is the name of an import in its file. A path that ends in a version (go-redis/v9) is
-// named by what precedes it.
+// localName returns the name of an import in its file. A path that ends in a version, such as
+// go-redis/v9, is named by the element before.
 func localName(spec *ast.ImportSpec, imported string) string {
 	if spec.Name != nil {
 		return spec.Name.Name
@@ -108,8 +108,8 @@ func (f *source) under(dirs ...string) bool {
 	return false
 }
 
-// uses calls visit for every name that the file takes from a package: time.Now is uses of "time",
-// "Now".
+// uses calls visit for every name that the file uses from an imported package: for time.Now, with
+// "time" and "Now".
 func (f *source) uses(visit func(node ast.Node, imported, name string)) {
 	ast.Inspect(f.syntax, func(node ast.Node) bool {
 		if selector, ok := node.(*ast.SelectorExpr); ok {

@@ -13,8 +13,8 @@ type declared struct {
 
 func (d declared) name() string { return d.file.folder() + " " + d.spec.Name.Name }
 
-// folder is the directory of a file. That of an external test package has another name, because its types
-// are others.
+// folder returns the directory of a file, and another name for the files of an external test package,
+// because their types are separate.
 func (f *source) folder() string {
 	if strings.HasSuffix(f.syntax.Name.Name, "_test") {
 		return f.dir + "_test"
@@ -44,7 +44,7 @@ func fieldsOfStructs(t *tree) map[string]int {
 	return t.fields(func(ast.Expr) bool { return true })
 }
 
-// booleansOfStructs counts those fields that are a bool.
+// booleansOfStructs counts the fields of structs that are a bool.
 func booleansOfStructs(t *tree) map[string]int {
 	return t.fields(func(of ast.Expr) bool { name, ok := of.(*ast.Ident); return ok && name.Name == "bool" })
 }
@@ -68,8 +68,8 @@ func methodsOfInterfaces(t *tree) map[string]int {
 	return sizes
 }
 
-// embedded finds the declaration of a type that another embeds; found is false if the project does
-// not declare it.
+// embedded finds the declaration of an embedded type; found is false if the project does not
+// declare it.
 func (all types) embedded(in *source, of ast.Expr) (d declared, found bool) {
 	switch e := of.(type) {
 	case *ast.StarExpr:
@@ -87,8 +87,8 @@ func (all types) embedded(in *source, of ast.Expr) (d declared, found bool) {
 }
 
 // fields counts the fields of a struct that code in a directory can use and whose types are counted. The
-// fields of an embedded struct are fields of the struct; what embeds a type that is no struct of the project
-// has one field more.
+// fields of an embedded struct count as fields of the struct. An embedded type that is not a struct of the
+// project counts as one field.
 func (all types) fields(d declared, from string, counted func(of ast.Expr) bool) (n int) {
 	of, ok := d.spec.Type.(*ast.StructType)
 	if !ok {
