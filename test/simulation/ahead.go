@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// aheadKey is the limit of which processes take tokens ahead, if the plan has a lease.
+// aheadKey is the limit from which processes take tokens ahead if the plan has a lease.
 const aheadKey = "0:0"
 
 // taking is a process that takes tokens ahead.
@@ -18,11 +18,11 @@ type taking struct {
 	book        *ahead.Book
 	rule        limit.Rule
 	asleepUntil int64
-	slept       int64 // during which the monotonic clock of the process has stood still
+	slept       int64 // how long the monotonic clock of the process has stood still
 }
 
-// PlanOfLeases makes a plan for processes that take tokens ahead. It has the faults after which a limit is still exact:
-// none that loses writes or sets a clock.
+// PlanOfLeases makes a plan for processes that take tokens ahead. It has only faults after which a limit is still
+// exact: no fault loses writes or sets a clock.
 func PlanOfLeases(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 7))
 	pick := func(of ...int64) int64 { return of[r.IntN(len(of))] }
@@ -57,14 +57,14 @@ func (p *process) startTaking() {
 	p.w.after(p.w.below(10*ms), p.takeAhead)
 }
 
-// takeAhead makes a call that may be decided from a block, and the next one after a while.
+// takeAhead makes a call that may be decided from a block, and the next call after a while.
 func (p *process) takeAhead() {
 	if p.stopped {
 		return
 	}
 	w, t := p.w, p.taking
 	mean := int64(float64(emission) * float64(w.plan.Processes) / w.plan.Load)
-	if w.calm { // each step must succeed then, so it must not be too much
+	if w.calm { // without faults each step must succeed, so the demand must not be too high
 		mean = 10 * max(mean, int64(w.plan.Processes)*w.plan.Delay)
 	}
 	w.after(w.pauseOf(w.exponential(mean))+1, p.takeAhead)
@@ -87,14 +87,14 @@ func (p *process) takeAhead() {
 	}
 }
 
-// aheadTime is the time as the process knows it.
+// aheadTime returns the time as the process knows it.
 func (p *process) aheadTime() ahead.Time {
 	now := p.time()
 	return ahead.Time{Monotonic: now - p.taking.slept, Wall: now, Store: now + p.offsets[p.table[0]],
 		Error: p.delay + p.w.plan.Wrong}
 }
 
-// submitAhead makes the step of a call that is not decided from a block. answer is nil if the book was not asked.
+// submitAhead makes the step of a call that no block decides. answer is nil if the book was not asked.
 func (p *process) submitAhead(sent ahead.Time, answer *ahead.Step) {
 	w, t := p.w, p.taking
 	s := w.oracle.newStep(p, "ahead", []string{aheadKey})
@@ -108,7 +108,8 @@ func (p *process) submitAhead(sent ahead.Time, answer *ahead.Step) {
 		Done: func(_ any, err error) {
 			w.oracle.end(s, err)
 			if err == nil && s.changes {
-				// It counts from the instant for which it was decided. A server may have made it much later.
+				// The step counts from the instant for which it was decided. The server may have made it
+				// much later.
 				w.oracle.spent = append(w.oracle.spent, s.now-w.nodes[0].offset)
 			}
 			if answer != nil {
@@ -131,8 +132,8 @@ func (s *step) take(now, tat, burst int64) (next, extra int64) {
 }
 
 // pauseOf returns the time until the next call of a process: the pause, unless the plan says that processes save their
-// blocks. Then they call often, so that their next blocks are large, wait until nearly the end of a lease, and spend
-// what there is all together.
+// blocks. Then processes call often, so that their next blocks are large, wait until nearly the end of a lease, and
+// all spend their blocks at once.
 func (w *world) pauseOf(pause int64) int64 {
 	if !w.plan.Saves || w.calm {
 		return pause

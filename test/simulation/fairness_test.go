@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestHotKeyOfClockThatIsSet sets the clock of a server to a later time. Until the processes measure
-// it again, they write limits that are in the past for the server, which removes them at once. They
-// must notice this: the limit may admit another burst for the new time and one for each process, but
-// not everything.
+// TestHotKeyOfClockThatIsSet sets a server's clock to a later time. Until the processes measure the
+// clock again, they write limits that are in the past for the server, which removes them at once.
+// The processes must notice this: the limit may admit another burst for the new time, and one for
+// each process, but not every call.
 func TestHotKeyOfClockThatIsSet(t *testing.T) {
 	plan := Plan{Seed: 1, Processes: 2, Primaries: 1, Slots: 1, Keys: 1, Rate: 50 * us, Timeout: 100 * ms,
 		Duration: 500 * ms, Known: 10, Delay: 100 * us, SetAt: 50 * ms, JumpSize: 5000 * ms}
@@ -23,8 +23,8 @@ func TestHotKeyOfClockThatIsSet(t *testing.T) {
 }
 
 // TestLimitsOutliveTheirTAT uses limits without a burst, whose keys end after each admission, and
-// a process whose idea of the time is wrong by milliseconds. If a key went at its TAT, a process
-// behind the server would admit earlier by its error, each time.
+// a process whose idea of the time is wrong by milliseconds. If a key expired at its TAT, a process
+// whose clock is behind the server's would each time admit too early by its error.
 func TestLimitsOutliveTheirTAT(t *testing.T) {
 	plan := Plan{Seed: 1, Processes: 1, Primaries: 1, Slots: 1, Keys: 1, Rate: 200 * us, Timeout: 100 * ms,
 		Duration: 1000 * ms, Known: 10, Burst: 1, Delay: 100 * us, Wrong: 4 * ms}
@@ -33,9 +33,9 @@ func TestLimitsOutliveTheirTAT(t *testing.T) {
 	assert.NotEmpty(t, Run(plan).Violations, "the fault is found")
 }
 
-// TestHotKeyIsShared has processes call one key as fast as they can. At equal distances, each must
-// get at least a quarter of an even share. One that is further away than the others gets less, but
-// its calls end in time.
+// TestHotKeyIsShared lets processes call one key as fast as they can. At equal distances, each
+// process must get at least a quarter of an even share. A process that is further away gets less,
+// but its calls end in time.
 func TestHotKeyIsShared(t *testing.T) {
 	for _, c := range []struct{ processes, far int }{{1, 0}, {2, 0}, {4, 0}, {8, 0}, {4, 1}, {8, 1}} {
 		t.Run(fmt.Sprintf("%d processes, %d far", c.processes, c.far), func(t *testing.T) {
@@ -68,9 +68,8 @@ func TestHotKeyIsShared(t *testing.T) {
 	}
 }
 
-// TestHotKeyOfManyProcesses has more processes call one key than it has round trips for. Losers back
-// off, so that the load of the server stays bounded, at the price of some steps that end without
-// success, which say so.
+// TestHotKeyOfManyProcesses lets more processes call one key than there are round trips for. Losers
+// back off, so that the server's load stays bounded. The price is that some steps fail, and say so.
 func TestHotKeyOfManyProcesses(t *testing.T) {
 	plan := Plan{Seed: 1, Processes: 32, Primaries: 1, Slots: 1, Callers: 8, Timeout: 100 * ms,
 		Duration: 300 * ms, Known: 10, Delay: 100 * us, Jitter: 10 * us}
@@ -85,9 +84,9 @@ func TestHotKeyOfManyProcesses(t *testing.T) {
 	assert.LessOrEqual(t, result.Counters.MostTries, int64(40))
 }
 
-// TestLimitIsShared has four processes use one limit, each with a demand of a quarter of what it admits. One is so far
-// away that others always write while its step is under way. It must get at least half of its share, and does not if
-// the servers do not make the steps.
+// TestLimitIsShared lets four processes use one limit, each with a demand of a quarter of the limit. One process is so
+// far away that others always write while its step is under way. It must get at least half of its share. If the
+// servers do not make the steps themselves, it does not.
 func TestLimitIsShared(t *testing.T) {
 	for _, c := range []struct{ away, timeout int64 }{{10 * ms, 100 * ms}, {40 * ms, 1000 * ms}} {
 		plan := Plan{Seed: 1, Processes: 4, Primaries: 1, Slots: 1, Callers: 16, Pause: 320 * ms, CallKey: "0:0",
@@ -108,8 +107,8 @@ func TestLimitIsShared(t *testing.T) {
 	}
 }
 
-// TestJointStepsAreNotStarved has steps on several keys share a key with others that the server makes. These let a
-// process that has lost twice have its turn.
+// TestJointStepsAreNotStarved lets steps on several keys share a key with steps that the server makes. The
+// server's steps must give way to a process that has lost twice.
 func TestJointStepsAreNotStarved(t *testing.T) {
 	plan := Plan{Seed: 3, Processes: 8, Primaries: 1, Slots: 1, Keys: 2, Rate: 20 * ms,
 		Callers: 16, Pause: 10 * ms, CallKey: "0:0", Timeout: 100 * ms, Duration: 2000 * ms,

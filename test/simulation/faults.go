@@ -52,7 +52,7 @@ func (w *world) crash(n *node) {
 	w.after(w.below(500*ms), func() { w.takeOver(n) })
 }
 
-// split has a replica take over although the server is alive and reachable.
+// split makes a replica take over although the server is alive and reachable.
 func (w *world) split(n *node) {
 	if !n.up || n.deposed {
 		return

@@ -6,22 +6,22 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// charge is what a client charges and then corrects, each by a step that it repeats at any process until it is told how
-// it has ended. As in the store, a step changes a book, which all charges of a slot share, and a head, which says how
-// far its own charge is.
+// charge is a client's charge, which the client then corrects. It repeats each of the two steps, at any process, until
+// it is told the outcome. As in the store, a step changes a book, which all charges of a slot share, and a head, which
+// has the stage of this charge.
 type charge struct {
 	w     *world
 	id    int
-	keys  []string // of the book and of the head
-	stage stage    // that the present step is to reach
+	keys  []string // the book's key and the head's key
+	stage stage    // the stage that the present step should reach
 	made  [corrected + 1]int
 	lost  bool // a failover has forgotten a step
 	none  bool // the present step has found no charge to correct
 	ended bool // the client was told that the charge is corrected, or unknown
-	again int  // steps that repeat one
+	again int  // how many steps repeat an earlier step
 }
 
-// stage is how far a charge is.
+// stage is how far a charge has come.
 type stage int
 
 const (
@@ -61,7 +61,7 @@ func (c *charge) submit() {
 }
 
 // pause returns how long the client waits before its next step. Without faults each step must succeed, so there must
-// not be too many on a book.
+// not be too many steps on one book.
 func (c *charge) pause() int64 {
 	longest := 10 * ms
 	if c.w.calm {
@@ -98,7 +98,7 @@ func (c *charge) next(err error) {
 		if c.again++; !c.w.processes[0].stopped {
 			c.submit()
 		}
-	case c.none && (c.lost || c.w.plan.Split > 0): // another server knows it
+	case c.none && (c.lost || c.w.plan.Split > 0): // another server has the charge
 		c.ended = true
 		c.w.beginCharge()
 	case !c.lost && c.made[c.stage] != 1:
@@ -112,7 +112,7 @@ func (c *charge) next(err error) {
 	}
 }
 
-// checkCharges checks, at the end, that clients have finished what they have begun.
+// checkCharges checks at the end that clients have finished the charges that they have begun.
 func (o *oracle) checkCharges() {
 	for _, c := range o.charges {
 		if !c.ended {

@@ -15,8 +15,8 @@ type connID struct {
 type conn struct {
 	node    *node
 	open    bool
-	broken  bool  // it is cut, and the process does not know yet
-	arrives int64 // when the last pipeline arrives: they do not overtake each other
+	broken  bool  // the connection is cut, and the process does not know yet
+	arrives int64 // when the last pipeline arrives: pipelines do not overtake each other
 	current *transit
 }
 
@@ -25,7 +25,7 @@ type conn struct {
 type transit struct {
 	batch  *combine.Batch
 	copies []combine.Request
-	over   bool // the process has its batch back
+	over   bool // the process has got its batch back
 	offset int64
 }
 
@@ -34,7 +34,7 @@ const (
 	connectTimeout = 200 * ms
 )
 
-// delayTo is the time that a message takes, Never if it is lost.
+// delayTo returns the time that a message takes, or Never if it is lost.
 func (p *process) delayTo(n *node) int64 {
 	if p.dark[n] > p.w.now {
 		return combine.Never
@@ -109,8 +109,8 @@ func (p *process) connect(c *conn, t *transit) {
 	})
 }
 
-// deliver has a server execute some of the requests of a pipeline, and brings some replies back; if
-// some are missing, the connection is cut then.
+// deliver lets a server execute some requests of a pipeline, and brings back some replies. If
+// replies are missing, the connection is cut then.
 func (p *process) deliver(c *conn, t *transit, late int64, executed, answered int) {
 	delay := p.delayTo(c.node)
 	if delay == combine.Never {

@@ -9,9 +9,9 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// oracle checks what callers are told against what the servers have done. Every value that a step
-// makes is a version: it says which step has made it, and of which version. So the value that a
-// server holds tells which steps have been made, and in which order. The oracle checks that
+// oracle checks the replies to callers against the servers' actions. Every value that a step makes
+// is a version, which says which step has made it, and from which version. So a server's value
+// tells which steps have been made, and in which order. The oracle checks that
 //
 //   - a step that has succeeded is in the values of all its keys, unless a failover forgot it;
 //   - no step is in a value twice, and none that ended with "nothing was changed" is in one at all;
@@ -20,7 +20,7 @@ import (
 //     has denied it, so long before as the plan allows;
 //   - a limit admits no more than it promises by the clocks of the servers;
 //   - each step ends exactly once, and by its deadline;
-//   - what processes admit by tokens that they have taken ahead is within the limit, too;
+//   - calls that processes admit with tokens taken ahead are within the limit too;
 //   - a charge is made once and corrected once, however often its client repeats these steps.
 type oracle struct {
 	w        *world
@@ -28,13 +28,13 @@ type oracle struct {
 	versions []*version
 	same     map[derived]*version
 	keys     map[string]*keyState
-	spent    []int64 // when tokens were spent that processes take ahead, or that steps took beside them
+	spent    []int64 // when tokens of aheadKey were spent, from blocks or by steps
 	charges  []*charge
 	heads    map[string]*charge
 }
 
-// derived says what a version is made of. What is computed twice from the same is the same version: a process computes
-// what a server has made.
+// derived says from what a version is made. Two versions made from the same are the same version: a process computes
+// again what a server has made.
 type derived struct {
 	parent *version
 	step   *step
@@ -49,7 +49,7 @@ type version struct {
 	step   *step
 	tat    int64 // of a limit
 	stage  stage // of a charge
-	from   int64 // when a server held it first, or when it was a part of what a server was sent
+	from   int64 // when a server first held it, or got it as a part of a request
 	to     int64 // the last time
 }
 
@@ -63,15 +63,15 @@ type step struct {
 	deadline  int64
 	ended     bool
 	err       error
-	changes   bool // its last run changed the keys
+	changes   bool // the last run changed the keys
 	seen      []*version
 	applied   map[string]int
 	forgotten bool
 	committed int64
-	extra     int64 // how many tokens it may take ahead
-	taken     int64 // how many its last run has taken ahead
-	tat       int64 // what that has left
-	now       int64 // the time of that, by the clock of the server
+	extra     int64 // how many tokens the step may take ahead
+	taken     int64 // how many tokens the last run has taken ahead
+	tat       int64 // the TAT after the last run
+	now       int64 // the time of the last run, by the server's clock
 }
 
 // isDeniable reports whether a value that was read before the step may deny it.
@@ -85,8 +85,8 @@ type keyState struct {
 	absentUntil int64 // the last time at which it did not exist
 	admitted    int64
 	began       int64 // when a limit was used first, true time
-	offset      int64 // of the clock of the server that held it last
-	jumps       int64 // by how much that has changed, in all
+	offset      int64 // the clock offset of the server that held the key last
+	jumps       int64 // the sum of all changes of that offset
 }
 
 // emission is the emission interval of the limits.
@@ -99,7 +99,7 @@ func newOracle(w *world) *oracle {
 // isLimit says which keys are limits; the others are lists of steps.
 func isLimit(key string) bool { return (key[len(key)-1]-'0')%2 == 0 }
 
-// isShort says which of the lists expire all the time.
+// isShort reports whether a key is a list with a short expiry.
 func isShort(key string) bool { return key[len(key)-1] == '1' }
 
 func slotOf(key string) int {
@@ -146,7 +146,7 @@ func (o *oracle) key(name string) *keyState {
 	return k
 }
 
-// committed is called when a server replaces a version of a key by another.
+// committed is called when a server replaces a key's version by another.
 func (o *oracle) committed(n *node, key string, old, after *version) {
 	w := o.w
 	if after == nil || string(after.bytes[8:]) != key {
@@ -225,10 +225,10 @@ func (o *oracle) expired(key string, v *version) {
 	k.present, k.absentUntil = false, combine.Never
 }
 
-// checkLimit compares what a limit has admitted with what it promises: the burst, and the rate times
-// the time. If a server's clock jumps, or another takes over with another clock, the limit moves by
-// as much. And a process may be wrong about that clock, by half a round trip, and by a jump until it
-// measures again.
+// checkLimit compares how much a limit has admitted with its promise: the burst, and the rate times
+// the time. If a server's clock jumps, or a server with another clock takes over, the limit moves
+// with the clock. And a process may be wrong about that clock, by half a round trip, and after a
+// jump by the jump until it measures again.
 func (o *oracle) checkLimit(n *node, key string, k *keyState) {
 	w := o.w
 	if k.began == 0 {
@@ -246,7 +246,7 @@ func (o *oracle) checkLimit(n *node, key string, k *keyState) {
 	}
 }
 
-// resolution is how late a step may end: a tick of the machine.
+// resolution is how late a step may end, which is a tick of the machine.
 const resolution = 3 * ms
 
 // end is called when a step ends.
@@ -288,8 +288,8 @@ func (o *oracle) checkMade(s *step) {
 	}
 }
 
-// checkSeen checks the values that a step has seen: all of its keys held them during the call, or not
-// long before it.
+// checkSeen checks the values that a step has seen: its keys must have held them all during the call,
+// or not long before.
 func (o *oracle) checkSeen(s *step) {
 	since := s.submitted
 	if s.isDeniable() {

@@ -6,7 +6,7 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// Plan is what a run consists of. All of it follows from the seed, if PlanOf makes it.
+// Plan describes a run. If PlanOf makes it, everything follows from the seed.
 type Plan struct {
 	Seed      uint64
 	Processes int
@@ -15,37 +15,37 @@ type Plan struct {
 	Keys      int     // of each slot
 	Callers   int     // of each process; each submits its next step when the last has ended, and after a pause
 	Pause     int64   // on average
-	CallKey   string  // that they use; a list if it is empty
+	CallKey   string  // the key that callers use; if it is empty, they use a list
 	Writes    bool    // all steps write one key; the hottest one is used by all processes
 	Rate      int64   // mean time between two steps of a process
-	CalmRate  int64   // as Rate, without faults: then each step must succeed, so it must not be too much
+	CalmRate  int64   // the Rate without faults: then each step must succeed, so the load must not be too high
 	Hot       float64 // the share of steps that are on the hottest key
-	HotUsers  int     // the processes that use it
+	HotUsers  int     // how many processes use it
 	Timeout   int64   // of a step
-	Duration  int64   // with faults
+	Duration  int64   // of the part with faults
 	Grace     int64   // how long after the last fault everything must work again
-	Calm      int64   // how long it then goes on
-	Known     int     // values that a machine remembers
+	Calm      int64   // how long the run goes on after that
+	Known     int     // how many values a machine remembers
 	DenialAge int64   // how long they may deny steps
 
-	Adds  bool    // servers make steps on limits by themselves, if they are asked to
-	Leave float64 // how often they leave the value to the process instead
+	Adds  bool    // servers make steps on limits themselves, on request
+	Leave float64 // the probability that they leave a step to the process instead
 
-	Lease int64   // how long tokens may be taken ahead, of one limit; 0 means that none are
-	Load  float64 // the demand for this limit, as a part of what it admits
-	Saves bool    // processes save their blocks, and spend them all together
+	Lease int64   // how long tokens of aheadKey may be taken ahead; 0 if no tokens are
+	Load  float64 // the demand for aheadKey, as a fraction of its limit
+	Saves bool    // processes save their blocks, and all spend them at once
 	Sleep int64   // a process is suspended for a while, and its monotonic clock with it
 
-	Charges   int  // clients that charge and correct, each again and again
-	Forgetful bool // a fault: they do not look whether a step that they repeat was made
+	Charges   int  // how many clients charge and correct, again and again
+	Forgetful bool // a planted fault: steps do not look whether they were made before
 
 	Burst    int64 // of the limits; 0 means 20
 	NoMargin bool  // limits expire at their TAT, without combine.ExpiryMargin
 
 	Delay int64 // the longest distance between a process and a server, one way
-	// Distances are those of the first processes; those of the others are random.
+	// Distances are the first processes' distances; the others' are random.
 	Distances []int64
-	Jitter    int64 // what a message takes longer at most
+	Jitter    int64 // the longest additional delay of a message
 	Wrong     int64 // how far processes may be wrong about clocks, besides half a round trip
 
 	// Faults: probabilities for each pipeline, or the mean time between two, 0 for never.
@@ -55,7 +55,7 @@ type Plan struct {
 	Refuse   float64 // a server refuses to write
 	Stall    int64   // a server does nothing for a while
 	Crash    int64   // a server dies, and its replica takes over without the last writes
-	Split    int64   // as Crash, but the old server accepts writes for a while
+	Split    int64   // like Crash, but the old server accepts writes for a while
 	Move     int64   // a slot moves to another server
 	Jump     int64   // a server's clock jumps
 	JumpSize int64   // by at most this
@@ -117,9 +117,9 @@ func PlanOf(seed uint64) Plan {
 	p.Unknown = 0.01
 	p.Grace, p.Calm = 2500*ms, 500*ms
 	if p.Jump > 0 {
-		// A process notices by the values that it remembers that a server's clock was set. If it
-		// remembers less than it uses, limits may have no effect until it measures the clock again,
-		// which is more than the oracle expects.
+		// A process notices from remembered values that a server's clock was set. If it remembers
+		// fewer values than it uses, limits may have no effect until it measures the clock again,
+		// which the oracle does not allow for.
 		p.Known = 1000
 	}
 	if p.Primaries == 1 {

@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine and blocks are where the source of the machine is, and of the blocks of tokens that are taken ahead.
+// machine and blocks are the folders with the source of the machine, and of the blocks of tokens taken ahead.
 const (
 	machine = "../../internal/store/remote/combine"
 	blocks  = "../../internal/store/remote/ahead"
 )
 
-// fault is a mistake that could be made in the machine: other lines in the place of some.
+// fault is a possible mistake in the machine: lines of a file, and the wrong lines instead.
 type fault struct{ name, file, lines, instead string }
 
 var planted = []fault{
@@ -59,7 +59,7 @@ var planted = []fault{
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
 }
 
-// plantedInBlocks are mistakes that could be made with tokens that are taken ahead.
+// plantedInBlocks are possible mistakes with tokens taken ahead.
 var plantedInBlocks = []fault{
 	{"blocks do not lapse", "book.go", "\t\treturn max(min(e.unspent, (e.state.TAT-ahead)/emission), 0)\n",
 		"return e.unspent"},
@@ -69,13 +69,13 @@ var plantedInBlocks = []fault{
 	{"tokens stay when they are spent", "book.go", "\t\t\te.unspent -= quantity\n", ""},
 }
 
-// TestPlantedFaultsAreFound shows that the simulation finds each mistake. All of them are planted in
-// one binary; the environment says which is made.
+// TestPlantedFaultsAreFound shows that the simulation finds each mistake. All mistakes are planted
+// in one binary, and the environment says which one is active.
 func TestPlantedFaultsAreFound(t *testing.T) {
 	findPlanted(t, machine, planted, "TestSeeds|TestHotKey")
 }
 
-// TestPlantedFaultsOfBlocksAreFound shows the same of tokens that are taken ahead.
+// TestPlantedFaultsOfBlocksAreFound shows the same for tokens taken ahead.
 func TestPlantedFaultsOfBlocksAreFound(t *testing.T) {
 	findPlanted(t, blocks, plantedInBlocks, "TestLeaseSeeds")
 }
@@ -129,8 +129,8 @@ func buildPlanted(t *testing.T, folder string, planted []fault) string {
 	return binary
 }
 
-// text returns the lines of a fault in both forms. Lines that open a block stay as they are, behind
-// what is inserted.
+// text returns the right and the wrong lines of a fault, between which the environment chooses.
+// Lines that open a block stay, behind the inserted lines.
 func (f fault) text() string {
 	if strings.HasSuffix(f.lines, "{\n") && strings.Count(f.lines, "\n") == 1 {
 		return fmt.Sprintf("if planted == %q { %s }\n%s", f.name, f.instead, f.lines)

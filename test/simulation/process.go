@@ -68,8 +68,8 @@ func (p *process) measure() {
 	}
 }
 
-// measured is the offset of a clock as a process measures it, wrong by at most half a round trip and
-// what is not taken for a change.
+// measured returns the offset of a clock as a process measures it, wrong by at most half a round
+// trip and by the largest change that does not count.
 func (p *process) measured(n *node) int64 {
 	wrong := p.delay + p.w.plan.Wrong
 	return n.offset - began + p.w.below(2*wrong+1) - wrong
@@ -90,7 +90,7 @@ func (p *process) refresh() {
 	}
 }
 
-// drive sends what the machine says, and wakes it when it says.
+// drive sends what the machine wants to send, and wakes the machine when it asks to be woken.
 func (p *process) drive() {
 	for b := p.machine.Next(p.time()); b != nil; b = p.machine.Next(p.time()) {
 		p.send(b)
@@ -110,7 +110,7 @@ func (p *process) drive() {
 	})
 }
 
-// arrive submits a step, and the next one after a while.
+// arrive submits a step, and the next step after a while.
 func (p *process) arrive() {
 	if p.stopped {
 		return
@@ -149,7 +149,7 @@ func (p *process) arrive() {
 // hottest is a list that does not expire.
 const hottest = "0:3"
 
-// submitWrite submits a step that writes one key, always.
+// submitWrite submits a step that always writes one key.
 func (p *process) submitWrite() {
 	w, key := p.w, hottest
 	if !w.chance(w.plan.Hot) {
@@ -159,7 +159,7 @@ func (p *process) submitWrite() {
 	p.drive()
 }
 
-// call is a caller that submits a step, and the next one when it has ended.
+// call is a caller that submits a step, and the next step when the first has ended.
 func (p *process) call() {
 	if !p.stopped {
 		key := p.w.plan.CallKey

@@ -12,11 +12,11 @@ import (
 type node struct {
 	id           combine.Primary
 	up           bool
-	deposed      bool // another has taken over, without its knowledge: what it writes is lost
-	readOnly     bool // it knows that another has taken over
+	deposed      bool // another server has taken over, which this one does not know: its writes are lost
+	readOnly     bool // it knows that another server has taken over
 	offset       int64
 	stalledUntil int64
-	requests     int // it has answered
+	requests     int // answered requests
 	records      map[string]*record
 	journal      []write // the last writes, which a replica may not have
 	turns        map[string]turn
@@ -25,10 +25,10 @@ type node struct {
 // slot is a part of the keys.
 type slot struct {
 	owner  *node
-	target *node // where it moves to, nil if it does not
+	target *node // where it moves; nil if it does not move
 }
 
-// record is what a key holds.
+// record is a key's value and expiry.
 type record struct {
 	value   []byte
 	expires int64 // by the node's clock
@@ -60,7 +60,7 @@ func (w *world) addNode() *node {
 
 func (w *world) clockOf(n *node) int64 { return w.now + n.offset }
 
-// get returns what a key holds, nil if it does not exist.
+// get returns a key's record, or nil if the key does not exist.
 func (w *world) get(n *node, key string) *record {
 	r := n.records[key]
 	if r != nil && r.expires <= w.clockOf(n) {
@@ -131,7 +131,7 @@ func (w *world) serves(p *process, n *node, keys []string, r *combine.Request) b
 	}
 	switch {
 	case n.deposed:
-		return true // it does not know better
+		return true // it does not know that it is deposed
 	case n == s.owner && (s.target == nil || missing == 0):
 		return true
 	case n == s.owner && missing == len(keys):
@@ -201,7 +201,7 @@ func (w *world) executeWrite(n *node, r *combine.Request) {
 	}
 }
 
-// executeAdd makes the steps of a request, unless the plan says that it leaves the value to the process.
+// executeAdd makes the steps of a request, unless it leaves them to the process as the plan says.
 func (w *world) executeAdd(n *node, r *combine.Request) {
 	w.readParts(n, r)
 	if w.chance(w.plan.Leave) {
@@ -239,8 +239,8 @@ func (w *world) set(n *node, key string, value []byte, expires int64) {
 	}
 }
 
-// executeCommand answers the two commands of the model: GET, and APPEND, which adds a version as a
-// step does.
+// executeCommand answers the model's two commands: GET, and APPEND, which adds a version as a step
+// does.
 func (w *world) executeCommand(n *node, r *combine.Request) {
 	key := string(r.Command[1])
 	present := w.get(n, key)
@@ -261,7 +261,7 @@ func (w *world) executeCommand(n *node, r *combine.Request) {
 	r.Reply.Raw = v
 }
 
-// takeOver makes a replica the owner of the slots of a server, with all but the last writes.
+// takeOver makes a replica the owner of a server's slots. The replica has all but the last writes.
 func (w *world) takeOver(old *node) *node {
 	replica := w.addNode()
 	replica.records = maps.Clone(old.records)

@@ -47,7 +47,7 @@ func TestLeaseSeeds(t *testing.T) {
 	assert.Positive(t, blocks)
 }
 
-// TestRunsCanBeRepeated: a seed would be of no use otherwise.
+// TestRunsCanBeRepeated: otherwise a seed would be useless.
 func TestRunsCanBeRepeated(t *testing.T) {
 	for seed := range uint64(5) {
 		assert.Equal(t, Run(PlanOf(seed)), Run(PlanOf(seed)), "seed %d", seed)
@@ -55,8 +55,8 @@ func TestRunsCanBeRepeated(t *testing.T) {
 	}
 }
 
-// Clients that charge and correct reach their end amid faults, and repeat steps. If they do not look whether a step was
-// made before they make it again, the oracle finds a charge that was corrected twice.
+// Clients charge and correct amid faults, repeat steps, and finish. If a repeated step does not look whether it was
+// made before, the oracle finds a charge that was corrected twice.
 func TestChargesAreCorrectedOnce(t *testing.T) {
 	var done, repeated, found int
 	for seed := range uint64(20) {

@@ -8,7 +8,7 @@
 // that take over without the last writes, slots that move from server to server, and clocks that
 // jump.
 //
-// The oracle sees each change as the servers make it, and compares it with what callers are told:
+// The oracle sees each change when a server makes it, and compares it with the replies to callers:
 // see oracle.go.
 package simulation
 
@@ -47,15 +47,15 @@ type Result struct {
 	Plan       Plan
 	Violations []string
 	Events     int
-	Admitted   map[string]int64 // by limits, by key
+	Admitted   map[string]int64 // how much limits have admitted, by key
 	Ended      map[string]int   // steps by how they ended
 	Faults     map[string]int
 	Counters   combine.Counters // the sum of all processes; MostTries is the largest
-	Shares     []int            // of each process: the steps that succeeded
-	Taken      []int            // of them, those that changed something
-	Durations  [][]int64        // of each process: how long these took, if the plan says so
+	Shares     []int            // for each process, the steps that succeeded
+	Taken      []int            // for each process, the successful steps that changed something
+	Durations  [][]int64        // for each process, how long its successful steps took, if the plan says so
 	Blocks     int              // calls that were allowed by tokens taken ahead
-	Requests   []int            // of each server: those that it has answered
+	Requests   []int            // for each server, the requests that it has answered
 	Corrected  int              // charges that were corrected
 	Repeated   int              // steps of charges that were repeated
 }
@@ -84,7 +84,7 @@ func (e *events) Pop() any {
 	return popped
 }
 
-// maxViolations of a run are kept.
+// maxViolations is the number of violations that a run keeps.
 const maxViolations = 20
 
 // Run executes a plan.
@@ -148,7 +148,7 @@ func (w *world) at(at int64, do func()) {
 
 func (w *world) after(delay int64, do func()) { w.at(w.now+delay, do) }
 
-// every calls do again and again, at random intervals with a mean, as long as there are faults.
+// every calls do at random intervals with a mean, as long as there are faults.
 func (w *world) every(mean int64, do func()) {
 	if mean == 0 {
 		return
@@ -165,7 +165,7 @@ func (w *world) exponential(mean int64) int64 {
 	return int64(w.random.ExpFloat64() * float64(mean))
 }
 
-// below returns a random number below n, 0 if n is 0.
+// below returns a random number below n, or 0 if n is 0.
 func (w *world) below(n int64) int64 {
 	if n <= 0 {
 		return 0
@@ -184,7 +184,7 @@ func (w *world) violation(format string, args ...any) {
 
 func (w *world) fault(name string) { w.result.Faults[name]++ }
 
-// sum adds the counters of the processes, and keeps those of the servers.
+// sum adds up the processes' counters, and keeps the servers' counters.
 func (w *world) sum() {
 	for _, n := range w.nodes {
 		w.result.Requests = append(w.result.Requests, n.requests)

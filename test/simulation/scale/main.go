@@ -1,7 +1,7 @@
 // Command scale simulates processes that share a backend of 100 primaries, and prints what a step
 // costs, by the number of processes and by the share of the hottest key. Each process makes 100
-// writing steps a second, over a network with a round trip of half a millisecond. The
-// servers take no time, so the load of one is to be compared with what a real one can do.
+// writing steps a second, over a network with a round trip of half a millisecond. The simulated
+// servers take no time, so compare their load with what a real server can do.
 //
 // With -write, it keeps the results in a file, and writes the table and the pictures of
 // docs/scale.md, which follow from that file.
@@ -53,8 +53,8 @@ type result struct {
 	Processes int     `json:"processes"`
 	Hot       float64 `json:"hot"` // the share of the steps that are on the hottest key
 	Steps     int64   `json:"steps"`
-	Conflicts float64 `json:"conflicts"` // of a step, in the mean
-	Commands  float64 `json:"commands"`  // of a step, in the mean
+	Conflicts float64 `json:"conflicts"` // the mean per step
+	Commands  float64 `json:"commands"`  // the mean per step
 	Busiest   float64 `json:"busiest"`   // commands a second of the busiest primary
 	P50       float64 `json:"p50"`       // in ms; a step that failed has taken its whole time
 	P99       float64 `json:"p99"`

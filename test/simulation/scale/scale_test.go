@@ -20,7 +20,7 @@ const root = "../../.."
 
 var rewrite = flag.Bool("rewrite", false, "write what follows from the results instead of comparing it")
 
-// The table and the pictures are those of the results, byte for byte.
+// The page's table and pictures are made from the kept results, byte for byte.
 func TestPageFollowsFromResults(t *testing.T) {
 	if *rewrite {
 		require.NoError(t, writeMade(root))
@@ -36,7 +36,8 @@ func TestPageFollowsFromResults(t *testing.T) {
 	}
 }
 
-// stale names the files that differ from those made now. change may change what is made.
+// stale names the files that differ from newly made files. change may change a newly made file
+// before.
 func stale(t *testing.T, change func(file string, content []byte)) (names []string) {
 	files, err := made(root)
 	require.NoError(t, err)

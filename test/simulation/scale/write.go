@@ -13,10 +13,10 @@ import (
 	"cellserver/bench/report"
 )
 
-// results are those of all simulations, in their order.
+// results are the results of all simulations, in order.
 type results []result
 
-// Where the results are kept, and what follows from them, in the project's directory.
+// The files with the results, and with what is made from them, in the project's directory.
 const (
 	kept = "test/simulation/scale/results.json"
 	page = "docs/scale.md"
@@ -24,7 +24,7 @@ const (
 
 const tableStart, tableEnd = "<!-- simulated: written by make simulate-scale ARGS=-write -->\n", "<!-- end of simulated -->"
 
-// write keeps the results, and writes what follows from them.
+// write keeps the results, and writes the page and the pictures.
 func (all results) write(root string) error {
 	text, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
@@ -36,7 +36,7 @@ func (all results) write(root string) error {
 	return writeMade(root)
 }
 
-// writeMade writes what follows from the results that are kept.
+// writeMade writes the page and the pictures from the kept results.
 func writeMade(root string) error {
 	files, err := made(root)
 	if err != nil {
@@ -50,7 +50,7 @@ func writeMade(root string) error {
 	return nil
 }
 
-// made returns what follows from the results that are kept: the page with its table, and the pictures.
+// made returns the files made from the kept results: the page with its table, and the pictures.
 func made(root string) (map[string][]byte, error) {
 	text, err := os.ReadFile(filepath.Join(root, kept))
 	if err != nil {
