@@ -155,8 +155,7 @@ func TestADeletedLockIsAnothers(t *testing.T) {
 	assert.Zero(t, other.Exists(ctx, "hash:lock").Val())
 }
 
-// oldHashOf returns a hashFunnel that refills its capacity in half a minute, or one token in a
-// minute if it has none.
+// oldHashOf returns a hashFunnel that refills its capacity in half a minute.
 func oldHashOf(p *place, capacity float64) hashFunnel {
 	return hashFunnel{p.redis(), full(capacity, max(1, capacity*2)/60), p.clock.Now}
 }

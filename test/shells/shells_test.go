@@ -1,4 +1,4 @@
-// Package shells tests the manual page, and the completions, with the programs that read them.
+// Package shells tests the manual page with groff, and the completions with the shells.
 package shells
 
 import (
@@ -50,7 +50,7 @@ func TestManualPage(t *testing.T) {
 	}
 }
 
-// completes runs a script of a shell, in which $COMPLETION is a file with the completion, and returns the
+// completes runs a shell's script, in which $COMPLETION is the file with the completion, and returns the
 // lines that it prints.
 func completes(t *testing.T, shell, script string, args ...string) []string {
 	t.Helper()
@@ -67,8 +67,8 @@ func completes(t *testing.T, shell, script string, args ...string) []string {
 	}
 }
 
-// A shell in a pseudo-terminal may miss what is typed while it starts, and then waits for ever. So it is
-// started again if it has not ended in time.
+// A shell in a pseudo-terminal may miss what is typed while it starts, and then waits for ever. So a
+// shell that has not ended in time is started again.
 const (
 	shellTimeout = 20 * time.Second
 	maxTries     = 5
@@ -84,7 +84,7 @@ func runShell(t *testing.T, shell string, args []string, env ...string) (out str
 	return string(text), ctx.Err() == nil, err
 }
 
-// Each shell completes options, the values of an option, and subcommands, in an order of its own.
+// Each shell completes options, the values of an option, and subcommands, in its own order.
 func TestCompletionInShells(t *testing.T) {
 	want := []string{"--maxmemory", "--maxmemory-clients", "--maxmemory-unauthenticated", "notice", "nothing", "check",
 		"check-store"}
@@ -103,8 +103,8 @@ for line in 'cellserver --maxm' 'cellserver --loglevel n' 'cellserver che'; comp
 	}
 }
 
-// inZsh types a command line and a tab. Zsh completes only in a terminal. What is typed before its line editor has
-// begun is lost; ESC [?2004h shows that it has.
+// inZsh types a command line and a tab. Zsh completes only in a terminal. Zsh loses what is typed before its line
+// editor has begun, which ESC [?2004h shows.
 const inZsh = `zmodload zsh/zpty zsh/zselect; zpty z zsh -f -i
 read_until() {
 	local all part
@@ -122,7 +122,8 @@ zpty -w z "PS1=; autoload -Uz compinit; compinit -D -u; source $COMPLETION; echo
 read_until ready $'\e[?2004h' >/dev/null
 zpty -w -n z $'cellserver TYPED\t'; read_until REST`
 
-// Each shell completes the options of policies replay, and not those of the server there.
+// After policies replay, each shell completes the options of policies replay, and not the server's
+// options.
 func TestCompletionOfReplay(t *testing.T) {
 	want := []string{"--instead-of", "give-up", "haproxy", "--limited-subjects"}
 	bash := `source "$COMPLETION"

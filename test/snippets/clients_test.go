@@ -25,8 +25,8 @@ func build(t *testing.T, text string) string {
 	return buildFiles(t, map[string]string{"program/main.go": text})
 }
 
-// buildFiles compiles the program in the folder program as if the files were in this folder, without
-// writing them here: the option -overlay tells the compiler to read them from elsewhere.
+// buildFiles compiles the program in the folder program, with files that are not written to that
+// folder: the option -overlay makes the compiler read them from elsewhere.
 func buildFiles(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	binary, overlay := filepath.Join(dir, "binary"), filepath.Join(dir, "overlay.json")
@@ -54,7 +54,7 @@ func run(t *testing.T, binary string) string {
 	return string(output)
 }
 
-// onPort builds a program with another port than 6379, and with longer timeouts than 100 ms,
+// onPort builds a program with a port in place of 6379, and with timeouts longer than 100 ms,
 // because a test machine may be busy.
 func onPort(t *testing.T, text, port string) string {
 	require.Equal(t, 1, strings.Count(text, "6379"))
@@ -77,7 +77,7 @@ func TestGoProgram(t *testing.T) {
 	require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60, 300, "FORCE").Err())
 	assert.Regexp(t, `^limited: try again in 5\d\d s\n$`, run(t, program))
 
-	require.NoError(t, client.Del(t.Context(), "user123").Err()) // a call that is limited is not remembered
+	require.NoError(t, client.Del(t.Context(), "user123").Err()) // limited calls are not remembered
 	between.calls.Store(0)
 	between.loses.Store(true)
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
@@ -87,8 +87,8 @@ func TestGoProgram(t *testing.T) {
 	assert.Equal(t, "no answer: letting it pass\n", run(t, program))
 }
 
-// By default, go-redis sends a call whose reply was lost three times more, and each takes a token.
-// With retries off, it sends the call once.
+// By default, go-redis repeats a call whose reply was lost three times, and each repetition takes a
+// token. With retries off, it sends the call once.
 func TestRepeatedCallsTakeAgain(t *testing.T) {
 	for retries, taken := range map[int]int64{0: 4, -1: 1} { // 0 is go-redis's default, 3
 		server := peer.Start(t)
@@ -111,9 +111,9 @@ func TestRepeatedCallsTakeAgain(t *testing.T) {
 // the reply to a CL.THROTTLE.
 type proxy struct {
 	net.Listener
-	calls     atomic.Int64 // of CL.THROTTLE, seen so far
-	loses     atomic.Bool  // every reply
-	losesOnce atomic.Bool  // the next reply
+	calls     atomic.Int64 // calls of CL.THROTTLE seen so far
+	loses     atomic.Bool  // lose every reply
+	losesOnce atomic.Bool  // lose the next reply
 }
 
 func (l *proxy) port() string {
@@ -139,8 +139,8 @@ func startProxy(t *testing.T, server string) *proxy {
 	return l
 }
 
-// serve forwards calls. A client has one call under way on a connection, so what the server sends
-// after a call is the reply to it.
+// serve forwards calls. A client has one call under way on a connection, so after a call the server
+// sends only the reply to it.
 func (l *proxy) serve(client net.Conn, address string) {
 	defer client.Close()
 	server, err := net.Dial("tcp", address)
@@ -163,7 +163,7 @@ func (l *proxy) serve(client net.Conn, address string) {
 	}
 }
 
-// forwardReplies forwards replies, up to one that is lost. By then, the server has executed the call.
+// forwardReplies forwards replies until it loses one. By then, the server has executed the call.
 func forwardReplies(client, server net.Conn, lost *atomic.Bool) {
 	defer client.Close()
 	for buf := make([]byte, 64<<10); ; {

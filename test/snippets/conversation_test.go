@@ -70,7 +70,7 @@ func TestConversationsWithRedis(t *testing.T) {
 	assert.GreaterOrEqual(t, played, 8)
 }
 
-// empty removes the keys of the previous transcript.
+// empty removes the previous transcript's keys.
 func empty(t *testing.T, stage transcript.Stage) {
 	flush, err := transcript.Parse("flush", []byte("> FLUSHALL\n+OK\n"))
 	require.NoError(t, err)

@@ -54,7 +54,7 @@ func missingTests(t *testing.T, page string) (missing []string) {
 	return missing
 }
 
-// sourceOfTests is the text of the files with tests of a package, or nothing if there is no such package.
+// sourceOfTests returns the text of a package's test files, or "" if there is no such package.
 func sourceOfTests(t *testing.T, folder string) string {
 	files, err := filepath.Glob(filepath.Join(root, folder, "*_test.go"))
 	require.NoError(t, err)

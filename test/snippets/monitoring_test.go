@@ -79,7 +79,7 @@ func firstCells(t *testing.T, page, section string) (all []string) {
 	return all
 }
 
-// Every field that the page explains is in the reply of INFO.
+// Every field that the page explains is in INFO's reply.
 func TestMonitoringFields(t *testing.T) {
 	var info strings.Builder
 	for _, measured := range []string{"loops", "locks"} {
@@ -87,7 +87,7 @@ func TestMonitoringFields(t *testing.T) {
 			t.TempDir(), "--policies", writePolicies(t), "--grpc-unixsocket", t.TempDir()+"/grpc", "--envoy-config",
 			envoyConfig(t)).Addr})
 		defer client.Close()
-		require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err()) // every call is timed
+		require.NoError(t, client.ConfigSet(t.Context(), "slowlog-log-slower-than", "0").Err()) // time every call
 		for range 100 {                                                                         // for latencystats
 			require.NoError(t, client.Do(t.Context(), "CL.THROTTLE", "user123", 15, 30, 60).Err())
 		}
@@ -165,7 +165,7 @@ func withoutRow(messages, explained []string) (missing []string) {
 	return missing
 }
 
-// logged returns the messages that methods with some names are called with. Of one that is composed, it
+// logged returns the messages with which methods of some names are called. If a message is composed, it
 // returns the beginning.
 func logged(t *testing.T, methods ...string) (messages []string) {
 	inspectProduct(t, func(node ast.Node) {

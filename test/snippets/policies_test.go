@@ -18,7 +18,7 @@ import (
 
 const policiesPage = "docs/policies.md"
 
-// changedFile is the file that takes the place of changedFrom in an example of the page.
+// changedFile is the file that replaces changedFrom in an example of the page.
 const changedFile, changedFrom = "changed.yaml", "api.yaml"
 
 // writePolicies writes the files of docs/policies.md to a folder, except for changedFile.
@@ -86,7 +86,7 @@ func TestChangeOfPolicies(t *testing.T) {
 	assert.Equal(t, want, got)
 }
 
-// policyMessages returns what a log says of changed policies.
+// policyMessages returns the lines of a log about changed policies.
 func policyMessages(t *testing.T, log string) (messages string) {
 	text, err := os.ReadFile(log)
 	require.NoError(t, err)
@@ -98,7 +98,7 @@ func policyMessages(t *testing.T, log string) (messages string) {
 	return messages
 }
 
-// The page explains the fields that files may have: those of the schema.
+// The page explains all fields in the schema, which are the fields that files may have.
 func TestPageHasAllFieldsOfPolicies(t *testing.T) {
 	var schema any
 	require.NoError(t, json.Unmarshal([]byte(read(t, "docs/policies.schema.json")), &schema))

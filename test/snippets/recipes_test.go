@@ -25,13 +25,14 @@ import (
 
 const recipesPage = "docs/recipes.md"
 
-// recipe is a task of docs/recipes.md: its programs by extension, and what each of them prints.
+// recipe is a task in docs/recipes.md: its programs by extension, and the output that all of them
+// print.
 type recipe struct {
 	programs map[string]string
 	prints   string
 }
 
-// recipes returns those of the page by name, such as warmup, which is in the blocks warmup.go,
+// recipes returns the page's recipes by name. The recipe warmup is in the blocks warmup.go,
 // warmup.py, warmup.mjs and warmup.txt.
 func recipes(t *testing.T) map[string]*recipe {
 	all := map[string]*recipe{}
@@ -55,8 +56,8 @@ func recipes(t *testing.T) map[string]*recipe {
 	return all
 }
 
-// Each recipe has a program in each language, which is short unless it reads the answer of a model. Those in Go are
-// formatted.
+// Each recipe has a program in each language, which is short unless it reads the answer of a model. The Go programs
+// are formatted.
 func TestRecipesAreComplete(t *testing.T) {
 	for name, r := range recipes(t) {
 		most := 40
@@ -97,11 +98,12 @@ func newRunner(t *testing.T) *runner {
 	return &runner{t: t, server: client, proxy: startProxy(t, server.Addr), model: startModel(t)}
 }
 
-// words finds how long an answer is to be.
+// words finds how long an answer should be.
 var words = regexp.MustCompile(`(\d+) words`)
 
-// startModel starts a stub of a language model, which streams an answer of as many tokens as the prompt asks for words,
-// a hundred at a time, and breaks it off after 6000. It returns its port. model.py is the same for the other languages.
+// startModel starts a stub of a language model, and returns its port. The stub streams an answer with as many tokens as
+// the prompt asks for words, a hundred at a time, and breaks off after 6000. model.py does the same for the other
+// languages.
 func startModel(t *testing.T) string {
 	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -121,14 +123,14 @@ func startModel(t *testing.T) string {
 	return port
 }
 
-// inTest replaces the port in a program by that of the proxy, and a timeout of half a second by a long
-// one, because a test machine may be busy.
+// inTest replaces the port in a program by the proxy's port, and a timeout of half a second by a long
+// timeout, because a test machine may be busy.
 func (r *runner) inTest(text string) string {
 	return strings.NewReplacer("6379", r.proxy.port(), "8000", r.model, "500 * time", "20000 * time").Replace(text)
 }
 
-// build compiles all recipes into one binary, whose argument is the name of a recipe: to link one for
-// each would take many times as long.
+// build compiles all recipes into one binary, whose argument is the name of a recipe: linking one
+// binary per recipe would take many times as long.
 func (r *runner) build(all map[string]*recipe) string {
 	files := map[string]string{}
 	var imports, cases strings.Builder
@@ -143,9 +145,9 @@ func (r *runner) build(all map[string]*recipe) string {
 	return buildFiles(r.t, files)
 }
 
-// run returns what a program prints on an empty server, where the reply to its first CL.THROTTLE may be
-// lost. Programs with calendar quotas expect that no day ends while they run; days of the time zones
-// on the page end at full hours.
+// run returns what a program prints on an empty server. With loses, the reply to its first CL.THROTTLE
+// is lost. Programs with calendar quotas expect that no day ends while they run; in the page's time
+// zones, days end at full hours.
 func (r *runner) run(loses bool, command ...string) string {
 	for {
 		require.NoError(r.t, r.server.FlushAll(r.t.Context()).Err())
@@ -162,8 +164,8 @@ func (r *runner) run(loses bool, command ...string) string {
 	}
 }
 
-// The programs in Go print what the page says. That of the recipe retries does not get the reply to
-// its first call.
+// The Go programs print what the page says. The program of the recipe retries does not get the
+// reply to its first call.
 func TestRecipesInGo(t *testing.T) {
 	runner, all := newRunner(t), recipes(t)
 	binary := runner.build(all)
@@ -173,7 +175,7 @@ func TestRecipesInGo(t *testing.T) {
 	}
 }
 
-// Without an ID, a call whose reply is lost takes twice, and the program of the recipe shows it.
+// Without an ID, a call whose reply is lost takes twice, and the recipe's program shows it.
 func TestRecipeOfRetriesFindsASecondTake(t *testing.T) {
 	runner := newRunner(t)
 	text := recipes(t)["retries"].programs[".go"]

@@ -15,7 +15,7 @@ import (
 
 const replayPage = "docs/replay.md"
 
-// The commands of docs/replay.md print what the page shows, with the files that it shows.
+// The commands in docs/replay.md print the page's output, with the page's files.
 func TestReplayTranscript(t *testing.T) {
 	dir, ran := t.TempDir(), 0
 	server := peer.Command("version").Path

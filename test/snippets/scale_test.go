@@ -14,8 +14,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// storeCommands returns the commands in docs/scale.md that start cellserver with a store, without the
-// first word.
+// storeCommands returns the commands in docs/scale.md that start cellserver with a store, without
+// their first word.
 func storeCommands(t *testing.T) (all [][]string) {
 	for line := range strings.Lines(read(t, "docs/scale.md")) {
 		if options, found := strings.CutPrefix(line, "    cellserver --store "); found {
@@ -26,7 +26,7 @@ func storeCommands(t *testing.T) (all [][]string) {
 	return all
 }
 
-// Every URL in docs/scale.md is one that --store accepts, and every command that starts cellserver has
+// --store accepts every URL in docs/scale.md, and every command there that starts cellserver has
 // options that exist.
 func TestStoreURLsAreAccepted(t *testing.T) {
 	urls := regexp.MustCompile("\\b(rediss?(\\+sentinel|\\+cluster)?|unix)://[^\\s`]+").FindAllString(read(t, "docs/scale.md"), -1)
@@ -41,8 +41,8 @@ func TestStoreURLsAreAccepted(t *testing.T) {
 	}
 }
 
-// commandFor returns the command of docs/scale.md whose URL begins with a scheme, with other hosts in
-// place of those in the URL, and a password file that exists.
+// commandFor returns the command in docs/scale.md whose URL begins with a scheme, with the URL's
+// hosts replaced, and with a password file that exists.
 func commandFor(t *testing.T, scheme, hosts string) []string {
 	passwordFile := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(passwordFile, []byte("secret\n"), 0o600))
@@ -67,8 +67,8 @@ func commandFor(t *testing.T, scheme, hosts string) []string {
 	return nil
 }
 
-// The user of docs/scale.md can be made on servers, whose keys cellserver then keeps with the commands
-// that the document shows: on a server that Sentinels watch, and on a cluster.
+// On a server that Sentinels watch, and on a cluster, the user of docs/scale.md can be created, and
+// the document's commands start cellservers with that store.
 func TestStoreCommandsRun(t *testing.T) {
 	t.Run("sentinel", func(t *testing.T) {
 		s := peer.StartSentinels(t, peer.StartRedis, nil)
@@ -98,8 +98,8 @@ func makeUser(t *testing.T, addr string) {
 	require.Equal(t, "OK", peer.Ask(t, addr, words...))
 }
 
-// shareALimit starts two cellservers with the same arguments. check-store has no complaint, and the
-// second cellserver refuses what the first has admitted.
+// shareALimit starts two cellservers with the same arguments. check-store reports no problem, and
+// when the first cellserver has used up a limit, the second refuses.
 func shareALimit(t *testing.T, args []string) {
 	check := []string{"check-store", args[1]}
 	for i, word := range args {

@@ -17,8 +17,7 @@ import (
 
 func TestMain(m *testing.M) { peer.Main(m) }
 
-// patience is the timeout of everything that a test waits for. It is far longer than anything takes,
-// because a test machine may be busy.
+// patience is the timeout of every wait. It is long because a test machine may be busy.
 const patience = 60 * time.Second
 
 // root is the project's directory, relative to this package.
@@ -26,7 +25,7 @@ const root = "../.."
 
 // block is a fenced block: ```language name, its text, and ```.
 type block struct {
-	file           string // from the root
+	file           string // relative to the root
 	line           int    // of the fence, from 1
 	language, name string
 	text           string
@@ -89,7 +88,7 @@ func TestBlocksAreFound(t *testing.T) {
 	}, parseBlocks("f", text))
 }
 
-// The README's programs are those of the documents that it links to, where they are run.
+// The README's programs are the same as in the documents that it links to, whose programs are run.
 func TestReadmeShowsWhatIsRun(t *testing.T) {
 	shown := 0
 	for _, b := range blocks(t, "README.md") {

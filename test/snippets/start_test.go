@@ -51,7 +51,7 @@ func TestFirstFiveMinutes(t *testing.T) {
 	}
 }
 
-// preamble makes the program's output that of a terminal.
+// preamble makes the program print as on a terminal.
 const preamble = `cellserver() {
 	if [ "$1" = cli ]; then shift; command cellserver cli --no-raw "$@"; else command cellserver "$@"; fi
 }
@@ -88,8 +88,8 @@ func runSession(t *testing.T, steps []step) []string {
 
 var longTime = regexp.MustCompile(`\b\d{3,}\b`)
 
-// shows reports whether a text is as the page shows it. A line of dots stands for any lines, and dots in a
-// line for anything. Of times in seconds that are long, up to a minute may have passed.
+// shows reports whether a text is as the page shows it. On the page, a line of dots stands for any lines,
+// and dots in a line stand for any text. Long times in seconds may be up to a minute shorter.
 func shows(want, got string) bool {
 	pattern := regexp.QuoteMeta(want)
 	pattern = strings.ReplaceAll(pattern, `\.\.\.`+"\n", `(?:.*\n)*?`)

@@ -8,23 +8,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// policiesFile has the policy of the clients below. The command is run in the root of the repository.
+// policiesFile has the policy of the clients below. The path is relative to the repository's root,
+// where the command must run.
 const policiesFile = "test/soak/testdata/policies.yaml"
 
-// The limit of that policy, and the refusal that leads to a ban.
+// The limit of the policy, and the number of the refusal that leads to a ban.
 const (
 	takes    = 20
 	banAfter = 10
 )
 
-// known is a call with the beginning of its reply.
+// known is a call, and the beginning of its correct reply.
 type known struct {
 	call []any
 	want string
 }
 
-// round are calls of a subject, from nothing to nothing: it takes all, is refused until it is banned, is exempt,
-// banned again, and pardoned.
+// round returns calls of a subject, after which nothing is left of it: it takes all tokens, is refused until it
+// is banned, is exempt, banned again, and pardoned.
 func round(subject string) (calls []known) {
 	add := func(want string, words ...any) { calls = append(calls, known{words, want}) }
 	take := func(want string) { add(want, "CL.TAKE", subject, "soak") }
@@ -49,7 +50,7 @@ func round(subject string) (calls []known) {
 	return calls
 }
 
-// told says what a reply says.
+// told summarizes a reply: allowed, with what is left, or refused, banned or exempt.
 func told(reply any) string {
 	decision, is := reply.([]any)
 	if !is || len(decision) != 5 {

@@ -64,7 +64,7 @@ func (s *soak) client(ctx context.Context, key string, protocol int) error {
 	})
 }
 
-// right reports whether a reply is that of the nth call.
+// right reports whether a reply is correct for the nth call.
 func right(got []int64, n int) bool {
 	if len(got) != 5 || got[1] != burst+1 {
 		return false

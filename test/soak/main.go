@@ -18,23 +18,24 @@ import (
 	"cellserver/test/hostile"
 )
 
-// The load: at most 8*10 connections of attackers, 20 of clients, and one that observes.
+// The load: at most 8*10 connections of attackers, 20 connections of clients, and one that
+// observes.
 const (
 	attackers = 8
 	clients   = 16
-	// bannedClients are clients of a policy that bans them, in addition.
+	// bannedClients is the number of additional clients, whose policy bans them.
 	bannedClients = 4
 	attackPace    = 5 * time.Millisecond // between two attacks of one attacker
 	clientPace    = time.Millisecond     // between two batches of one client
-	keys          = 50_000               // exist all the time, for KEYS to list
+	keys          = 50_000               // keys that exist all the time, for KEYS to list
 )
 
-// What may be left at the end.
+// How much may be left at the end.
 const (
 	mayStay      = 96 << 20 // bytes of resident memory; Go's heap keeps some
 	filesMayStay = 0
 	goMayStay    = 0                // goroutines
-	settles      = 60 * time.Second // the longest wait for the rest to be released
+	settles      = 60 * time.Second // the longest wait for everything else to be released
 )
 
 // soak is one run.
@@ -44,7 +45,7 @@ type soak struct {
 	calls   atomic.Int64
 	attacks atomic.Int64
 	longest atomic.Int64 // nanoseconds: the longest round trip of victim's calls
-	peak    int64        // bytes resident
+	peak    int64        // resident memory in bytes
 }
 
 func main() {
@@ -166,7 +167,7 @@ func paced(ctx context.Context, pace time.Duration, each func() error) error {
 	}
 }
 
-// observe measures once a second, and prints the figures every ten seconds.
+// observe takes figures once a second, and prints them every ten seconds.
 func (s *soak) observe(ctx context.Context) error {
 	second := 0
 	return paced(ctx, time.Second, func() error {
@@ -183,7 +184,7 @@ func (s *soak) observe(ctx context.Context) error {
 	})
 }
 
-// settle waits until the figures are those of the start, within the bounds above.
+// settle waits until the figures are as at the start, within the bounds above.
 func (s *soak) settle(start figures) (end figures, err error) {
 	if err := s.server.alone(); err != nil {
 		return end, err

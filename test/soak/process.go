@@ -24,7 +24,7 @@ type process struct {
 	ended    chan struct{}
 	log      journal
 	watcher  *redis.Client
-	received string // connections
+	received string // the number of connections received
 }
 
 // figures are measurements by the system and by the server.
@@ -110,8 +110,8 @@ func (p *process) alone() error {
 	return err
 }
 
-// measure reads INFO and the system's figures. A command that panicked is in the log, and counts as
-// a crash.
+// measure reads INFO and the system's figures. A panic of a command is in the log, and counts as a
+// crash.
 func (p *process) measure() (f figures, err error) {
 	if p.crashes() > 0 {
 		return f, p.crash()

@@ -1,7 +1,7 @@
-// Package worst measures each command's most expensive call by counted work. It compiles the
-// packages of internal with a counter in every function and every loop, and counts what is hashed
-// and compared. With them, it runs the test of internal/commands that makes the calls. The counts
-// do not depend on how busy the machine is.
+// Package worst measures each command's most expensive call by counting its work. It compiles the
+// packages in internal with a counter in every function and every loop, which also counts bytes
+// that are hashed and compared. With these packages, it runs the test in internal/commands that
+// makes the calls. The counts do not depend on how busy the machine is.
 package worst
 
 import (
@@ -48,8 +48,8 @@ import "cellserver/internal/countedsteps"
 var _ = countBy(func() int64 { return countedsteps.N })
 `
 
-// looks are functions whose time grows with the length of an argument, and which arguments these
-// are.
+// looks are functions whose time grows with the length of arguments, with the positions of these
+// arguments.
 var looks = map[string][]int{
 	"maphash.Bytes": {1}, "sha256.Sum256": {0}, "bytes.Equal": {0}, "strings.ToLower": {0}, "strings.ToUpper": {0},
 	"strings.EqualFold": {0, 1},
@@ -160,7 +160,7 @@ func called(n *ast.CallExpr) string {
 	return ""
 }
 
-// The counters count a loop, a function, and what is compared.
+// The counters count loops, functions, and compared bytes.
 func TestCounters(t *testing.T) {
 	text := counted(t, "package a\n\nfunc f(x []byte) bool {\n\tfor range 3 {\n\t}\n\treturn bytes.Equal(x, nil)\n}\n")
 	require.Equal(t, "package a; import \"cellserver/internal/countedsteps\"\n\nfunc f(x []byte) bool {countedsteps.N++;\n\tfor range 3 {countedsteps.N++;\n\t}\n"+
