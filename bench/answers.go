@@ -17,7 +17,7 @@ import (
 	"cellserver/bench/report"
 )
 
-// recordedReplies are calls of CL.THROTTLE, and what redis-cell 0.5.0 replied.
+// recordedReplies is the file with calls of CL.THROTTLE, and the replies of redis-cell 0.5.0.
 const recordedReplies = "test/differential/testdata/throttle-sample.txt"
 
 // decision is a call: the key, max_burst, count, period and quantity.
@@ -26,7 +26,7 @@ type decision struct {
 	burst, count, period, quantity int
 }
 
-// answer is what a limiter replies to a decision, as CL.THROTTLE does. The times are in seconds.
+// answer is a limiter's reply to a decision, in the order of CL.THROTTLE. The times are in seconds.
 type answer struct {
 	limited                bool
 	limit, remaining       float64
@@ -86,7 +86,8 @@ func parseRecorded(line string) (c recordedCall, err error) {
 	return c, nil
 }
 
-// answers makes the recorded calls to each limiter, and counts how many of its answers agree.
+// answers makes the recorded calls to each limiter, and counts how many answers agree with the
+// recorded replies.
 func (o *options) answers(ctx context.Context, b *bench) (s report.Scenario, err error) {
 	byKey, err := readRecorded(o.root)
 	if err != nil {
@@ -126,14 +127,14 @@ func (r rival) replay(ctx context.Context, b *bench, byKey [][]recordedCall) (ro
 	return row, nil
 }
 
-// connectTo returns a client that sends nothing but the calls that are made with it.
+// connectTo returns a client that sends only the calls that are made with it.
 func connectTo(e *entrant) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: e.target.Network, Addr: e.target.Address, Protocol: 2, MaxRetries: -1,
 		DisableIdentity: true})
 }
 
-// ask makes the calls of one key in one pipeline, so that they are decided at nearly one instant. An error
-// reply, such as that to a call which a limiter does not know, is a nil answer.
+// ask makes the calls of one key in one pipeline, so that they are decided at nearly the same instant. An
+// error reply, for example because the limiter does not know the call, is a nil answer.
 func (r rival) ask(ctx context.Context, client *redis.Client, sha string, calls []recordedCall) ([]*answer, error) {
 	pipeline := client.Pipeline()
 	for _, c := range calls {
@@ -168,7 +169,7 @@ func throttled(name string) func(d decision) []any {
 	return func(d decision) []any { return []any{name, d.key, d.burst, d.count, d.period, d.quantity} }
 }
 
-// scripted makes calls of a script. redis_rate's has the limit where CL.THROTTLE has max_burst, and a prefix.
+// scripted makes calls of a script. redis_rate's script has the limit in place of max_burst, and a prefix.
 func scripted(prefix string) func(d decision) []any {
 	return func(d decision) []any {
 		if prefix != "" {
@@ -197,8 +198,8 @@ func asCrab(_ decision, n []float64) answer {
 	return a
 }
 
-// asRedisRate reads a reply of redis_rate's script: the quantity that was allowed, what remains, retry_after and
-// reset_after. It does not say what the limit is.
+// asRedisRate reads a reply of redis_rate's script: the quantity that was allowed, remaining, retry_after and
+// reset_after. The reply does not have the limit.
 func asRedisRate(d decision, n []float64) answer {
 	return answer{limited: n[2] >= 0, limit: float64(d.burst + 1), remaining: n[1], retryAfter: n[2], resetAfter: n[3]}
 }

@@ -18,7 +18,7 @@ import (
 type bench struct {
 	*options
 	cores    cores
-	dir      string // of the servers' sockets
+	dir      string // the folder of the servers' sockets
 	progress *progress
 	used     time.Duration // CPU time of the servers that have been stopped
 }
@@ -66,7 +66,7 @@ func (b *bench) enterOne(ctx context.Context, c contender, limit string) (*entra
 // leave stops servers, and adds up the CPU time that they have used.
 func (b *bench) leave(entrants []*entrant) {
 	for _, e := range entrants {
-		if used, err := cpuTime(e.process.id()); err == nil { // else it has ended by itself
+		if used, err := cpuTime(e.process.id()); err == nil { // an error if the server has ended by itself
 			b.used += used
 		}
 		e.process.stop()
@@ -91,8 +91,8 @@ func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) 
 	return result, err
 }
 
-// Keys are put into a server by few connections, which take little memory themselves, with many
-// calls in flight, which is fast.
+// Few connections create the keys of a server, because connections take memory, with many calls in
+// flight, because that is fast.
 const (
 	fillConnections = 4
 	fillDepth       = 128
@@ -114,7 +114,7 @@ var inside = []string{"longest_loop_callback_usec", "longest_lock_hold_usec", "g
 func (e *entrant) inside() []report.Inside {
 	info, err := load.Ask(e.process.tcp, "INFO")
 	if err != nil {
-		return nil // another server may have none
+		return nil // other servers may not have them
 	}
 	return parseInside(e.name, info)
 }

@@ -23,7 +23,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise a server with the race detector ends a second late
+	_ = os.Setenv("GORACE", "atexit_sleep_ms=0") // otherwise a server with the race detector exits a second late
 	peer.Main(m)
 }
 

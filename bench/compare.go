@@ -13,7 +13,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// rival is a contender that decides, and how its calls and replies differ from CL.THROTTLE's.
+// rival is a contender that makes decisions, with the differences of its calls and replies from
+// CL.THROTTLE's.
 type rival struct {
 	contender
 	decide func(d decision) []any                   // a call
@@ -24,7 +25,7 @@ type rival struct {
 // nothing.
 const limitCompared = "100000 1 3600 1"
 
-// compareScenarios compare limiters of others, where these can be had: --module, --throttlecrab.
+// compareScenarios compare other limiters, if the options name them: --module, --throttlecrab.
 func (o *options) compareScenarios(few, million int) []scenario {
 	load := func(pipeline int) cpuLoad {
 		return cpuLoad{pipeline: pipeline, connections: 50, keys: few, limit: limitCompared}
@@ -69,8 +70,8 @@ func contendersOf(rivals []rival) (all []contender) {
 	return all
 }
 
-// crab is throttlecrab's server. Its first number is the limit, not max_burst, which makes no difference to
-// what a call costs.
+// crab is throttlecrab's server. Its first number is the limit and not max_burst, which does not change the
+// cost of a call.
 func (o *options) crab() contender {
 	return contender{name: report.Throttlecrab, call: "THROTTLE {key} {limit}",
 		start: []string{o.throttlecrab, "--log-level", "error", "--redis", "--redis-host", "127.0.0.1", "--redis-port",
@@ -98,7 +99,7 @@ func (c *captured) Eval(ctx context.Context, script string, _ []string, _ ...any
 	return failed(ctx, errors.New("there is no server"))
 }
 
-// Del belongs to what redis_rate needs of a client, and is not called.
+// Del is a method that redis_rate needs of a client. It is not called.
 func (c *captured) Del(ctx context.Context, _ ...string) *redis.IntCmd { return redis.NewIntCmd(ctx) }
 
 func failed(ctx context.Context, err error) *redis.Cmd {

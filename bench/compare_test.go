@@ -64,7 +64,7 @@ func TestSmokeRestarts(t *testing.T) {
 	}
 }
 
-// Replies are read as what they mean, in the order of each limiter.
+// Replies are read in each limiter's order.
 func TestAnswers(t *testing.T) {
 	want := answer{limited: true, limit: 16, remaining: 1, retryAfter: 5, resetAfter: 30}
 	d := decision{key: "a", burst: 15, count: 30, period: 60, quantity: 2}

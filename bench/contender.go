@@ -14,7 +14,7 @@ import (
 	"cellserver/bench/report"
 )
 
-// contender is a server and the call that it is measured with.
+// contender is a server, and the call with which it is measured.
 type contender struct {
 	name   string
 	start  []string // the command, with {port}, {socket} and {dir} in it
@@ -33,7 +33,7 @@ const (
 	limitLasting = "15 30 864000 1"
 )
 
-// inLua is GCRA as a script, as rate limiters for a Redis without modules have it.
+// inLua is GCRA as a script, like the scripts of rate limiters for a Redis without modules.
 //
 //go:embed gcra.lua
 var inLua string
@@ -54,16 +54,16 @@ func setExpiring(after time.Duration) contender {
 		call: fmt.Sprint("SET {key} 1 PX ", after.Milliseconds())}
 }
 
-// throttle is cellserver's CL.THROTTLE, which all others are compared with.
+// throttle is cellserver's CL.THROTTLE, with which all other contenders are compared.
 func (o *options) throttle() contender {
 	return contender{name: report.Throttle,
 		start: []string{o.server, "--loglevel", "warning", "--port", "{port}", "--unixsocket", "{socket}"},
 		call:  throttleCall}
 }
 
-// limiters are cellserver with each of its limiters; CL.THROTTLE is the first, and takes part a
+// limiters are cellserver with each of its limiters. CL.THROTTLE is the first, and takes part a
 // second time. Every call is admitted, because a refused call changes nothing. A log holds the
-// entries of one second: with only as many keys as logged, it is full with a thousand entries.
+// entries of one second: with so few keys as logged, it is full, with a thousand entries.
 func (o *options) limiters(logged int) []contender {
 	all := o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
@@ -81,8 +81,8 @@ func (o *options) limiters(logged int) []contender {
 	return all
 }
 
-// withOptions are cellserver with the options of limiters, and with calendar quotas; CL.FIXED is there for
-// comparison with these. Every call has an ID token of its own.
+// withOptions are cellserver with the limiters' options, and with calendar quotas. CL.FIXED takes part for
+// comparison with the quotas. Every call has an ID token of its own.
 func (o *options) withOptions() []contender {
 	return o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
@@ -94,7 +94,7 @@ func (o *options) withOptions() []contender {
 	)
 }
 
-// kept are cellserver with each of its limiters, called once per key; the keys stay.
+// kept are cellserver with each of its limiters, called once per key. The keys stay.
 func (o *options) kept() []contender {
 	return o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} {limit}",
@@ -106,7 +106,7 @@ func (o *options) kept() []contender {
 	)
 }
 
-// calling returns cellserver with each of these calls. Before each call is its name.
+// calling returns cellserver with each of these calls. The name of a call comes before it.
 func (o *options) calling(namesAndCalls ...string) (contenders []contender) {
 	for pair := range slices.Chunk(namesAndCalls, 2) {
 		c := o.throttle().named(pair[0])
@@ -143,7 +143,7 @@ func (c contender) named(name string) contender {
 	return c
 }
 
-// callWith returns the call with everything filled in but the key.
+// callWith returns the call with everything filled in except the key.
 func (c contender) callWith(limit, sha string) string {
 	return strings.NewReplacer("{limit}", limit, "{sha}", sha).Replace(c.call)
 }
@@ -156,6 +156,6 @@ type entrant struct {
 	contender
 	process *process
 	call    string
-	sha     string // of the script
+	sha     string // the script's digest
 	target  load.Target
 }

@@ -25,7 +25,7 @@ type cpuLoad struct {
 	limit       string
 
 	rest   time.Duration // before the first round
-	settle time.Duration // after the calls of a round, and part of it: see round
+	settle time.Duration // after the calls of a round, and counted in it: see round
 }
 
 const usualRounds = 21
@@ -67,7 +67,7 @@ func (l cpuLoad) cpu(contenders []contender) measurement {
 // cpuRun is one server's measurements so far, a value for each round.
 type cpuRun struct {
 	entrant    *entrant
-	args       []string // of redis-benchmark, but for the number of calls
+	args       []string // redis-benchmark's arguments, without the number of calls
 	calls      int
 	settle     time.Duration
 	micros     []float64
@@ -77,7 +77,7 @@ type cpuRun struct {
 // fewest is the number of calls in the shortest round: a few on every connection.
 func (l cpuLoad) fewest() int { return max(1000, 4*l.connections*l.pipeline) }
 
-// prepare creates the keys, unless every call has a new one, and finds how many calls fill a round.
+// prepare creates the keys, unless every call has a new key, and finds how many calls fill a round.
 func (l cpuLoad) prepare(ctx context.Context, b *bench, e *entrant) (*cpuRun, error) {
 	keys := l.keys
 	if e.keys > 0 {
@@ -115,8 +115,8 @@ func (l cpuLoad) arguments(e *entrant, keys int) []string {
 	return append(args, strings.Fields(strings.ReplaceAll(e.call, load.Key, key))...)
 }
 
-// round measures once. The first round only warms the server up. A round of a server that does a part
-// of its work later, such as writing to a disk, lasts until that is done.
+// round measures once. The first round only warms up the server. If a server does a part of its work
+// later, such as writing to a disk, the round lasts until that work is done.
 func (r *cpuRun) round(ctx context.Context, warmUp bool) error {
 	before, err := cpuTime(r.entrant.process.id())
 	if err != nil {
@@ -170,8 +170,8 @@ func (r *cpuRun) result(first *cpuRun) report.CPU {
 	}
 }
 
-// ratios returns the ratios of two samples, round by round. A disturbance that is longer than a
-// round affects both samples, and hardly the ratio.
+// ratios returns the ratios of two samples, round by round. A disturbance longer than a round
+// affects both samples, and the ratio hardly changes.
 func ratios(sample, first []float64) []float64 {
 	r := make([]float64, len(sample))
 	for i := range r {
@@ -180,5 +180,5 @@ func ratios(sample, first []float64) []float64 {
 	return r
 }
 
-// everyKeyNew is so many keys that redis-benchmark hardly ever chooses one of them twice.
+// everyKeyNew is a number of keys so large that redis-benchmark hardly ever chooses a key twice.
 const everyKeyNew = 2_000_000_000

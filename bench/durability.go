@@ -27,8 +27,8 @@ func (o *options) withDir() []contender {
 	return []contender{o.throttle(), o.throttle().named(report.Throttle + " again"), o.durable()}
 }
 
-// duringSnapshots makes calls at a fixed rate while a snapshot of all keys is written, and without
-// that.
+// duringSnapshots makes calls at a fixed rate, with and without a snapshot of all keys being
+// written meanwhile.
 type duringSnapshots latencyLoad
 
 func (l duringSnapshots) latency(c contender) measurement {
@@ -74,8 +74,8 @@ func (l duringSnapshots) latency(c contender) measurement {
 	}
 }
 
-// rewriteAgain has snapshots written, one after the other, until stop is called, which waits for the
-// last.
+// rewriteAgain makes a server write snapshots, one after the other, until stop is called, which
+// waits for the last.
 func rewriteAgain(parent context.Context, t load.Target) (stop func() error) {
 	ctx, cancel := context.WithCancel(parent)
 	ended := make(chan error)
@@ -125,7 +125,7 @@ func rewrite(ctx context.Context, t load.Target) error {
 // answersWithin is the longest wait for a field of INFO.
 const answersWithin = 2 * time.Minute
 
-// waitFor waits until a field of INFO persistence has a value or, for one that counts, a larger one.
+// waitFor waits until a field of INFO persistence is at least value, or 0 if value is 0.
 func waitFor(ctx context.Context, t load.Target, field string, value float64) error {
 	for start := time.Now(); time.Since(start) < answersWithin; {
 		if found, err := persistence(t, field); err != nil || found == value || value > 0 && found > value {
@@ -143,7 +143,7 @@ func persistence(t load.Target, field string) (float64, error) {
 	return infoField(t, field, "persistence")
 }
 
-// infoField returns a field of INFO, of a section or of all that it has by default.
+// infoField returns a field of INFO, from a section, or from the sections that INFO has by default.
 func infoField(t load.Target, field string, section ...string) (float64, error) {
 	info, err := load.Ask(t, append([]string{"INFO"}, section...)...)
 	if err != nil {
@@ -209,8 +209,8 @@ func (d durability) large(ctx context.Context, b *bench, c contender, s *report.
 	return d.restart(ctx, b, c, e, s)
 }
 
-// fast fills a server as fast as it can, and reports the longest pass meanwhile, which may end after
-// the last call.
+// fast fills a server as fast as possible, and reports the longest pass meanwhile, which may end
+// after the last call.
 func (d durability) fast(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 	longest := 0.0
 	watch, cancel := context.WithCancel(ctx)
@@ -281,7 +281,7 @@ func (d durability) restart(ctx context.Context, b *bench, c contender, e *entra
 // changingFor is how long all keys change every second.
 const changingFor = 10 * time.Second
 
-// small has some keys change every second, and compares the CPU time with that without a folder.
+// small changes some keys every second, and compares the CPU time with and without a folder.
 func (d durability) small(ctx context.Context, b *bench, o *options, s *report.Scenario) error {
 	entrants, err := b.enter(ctx, []contender{o.throttle(), o.durable()}, limitLasting)
 	defer func() { b.leave(entrants) }()
@@ -340,7 +340,7 @@ func folderSize(dir, what string) report.Figure {
 	var bytes int64
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
-			return nil // it has been removed meanwhile
+			return nil // the file has been removed meanwhile
 		}
 		if info, err := os.Stat(filepath.Join(dir, entry.Name())); err == nil && !info.IsDir() {
 			bytes += info.Size()

@@ -14,14 +14,14 @@ import (
 	"cellserver/bench/report"
 )
 
-// loading measures the CPU time that servers take from their start until they have loaded so many keys.
+// loading measures the CPU time that servers use from their start until they have loaded so many keys.
 type loading int
 
 // loader is a server that loads the same folder again and again.
 type loader struct {
 	name   string
 	start  []string
-	save   func(ctx context.Context, t load.Target) error // writes the files that are loaded
+	save   func(ctx context.Context, t load.Target) error // writes the files that will be loaded
 	call   string
 	dir    string
 	millis []float64

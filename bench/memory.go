@@ -15,7 +15,7 @@ import (
 // weighing measures the memory of one server, and adds it to the scenario's results.
 type weighing func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error
 
-// alone weighs the contenders one after the other, so that only one of them needs memory at a time.
+// alone weighs the contenders one after the other, so that only one needs memory at a time.
 func alone(contenders []contender, limit string, weigh weighing) measurement {
 	return func(ctx context.Context, b *bench) (s report.Scenario, err error) {
 		for _, c := range contenders {
@@ -47,7 +47,7 @@ func full(n int) weighing {
 	}
 }
 
-// The sizes of keys that are mixed, in bytes: as many of each.
+// The sizes of mixed keys, in bytes, with equally many keys of each size.
 const shortestKey, longestKey = 8, 200
 
 func mixed(n int) weighing {
@@ -68,8 +68,8 @@ func weighKeys(ctx context.Context, b *bench, e *entrant, s *report.Scenario, ca
 	return nil
 }
 
-// growing weighs a tenth of the keys, and again after each further fortieth: where memory grows in
-// jumps, a key takes most just after one.
+// growing weighs a tenth of the keys, and again after each further fortieth. Where memory grows in
+// jumps, a key takes most just after a jump.
 func growing(n int) weighing {
 	return func(ctx context.Context, b *bench, e *entrant, s *report.Scenario) error {
 		m, err := empty(ctx, e)
@@ -126,7 +126,7 @@ const (
 	settlesIn = 10 * time.Second
 	lookEvery = 100 * time.Millisecond
 	expiresIn = 5 * time.Minute  // the longest wait for all keys to expire
-	comesBack = 60 * time.Second // the longest wait for memory after that
+	comesBack = 60 * time.Second // the longest wait for their memory after that
 	closeToIt = 1.25             // times the memory at the start: the wait ends
 )
 
@@ -183,7 +183,8 @@ func expiring(n int) weighing {
 	}
 }
 
-// giveBack waits for all keys to expire, and then for the memory to be close to that at the start.
+// giveBack waits until all keys have expired, and then until the memory is close to the memory at
+// the start.
 func giveBack(ctx context.Context, b *bench, e *entrant, m *report.Memory) error {
 	start, emptySince := time.Now(), time.Time{}
 	for {

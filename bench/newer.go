@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// newer is a newer redis-server or valkey-server than the one that cellserver is compared with by default.
+// newer is a redis-server or valkey-server that is newer than the usual redis-server.
 type newer struct {
-	program string // empty if there is none
+	program string // empty if there is no newer server
 	name    string // such as valkey-server 9.1.2
 }
 
@@ -30,7 +30,8 @@ func findNewer(program string) (n newer, err error) {
 	return newer{program, strings.ToLower(first) + "-server " + version}, nil
 }
 
-// instead returns contenders that run on redis-server, as they run on the newer one. There are none without one.
+// instead returns contenders on the newer server in place of redis-server. It returns none if there is no newer
+// server.
 func (n newer) instead(contenders ...contender) (all []contender) {
 	if n.program == "" {
 		return nil

@@ -77,7 +77,7 @@ func parseOptions(args []string) (_ *options, err error) {
 	return o, o.complete(f, *only)
 }
 
-// complete checks the options, and fills in those that depend on others.
+// complete checks the options, and fills in options that depend on others.
 func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
 	switch {
 	case f.NArg() > 0:
@@ -100,7 +100,7 @@ func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
 	return err
 }
 
-// roundsOr returns the number of rounds: that of --rounds or, without it, the scenario's.
+// roundsOr returns the number of rounds: --rounds, or without it usual.
 func (o *options) roundsOr(usual int) int {
 	if o.rounds > 0 {
 		return o.rounds

@@ -62,7 +62,7 @@ func (c cores) keepToLoad() error {
 		if err != nil {
 			return err
 		}
-		if err := unix.SchedSetaffinity(id, &c.load); err != nil && err != unix.ESRCH { // it may have ended
+		if err := unix.SchedSetaffinity(id, &c.load); err != nil && err != unix.ESRCH { // the thread may have ended
 			return err
 		}
 	}
@@ -130,7 +130,7 @@ func (c cores) launch(cmd *exec.Cmd) error {
 
 func (p *process) listens(ctx context.Context) error {
 	for end := time.Now().Add(startsWithin); time.Now().Before(end); {
-		// With --dir, a server answers other calls when it has loaded its keys.
+		// With --dir, a server answers PING only when it has loaded its keys.
 		if reply, err := load.Ask(p.tcp, "PING"); err == nil && reply == "PONG" {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 // progress shows on stderr what is being done: on a terminal in one line that is overwritten,
-// otherwise in a line each.
+// otherwise in one line per step.
 type progress struct {
 	out      *os.File
 	terminal bool
@@ -42,7 +42,7 @@ func (p *progress) round(round, rounds int, server string) {
 	p.say(fmt.Sprintf("round %d of %d, %s", round, rounds, server))
 }
 
-// end clears the line for what is printed next.
+// end clears the line, so that something else can be printed.
 func (p *progress) end() {
 	if p.terminal {
 		fmt.Fprint(p.out, "\r\x1b[K")

@@ -85,7 +85,8 @@ func commit(root string, allowDirty bool) (string, error) {
 
 var directories = regexp.MustCompile(`(^|[\s='"])/\S*/`)
 
-// published returns the command line for others to repeat, without the directories of this machine.
+// published returns the command line without this machine's directories, so that others can repeat
+// it.
 func published(args []string) string {
 	words := make([]string, len(args))
 	for i, word := range args {

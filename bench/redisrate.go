@@ -45,8 +45,8 @@ func (c *scriptClient) Eval(ctx context.Context, script string, keys []string, a
 	return c.Client.Eval(ctx, script, keys, args...)
 }
 
-// library makes a subject decide as an application does that uses redis_rate: callers share a client of
-// go-redis with its defaults, and each waits for its decision.
+// library makes a subject decide like an application that uses redis_rate: callers share a client of
+// go-redis with its defaults, and each caller waits for its decision.
 func (l storeLoad) library(s *subject) {
 	client := redis.NewClient(&redis.Options{Addr: s.backend.tcp.Address})
 	limiter := redis_rate.NewLimiter(client)
@@ -77,7 +77,7 @@ func (l storeLoad) library(s *subject) {
 	}
 }
 
-// randomKey returns a key as load.NewCall makes them.
+// randomKey returns a key in the form of load.NewCall.
 func (l storeLoad) randomKey() string { return fmt.Sprintf("user:%012d", rand.IntN(l.keys)) }
 
 // script loads redis_rate's script, and returns its digest.

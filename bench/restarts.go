@@ -16,7 +16,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// durableRival is a server as it keeps its state, and how a used-up limit is seen.
+// durableRival is a server with the options that make it keep its state, and a call that shows
+// whether a limit is used up.
 type durableRival struct {
 	name  string
 	start []string // with {port} and {state} in it
@@ -24,8 +25,8 @@ type durableRival struct {
 	kept  func(reply any) bool
 }
 
-// durableRivals are the servers, with what they are usually told about their state. Scripts and modules in a
-// redis-server keep theirs as it does.
+// durableRivals are the servers, with the usual options about their state. Scripts and modules in a
+// redis-server keep their state as the redis-server does.
 func (o *options) durableRivals() []durableRival {
 	const throttle = "CL.THROTTLE key 0 1 3600 1"
 	limited := func(reply any) bool { return firstOf(reply) == 1 }
@@ -47,7 +48,7 @@ func (o *options) durableRivals() []durableRival {
 	return all
 }
 
-// firstOf returns the first integer of a reply, -1 if there is none.
+// firstOf returns the first integer of a reply, or -1 if there is none.
 func firstOf(reply any) int64 {
 	values, _ := reply.([]any)
 	if len(values) == 0 {
@@ -109,7 +110,7 @@ func (r durableRival) survives(ctx context.Context, b *bench, dir string, end fu
 	return err == nil && r.kept(reply), err
 }
 
-// ask makes the call some times, and returns the last reply.
+// ask makes the call a number of times, and returns the last reply.
 func (r durableRival) ask(ctx context.Context, p *process, times int) (reply any, err error) {
 	client := redis.NewClient(&redis.Options{Addr: p.tcp.Address, Protocol: 2, MaxRetries: -1, DisableIdentity: true})
 	defer client.Close()

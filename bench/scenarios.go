@@ -102,7 +102,7 @@ func (o *options) memoryScenarios(million, many int) []scenario {
 }
 
 // The limits of the scenarios about --store. With many keys, each call lets its key exist ten
-// minutes longer; one key would soon have a limit in a far future by that.
+// minutes longer. A single key would soon reach far into the future in this way.
 var (
 	keysLimit = admitting{burst: 100_000, perHour: 6}
 	hotLimit  = admitting{burst: 100_000_000, perHour: 36_000}
@@ -150,12 +150,12 @@ func (o *options) manyKeys(keys int) contender {
 // In the scenarios with expiring keys, the keys expire soon: a call with max_burst 0 leaves a key
 // for one period.
 const (
-	churnAfter    = 2 * time.Second // as long as a key with limitUsual exists after one call
+	churnAfter    = 2 * time.Second // a key with limitUsual exists so long after one call
 	expireAfter   = 20 * time.Second
 	limitExpiring = "0 1 20 1"
 )
 
-// churning are the contenders whose calls all have new keys, and cellserver with keys that it has.
+// churning are contenders whose calls all have new keys, and cellserver with existing keys.
 func (o *options) churning(reuse contender) []contender {
 	redis := setExpiring(churnAfter)
 	return append([]contender{redis, redis.named(redis.name + " again"), o.throttle(), reuse}, o.guests()...)

@@ -19,9 +19,9 @@ import (
 
 // backend is a kind of server in which cellservers keep their keys.
 type backend struct {
-	name    string // in the names of scenarios
+	name    string // as in the names of scenarios
 	program string
-	most    float64 // the bar: CPU time on many keys, of redis_rate's
+	most    float64 // the bar: CPU time on many keys, as a fraction of redis_rate's
 	command func(ctx context.Context, b *bench) ([]string, error)
 }
 
@@ -31,10 +31,11 @@ var (
 	valkeyBackend = backend{"valkey", "valkey-server", 1.0 / 4, valkeyCommand}
 )
 
-// errLeftOut ends a scenario that cannot be run here; the others are run.
+// errLeftOut ends a scenario that cannot be run here. The other scenarios are run.
 var errLeftOut = errors.New("left out")
 
-// valkeyCommand starts a Valkey with SET IFEQ: that of VALKEY_SERVER, or one that is downloaded once.
+// valkeyCommand returns the command that starts a Valkey with SET IFEQ: the program in VALKEY_SERVER,
+// or a program that is downloaded once.
 func valkeyCommand(ctx context.Context, b *bench) ([]string, error) {
 	program := os.Getenv("VALKEY_SERVER")
 	if program == "" {
@@ -54,16 +55,17 @@ func valkeyCommand(ctx context.Context, b *bench) ([]string, error) {
 type subject struct {
 	name    string
 	backend *process
-	servers []*process // cellservers, none for a library
+	servers []*process // cellservers; empty for a library
 
-	// decide makes decisions for a while, and returns how many.
+	// decide makes decisions for a time, and returns how many.
 	decide func(ctx context.Context, d time.Duration) (decisions int, took time.Duration, err error)
 	// prepare makes a decision on every key.
 	prepare func(ctx context.Context) error
-	stop    func() // frees what does not belong to a process; may be nil
+	stop    func() // frees everything outside of processes; may be nil
 }
 
-// leaveSubjects stops all processes, and adds up the CPU time of those on the servers' core.
+// leaveSubjects stops all processes, and adds up the CPU time of the processes on the servers'
+// core.
 func (b *bench) leaveSubjects(all []*subject, onServersCore bool) {
 	for _, s := range all {
 		if s.stop != nil {
@@ -79,7 +81,7 @@ func (b *bench) leaveSubjects(all []*subject, onServersCore bool) {
 }
 
 func (b *bench) end(p *process, onServersCore bool) {
-	if used, err := cpuTime(p.id()); err == nil && onServersCore { // else it has ended by itself
+	if used, err := cpuTime(p.id()); err == nil && onServersCore { // an error if the server has ended by itself
 		b.used += used
 	}
 	p.stop()
@@ -96,10 +98,10 @@ func (b *bench) startBackend(ctx context.Context, kind backend, s *subject) erro
 	return err
 }
 
-// withLoad returns the cores for servers that share that of the load.
+// withLoad returns cores for servers that share the load's core.
 func (c cores) withLoad() cores { return cores{server: c.load, load: c.load} }
 
-// patient are the options of a cellserver whose calls must not fail on a busy machine.
+// patient are options with which calls do not fail on a busy machine.
 var patient = []string{"--store-timeout", "5000"}
 
 // connect starts cellservers on some cores, each with the backend at its address.
@@ -119,7 +121,7 @@ func (b *bench) connect(ctx context.Context, s *subject, on cores, addresses, op
 	return nil
 }
 
-// reachesStore waits until a cellserver has its keys.
+// reachesStore waits until a cellserver reaches its keys.
 func reachesStore(ctx context.Context, t load.Target) (err error) {
 	for end := time.Now().Add(startsWithin); time.Now().Before(end); {
 		if _, err = load.Ask(t, "EXISTS", "a"); err == nil {

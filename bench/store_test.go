@@ -86,7 +86,7 @@ func TestSmokeStoreShare(t *testing.T) {
 	}
 }
 
-// The first cellserver of a group is as far away from the backend as the group says.
+// The first cellserver of a group is as much further away from the backend as the group says.
 func TestFurtherAway(t *testing.T) {
 	b := newTestBench(t, quick(t))
 	s := &subject{name: "far"}
@@ -101,7 +101,7 @@ func TestFurtherAway(t *testing.T) {
 	assert.GreaterOrEqual(t, took, further)
 }
 
-// A comparison with calls that are refused, and so write nothing, is none.
+// The harness notices refused calls: they write nothing, so a comparison with them would be unfair.
 func TestRefusedCallsAreFound(t *testing.T) {
 	b := newTestBench(t, quick(t))
 	l := storeLoad{backend: redisBackend, keys: 1, callers: 1, servers: []int{1}, limit: admitting{burst: 1, perHour: 1}}
@@ -124,10 +124,10 @@ func TestRefusedCallsAreFound(t *testing.T) {
 	assert.ErrorContains(t, err, "not all calls were admitted")
 }
 
-// A scenario whose backend cannot be had is left out, and those after it are run.
+// A scenario without its backend is left out, and the scenarios after it are run.
 func TestLeftOut(t *testing.T) {
 	t.Setenv("VALKEY_SERVER", "")
-	o := quick(t, "--root", t.TempDir()) // which has no script that could download one
+	o := quick(t, "--root", t.TempDir()) // a folder without the script that downloads a backend
 	b := newTestBench(t, o)
 	_, err := valkeyCommand(t.Context(), b)
 	require.Error(t, err)

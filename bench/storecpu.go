@@ -13,29 +13,28 @@ import (
 	"cellserver/bench/report"
 )
 
-// storeLoad is the load of a scenario in which the keys are in a backend: as many decisions as
-// possible.
+// storeLoad is the load of a scenario with keys in a backend: as many decisions as possible.
 type storeLoad struct {
 	backend backend
 	keys    int
-	callers int   // in all; each waits for its decision
+	callers int   // of all servers; each waits for its decision
 	servers []int // the numbers of cellservers that share the backend
 	limit   admitting
-	module  string // redis-cell, if there is one to compare with
+	module  string // the path of redis-cell; empty to leave it out
 
-	share     float64 // the bar: CPU time of the backend, of redis_rate's
-	ownMicros float64 // the bar: CPU time of one cellserver
+	share     float64 // the bar: the backend's CPU time, as a fraction of redis_rate's
+	ownMicros float64 // the bar: one cellserver's CPU time
 }
 
 // usualStoreRounds are fewer than those of other comparisons of CPU time, because the bars are far
 // from one.
 const usualStoreRounds = 9
 
-// storeDepth is how many calls of a client that pipelines are in flight on a connection.
+// storeDepth is how many calls are in flight on a connection of a client that pipelines.
 const storeDepth = 64
 
 // cpu measures the CPU time per decision, of the backend and of the cellservers, in alternating
-// rounds. A backend has a core of its own; everything else shares the other.
+// rounds. A backend has its own core, and everything else shares the other core.
 func (l storeLoad) cpu(ctx context.Context, b *bench) (s report.Scenario, err error) {
 	all, err := l.enter(ctx, b)
 	defer func() { b.leaveSubjects(all, false) }()
@@ -69,7 +68,7 @@ func (l storeLoad) cpu(ctx context.Context, b *bench) (s report.Scenario, err er
 	return s, nil
 }
 
-// enter starts what is compared. The first is what the others are compared with.
+// enter starts the compared subjects. All others are compared with the first.
 func (l storeLoad) enter(ctx context.Context, b *bench) (all []*subject, err error) {
 	add := func(name string, enter func(context.Context, *bench, *subject) error) {
 		if err != nil {
@@ -144,10 +143,10 @@ func (l storeLoad) enterCellservers(n int, pipelined bool) func(context.Context,
 	}
 }
 
-// calling makes a subject decide by calls to servers. A caller that does not pipeline has a connection
-// of its own.
+// calling makes a subject decide by calls to servers. A caller that does not pipeline has its own
+// connection.
 func (l storeLoad) calling(s *subject, first load.Target, more []load.Target, call string, pipelined bool) {
-	calls := load.NewCall(call, load.Among(l.keys)) // the next round goes on where this one ends
+	calls := load.NewCall(call, load.Among(l.keys)) // each round goes on where the last ended
 	depth := 1
 	if pipelined {
 		depth = min(storeDepth, l.callers)
@@ -170,7 +169,7 @@ func (l storeLoad) calling(s *subject, first load.Target, more []load.Target, ca
 type storeRun struct {
 	backend, own, throughput []float64
 	decisions                int
-	counts                   map[string]float64 // fields of INFO that count: how much they have grown
+	counts                   map[string]float64 // the growth of fields of INFO
 }
 
 // counted are the fields of INFO that are published per call.
@@ -178,7 +177,7 @@ var counted = []struct{ name, field string }{
 	{"requests to the backend per call", "store_requests"}, {"conflicts per call", "store_conflicts"},
 }
 
-// round measures once. The first round only warms everything up.
+// round measures once. The first round only warms up everything.
 func (r *storeRun) round(ctx context.Context, d time.Duration, s *subject, warmUp bool) error {
 	backend, own, err := s.cpuTimes()
 	if err != nil {
@@ -208,7 +207,7 @@ func (r *storeRun) round(ctx context.Context, d time.Duration, s *subject, warmU
 	return nil
 }
 
-// count adds the fields of INFO that are counted, or subtracts them.
+// count adds or subtracts the counted fields of INFO.
 func (r *storeRun) count(s *subject, sign float64) error {
 	for _, c := range counted {
 		value, err := s.field(c.field, plus)

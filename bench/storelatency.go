@@ -56,7 +56,7 @@ type steadyLoad struct {
 }
 
 // enterSteady starts a backend with n cellservers. They share its core, because a load at a fixed rate
-// needs the other for itself.
+// needs the other core for itself.
 func (l storeLoad) enterSteady(ctx context.Context, b *bench, s *subject, n int) (steady steadyLoad, err error) {
 	if err := b.startBackend(ctx, l.backend, s); err != nil {
 		return steady, err
@@ -75,8 +75,8 @@ func (l storeLoad) enterSteady(ctx context.Context, b *bench, s *subject, n int)
 	return steady, s.prepare(ctx)
 }
 
-// latencyBars returns by how much a call takes longer than the round trips that it needs: one if its
-// cellserver was the last to write the key, which it always is if it is alone, else two.
+// latencyBars returns how much longer a call takes than its round trips. It needs one round trip if
+// its cellserver was the last to write the key, as a single cellserver always was, and else two.
 func (l storeLoad) latencyBars(runs []latencyRun) (figures []report.Figure) {
 	for i, n := range l.servers {
 		trips, words, most := 1.0, "one round trip", 100.0

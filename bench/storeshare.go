@@ -17,7 +17,8 @@ import (
 	"cellserver/test/proxy"
 )
 
-// storeShare has cellservers call one key as fast as they can, and measures what each gets.
+// storeShare lets cellservers call one key as fast as they can, and measures how many decisions
+// each gets.
 type storeShare struct {
 	backend  backend
 	groups   []group
@@ -29,7 +30,7 @@ type storeShare struct {
 // group is a number of cellservers. The first may be further away from the backend.
 type group struct {
 	servers int
-	further time.Duration // round trip
+	further time.Duration // additional round trip
 }
 
 func (g group) String() string {
@@ -75,7 +76,7 @@ func (h storeShare) measure(ctx context.Context, b *bench) (s report.Scenario, e
 	return s, nil
 }
 
-// enter starts a group, with a proxy in front of the backend for the one that is further away.
+// enter starts a group, with a proxy in front of the backend for a cellserver that is further away.
 func (h storeShare) enter(ctx context.Context, b *bench, g group, s *subject) error {
 	if err := b.startBackend(ctx, h.backend, s); err != nil {
 		return err
@@ -110,7 +111,7 @@ func (r *shareRun) round(ctx context.Context, callers int, d time.Duration, s *s
 	closed := load.Closed{Connections: callers * len(s.servers), Depth: 1, Calls: math.MaxInt, For: d, More: more,
 		Answered: func(server int, t time.Duration, refusal string) {
 			r.calls++
-			_ = took[server].RecordValue(int64(t)) // a call is shorter than the histogram is long
+			_ = took[server].RecordValue(int64(t)) // no call exceeds the histogram's range
 			if refusal != "" {
 				r.failed++
 			} else {

@@ -21,8 +21,9 @@ const (
 	start       = int64(1_800_000_000_000_000_000) // ns, an arbitrary instant
 )
 
-// phases are the parts of the traffic: a call in 8 s; 36 calls within 6 s around the end of the
-// first minute; a call a second, which is three times the limit; none; and a call in 8 s again.
+// phases are the parts of the traffic: a call every 8 s; 36 calls within 6 s around the end of the
+// first minute; a call every second, which is three times the limit; no calls; and a call every 8 s
+// again.
 var phases = []report.Phase{
 	{Name: "trickle", From: 0}, {Name: "burst, trickle", From: 57}, {Name: "overload", From: 130},
 	{Name: "pause", From: 310},

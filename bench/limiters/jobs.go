@@ -9,8 +9,8 @@ import (
 	"cellserver/internal/lease"
 )
 
-// At most four jobs run at once. Each renews its lease while it works and releases it at its end,
-// except for one that crashes.
+// At most four jobs run at once. Each job renews its lease while it works and releases it at its
+// end, except for one job that crashes.
 const (
 	permits    = 4
 	ttl        = 20 // s
@@ -31,7 +31,7 @@ type worked struct {
 type job struct {
 	holder     []byte
 	renew, end int64 // ns from the start
-	crash      int64 // 0 if it does not
+	crash      int64 // 0 if it does not crash
 }
 
 // playLeases runs the jobs, in steps of 0.1 s.
@@ -56,7 +56,7 @@ func playLeases() (w worked) {
 	return w
 }
 
-// arrive is a new job that asks for a permit. It is added to the jobs if it gets one.
+// arrive is a new job that asks for a permit. It is added to the jobs if it gets a permit.
 func (w *worked) arrive(now, length int64, leases *lease.Leases, jobs []job) []job {
 	j := job{holder: fmt.Append(nil, "job-", len(w.granted)), renew: now + renewEvery*int64(time.Second),
 		end: now + length}

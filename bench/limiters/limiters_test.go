@@ -16,7 +16,7 @@ import (
 
 const docs = "../../docs"
 
-// The pictures and the table are those of today's algorithms, byte for byte.
+// Today's algorithms give the pictures and the table of the page, byte for byte.
 func TestPageIsCurrent(t *testing.T) {
 	assert.Empty(t, stale(t, func(string, []byte) {}), "run go run ./bench/limiters")
 	for _, name := range []string{"limiters-fixed.svg", page} {
@@ -29,7 +29,8 @@ func TestPageIsCurrent(t *testing.T) {
 	}
 }
 
-// stale names the files that differ from those made now. change may change what has been read.
+// stale names the files that differ from newly made files. change may change the content that was
+// read.
 func stale(t *testing.T, change func(file string, content []byte)) (names []string) {
 	text, err := os.ReadFile(filepath.Join(docs, page))
 	require.NoError(t, err)

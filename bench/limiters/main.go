@@ -1,6 +1,6 @@
 // Command limiters draws the pictures of docs/limiters.md, and writes its table: the same calls
 // made to each limiter, and jobs that hold leases. It runs the algorithms on a simulated clock, so
-// that every run gives the same.
+// that every run gives the same results.
 //
 //	go run ./bench/limiters
 package main

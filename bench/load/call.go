@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// Key stands in a call for the key.
+// Key is the placeholder for the key in a call.
 const Key = "{key}"
 
-// KeySize is the default length of a key in bytes: user: and 12 digits, as redis-benchmark has them.
+// KeySize is the default length of a key in bytes: user: and 12 digits, as in redis-benchmark.
 const KeySize = 17
 
 const (
@@ -24,7 +24,7 @@ type Call func(buffer []byte) []byte
 // Keys returns the number of the next call's key.
 type Keys func() int
 
-// From returns numbers that go up from first, so that every key is new.
+// From returns numbers that count up from first, so that every key is new.
 func From(first int) Keys {
 	return func() int { first++; return first - 1 }
 }
@@ -47,7 +47,8 @@ func NewCall(text string, keys Keys) Call {
 	return func(buffer []byte) []byte { return t.call(buffer, keys()) }
 }
 
-// NewMixedCall makes calls with keys of every size from shortest to longest, equally many of each.
+// NewMixedCall makes calls with keys of every size from shortest to longest, with equally many keys
+// of each size.
 func NewMixedCall(text string, keys Keys, shortest, longest int) Call {
 	var templates []template
 	for size := shortest; size <= longest; size++ {

@@ -13,9 +13,9 @@ type Closed struct {
 	Connections int
 	Depth       int           // calls in flight on each connection
 	Calls       int           // in all
-	For         time.Duration // if not 0, the load ends after it, even with fewer calls
+	For         time.Duration // if not 0, the load ends after this time, even with fewer calls
 
-	More []Target // further servers: the connections are to all servers in turn
+	More []Target // further servers, to which connections are opened in turn
 
 	// Answered, if it is set, is called for each reply, with the number of the server and the time since
 	// the call. Error replies are passed to it, and do not end the load. The depth must be 1.

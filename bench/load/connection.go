@@ -126,8 +126,8 @@ func (p *pool) close() {
 	_ = unix.Close(p.epoll)
 }
 
-// poll waits for input for at most that many milliseconds, reads from every connection that has
-// some, and calls answered for those with complete replies.
+// poll waits for input for at most so many milliseconds, reads from every connection that has
+// input, and calls answered for every connection with complete replies.
 func (p *pool) poll(milliseconds int, answered func(c *connection, replies int) error) error {
 	n, err := unix.EpollWait(p.epoll, p.ready, milliseconds)
 	if err != nil && err != unix.EINTR {
@@ -146,7 +146,7 @@ func (p *pool) poll(milliseconds int, answered func(c *connection, replies int) 
 	return nil
 }
 
-// flush sends the remaining output of all connections, and reports whether any still has some.
+// flush sends the remaining output of all connections, and reports whether any output is left.
 func (p *pool) flush() (left bool, err error) {
 	for _, c := range p.connections {
 		if len(c.out) > 0 {

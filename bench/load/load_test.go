@@ -178,7 +178,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// Connections are to all servers in turn, and each reply is that of its server.
+// Connections are opened to all servers in turn, and each reply counts for its server.
 func TestClosedOfSeveralServers(t *testing.T) {
 	all := []*slowServer{startSlowServer(t, &slowServer{}), startSlowServer(t, &slowServer{reply: "-BUSY no\r\n"})}
 	answered, refused := make([]int, 2), make([]int, 2)

@@ -16,7 +16,7 @@ type Open struct {
 	Connections int
 	Rate        float64 // calls per second, over all connections
 	For         time.Duration
-	More        []Target // further servers: the connections are to all servers in turn
+	More        []Target // further servers, to which connections are opened in turn
 }
 
 // A histogram holds values of up to ten minutes, with three digits.
@@ -28,9 +28,9 @@ const (
 // grace is the longest wait for the last replies.
 const grace = 10 * time.Second
 
-// Run returns a histogram of the nanoseconds from the instant at which a call was due to its reply.
-// Counting from when it was sent would hide the calls that are due while the server, or this
-// program, stalls (coordinated omission).
+// Run returns a histogram of the nanoseconds from the instant at which a call was due until its
+// reply. Counting from the instant at which it was sent would hide calls that are due while the
+// server, or this program, stalls (coordinated omission).
 func (l Open) Run(ctx context.Context, t Target, call Call) (*hdrhistogram.Histogram, error) {
 	p, err := gather(append([]Target{t}, l.More...), l.Connections)
 	if err != nil {

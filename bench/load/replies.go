@@ -8,8 +8,8 @@ import (
 )
 
 // replies counts the RESP2 replies in a stream that arrives in pieces. It parses only as much as it
-// must. An error reply is an error, because a benchmark of refused calls measures nothing, unless
-// acceptErrors is set.
+// must. Unless acceptErrors is set, an error reply is an error, because a benchmark of refused
+// calls measures nothing.
 type replies struct {
 	acceptErrors bool
 	refusal      string // the last error reply

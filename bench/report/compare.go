@@ -19,10 +19,11 @@ type Answers struct {
 	Calls     int    `json:"calls"`
 	Decision  int    `json:"decision"`  // allowed or limited, as recorded
 	Remaining int    `json:"remaining"` // and the limit, and what remains
-	Times     int    `json:"times"`     // and the times, which may be rounded otherwise
+	Times     int    `json:"times"`     // and the times, which may be rounded differently
 }
 
-// Add counts a call. What does not have the recorded decision does not count as agreeing in the rest.
+// Add counts a call. If the decision is not as recorded, the rest of the answer does not count as
+// agreeing.
 func (a *Answers) Add(decision, remaining, times bool) {
 	a.Calls++
 	for _, part := range []struct {
@@ -129,7 +130,7 @@ func (r *Results) compareRestarts() string {
 
 // compared returns a table with the run below it, and a warning if the machine was busy.
 func compared(t table, s *Scenario) string {
-	const quiet = 0.1 // of the servers' core
+	const quiet = 0.1 // a share of the servers' core
 	warning := ""
 	if s.Others > quiet {
 		warning = fmt.Sprintf(" Other processes used %.0f %% of the servers' core meanwhile, so these figures are rough.",

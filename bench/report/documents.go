@@ -12,13 +12,13 @@ import (
 //
 //	<!-- bench:key-overhead -->26<!-- bench:end -->
 //
-// A table has the comments on lines of their own. Everything between them is written by
-// [Results.Documents].
+// Around a table, the comments are on their own lines. [Results.Documents] writes everything
+// between them.
 var Documents = []string{"README.md", "docs/performance.md", "docs/limiters.md", "docs/scale.md", "docs/compare.md",
 	"docs/sizing.md"}
 
-// parts returns the text of each figure, by the name in its comment. Without the scenario that it
-// needs, a text is empty.
+// parts has a function for each figure, by the name in its comment, which returns its text. Without
+// the scenario that it needs, a text is empty.
 var parts = map[string]func(r *Results) string{
 	"few":                    (*Results).fewFigures,
 	"all":                    (*Results).allFigures,

@@ -13,7 +13,7 @@ var (
 	latencyScenarios = []string{"latency-50", "latency-80"}
 )
 
-// figure is a row of a table of figures, and the scenario that it is from.
+// figure is a row of a table of figures, and its scenario.
 type figure struct {
 	from  *Scenario
 	cells []string
@@ -25,7 +25,7 @@ type figures []figure
 
 var heading = []string{"", "cellserver", "redis-server", "ratio", "redis-server to itself"}
 
-// write writes a table for each run, with the run below it.
+// write writes a table for each run, and below it which run it was.
 func (all figures) write(b *bytes.Buffer, heading []string) {
 	for len(all) > 0 {
 		first := all[0].from
@@ -68,7 +68,7 @@ func (r *Results) fewFigures() string {
 	return b.String()
 }
 
-// allFigures returns the figures of docs/performance.md, and the plots that there are.
+// allFigures returns the figures of docs/performance.md, and the existing plots.
 func (r *Results) allFigures() string {
 	var b bytes.Buffer
 	slices.Concat(r.cpuFigures(cpuScenarios...), r.latencyFigures(latencyScenarios...), r.memoryFigures(),
@@ -179,9 +179,9 @@ func (r *Results) limiterMemory() string {
 
 // The figures that stand in sentences.
 
-// keyOverhead is what a key of CL.THROTTLE takes in addition to its name, in bytes.
+// keyOverhead is how many bytes a key of CL.THROTTLE takes in addition to its name.
 func (r *Results) keyOverhead() string {
-	const nameLength = 17 // of the keys of memory-1m
+	const nameLength = 17 // the length of keys in memory-1m
 	s := r.Find("memory-1m")
 	if s == nil {
 		return ""
@@ -189,7 +189,7 @@ func (r *Results) keyOverhead() string {
 	return fmt.Sprintf("%.0f", memoryOf(s, Throttle).PerKey()-nameLength)
 }
 
-// pipelinedShare is the CPU time per call with P=64 as a share of that with P=1.
+// pipelinedShare is the CPU time per call with P=64 as a share of the CPU time with P=1.
 func (r *Results) pipelinedShare() string {
 	one, many := r.Find("cpu-p1"), r.Find("cpu-p64")
 	if one == nil || many == nil {
@@ -275,7 +275,7 @@ func memoryOf(s *Scenario, server string) (found Memory) {
 	return found
 }
 
-// Featured are the scenarios that the figures and the plots are made of.
+// Featured returns the scenarios from which the figures and the plots are made.
 func Featured() []string {
 	return slices.Concat(cpuScenarios, latencyScenarios,
 		[]string{"memory-1m", "memory-growth", "memory-limiters", "limiters-p1", "limiters-p64", "cpu-p1-c1", "dir-files"},

@@ -108,8 +108,8 @@ func memoryTable(rows []Memory) string {
 	return t.String()
 }
 
-// growthTable shows the steps with most memory per key: where memory grows in jumps, this is just
-// after a jump.
+// growthTable shows the steps with the most memory per key. Where memory grows in jumps, these are
+// just after a jump.
 func growthTable(steps []Memory) string {
 	if len(steps) == 0 {
 		return ""
@@ -156,8 +156,8 @@ func (f Figure) bar() []string {
 	return []string{"", ""}
 }
 
-// MostPerKey returns the steps at which a key takes most memory: when it has settled, and while the
-// keys are added.
+// MostPerKey returns the steps at which a key takes most memory: when the memory has settled, and
+// at its peak while keys are added.
 func MostPerKey(steps []Memory) (settled, peak Memory) {
 	settled = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PerKey(), b.PerKey()) })
 	peak = slices.MaxFunc(steps, func(a, b Memory) int { return compare(a.PeakPerKey(), b.PeakPerKey()) })

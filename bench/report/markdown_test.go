@@ -194,7 +194,7 @@ Other processes used 0.0 % of the servers' core.
 `, s.Tables())
 }
 
-// The figures of docs/scale.md are those of the scenarios that there are.
+// docs/scale.md has the figures of the existing scenarios.
 func TestFiguresOfStores(t *testing.T) {
 	assert.Empty(t, sample().storeCPU()+sample().storeLatency()+sample().storeShares())
 	r := sample()

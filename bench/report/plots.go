@@ -2,7 +2,7 @@ package report
 
 import "fmt"
 
-// plot is a picture of some scenarios. If these have not been run, draw returns nil.
+// plot is a picture of some scenarios. If the scenarios have not been run, draw returns nil.
 type plot struct {
 	name, title string // without a title, it is not shown in docs/performance.md
 	draw        func(r *Results) []byte

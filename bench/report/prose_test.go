@@ -15,7 +15,8 @@ var (
 	fenced    = regexp.MustCompile("(?ms)^```.*?^```$")
 	records   = regexp.MustCompile(`(?s)\n## Measured by hand\n.*?\n## `)
 
-	// performance is what only a measurement can say: microseconds, bytes per key, comparisons.
+	// performance matches figures that need a measurement: microseconds, bytes per key,
+	// comparisons.
 	performance = regexp.MustCompile(`\d[\d.,]* ?(us|ns|µs|microseconds?|nanoseconds?)\b` +
 		`|\d[\d.,]* ?(bytes|B|MiB)( of memory)? (per|a|for each) key\b` +
 		`|\d[\d.,]* ?(%|times)( as)? (\w+ )?(less|more|fast|faster|slow|slower|cheaper|better|much|many|expensive)( \w+)? (than|as)\b` +

@@ -24,7 +24,7 @@ const root = "../.."
 
 var rewrite = flag.Bool("rewrite", false, "write the files that follow from bench/results.json instead of comparing them")
 
-// Every file that follows from results.json is as the harness writes it.
+// Every file that is made from results.json is as the harness writes it.
 func TestPublishedFollowsFromResults(t *testing.T) {
 	if *rewrite {
 		r, err := Load(root)
@@ -36,7 +36,7 @@ func TestPublishedFollowsFromResults(t *testing.T) {
 	assert.Empty(t, breaches, "these differ from bench/results.json; make rewrite writes them")
 }
 
-// disagree names the files that are not as the results have them.
+// disagree names the files that do not agree with the results.
 func disagree(root string) (names []string, err error) {
 	r, err := Load(root)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package report keeps results in bench/results.json, and writes what is read: RESULTS.md, the
-// plots, and the figures in README.md and docs/. All of these follow from results.json byte for
-// byte, as a test checks.
+// Package report keeps results in bench/results.json, and writes RESULTS.md, the plots, and the
+// figures in README.md and docs/ from them. A test checks that all of these are made from
+// results.json, byte for byte.
 package report
 
 import (
@@ -14,7 +14,7 @@ import (
 	"slices"
 )
 
-// Results are the last published run of each scenario, in the order in which they are read.
+// Results are the last published run of each scenario, in the order of publication.
 type Results struct {
 	Scenarios []Scenario `json:"scenarios"`
 }
@@ -31,7 +31,7 @@ type Scenario struct {
 	CPU     []CPU     `json:"cpu,omitempty"`
 	Latency []Latency `json:"latency,omitempty"`
 	Memory  []Memory  `json:"memory,omitempty"`
-	Growth  []Memory  `json:"growth,omitempty"` // of one server, step by step
+	Growth  []Memory  `json:"growth,omitempty"` // one server's memory, step by step
 	Shares  []Share   `json:"shares,omitempty"`
 	Figures []Figure  `json:"figures,omitempty"`
 	Inside  []Inside  `json:"inside,omitempty"`
@@ -41,7 +41,7 @@ type Scenario struct {
 	Peers    string    `json:"peers,omitempty"` // versions of other limiters
 }
 
-// Figure is a measured value. If it has a bar, it should be at most or at least that.
+// Figure is a measured value. If it has a bar, the value should be at most or at least the bar.
 type Figure struct {
 	What    string  `json:"what"`
 	Value   float64 `json:"value"`
@@ -56,16 +56,17 @@ func (f Figure) HasBar() bool { return f.AtMost > 0 || f.AtLeast > 0 }
 // Meets reports whether the figure meets its bar.
 func (f Figure) Meets() bool { return (f.AtMost == 0 || f.Value <= f.AtMost) && f.Value >= f.AtLeast }
 
-// Share is what cellservers get that call the same key of a backend as fast as they can.
+// Share is how many decisions cellservers get if they call the same key of a backend as fast as
+// they can.
 type Share struct {
 	Server    string  `json:"server"`
-	Rate      float64 `json:"rate"`    // calls that succeed per second, of all together, median
-	Slowest   Spread  `json:"slowest"` // what the slowest gets, as a part of an even share
-	P50       float64 `json:"p50"`     // of the slowest, in ms, median
+	Rate      float64 `json:"rate"`    // calls that succeed per second, in all, median
+	Slowest   Spread  `json:"slowest"` // the slowest cellserver's part, divided by an even share
+	P50       float64 `json:"p50"`     // of the slowest cellserver, in ms, median
 	P99       float64 `json:"p99"`
 	MostTries float64 `json:"most_tries"`
-	Conflicts float64 `json:"conflicts"` // of a call, in the mean
-	Failed    float64 `json:"failed"`    // share of the calls
+	Conflicts float64 `json:"conflicts"` // the mean per call
+	Failed    float64 `json:"failed"`    // a share of the calls
 }
 
 // Machine is the machine of a measurement.
@@ -85,8 +86,8 @@ type Spread struct {
 	Rounds int     `json:"rounds"`
 }
 
-// CPU is the CPU time per call of a server. Ratios are to the first server of the scenario, round
-// by round. In the scenarios about --store, it is that of the backend.
+// CPU is the CPU time per call of a server, or in the scenarios about --store, of the backend.
+// Ratios are to the first server of the scenario, round by round.
 type CPU struct {
 	Server     string  `json:"server"`
 	Micros     Spread  `json:"micros"` // CPU time per call, user and system
@@ -95,19 +96,19 @@ type CPU struct {
 	Own        *Spread `json:"own,omitempty"` // CPU time per call of the cellservers that use the backend
 }
 
-// Latency is of calls at a fixed rate, in microseconds, by percentile. Ratios are to the first
-// server, round by round.
+// Latency is the latency of calls at a fixed rate, in microseconds, by percentile. Ratios are to
+// the first server, round by round.
 type Latency struct {
 	Server string    `json:"server"`
 	Rate   float64   `json:"rate"`    // calls per second
-	Length float64   `json:"seconds"` // of a round
+	Length float64   `json:"seconds"` // the length of a round
 	Busy   float64   `json:"busy"`    // share of its core that the server used, median
 	Micros []Spread  `json:"micros"`
 	Ratio  []Spread  `json:"ratio"`
 	Worst  []float64 `json:"worst"` // round, for each percentile
 }
 
-// Percentiles are those of Latency, in its order.
+// Percentiles are the percentiles of Latency, in its order.
 var Percentiles = []float64{50, 99, 99.9}
 
 // Memory is the resident memory of a server, in bytes.
@@ -135,7 +136,7 @@ type Inside struct {
 }
 
 // NewSpread returns the spread of a sample. The median of an even number of values is the mean of
-// the two in the middle.
+// the two middle values.
 func NewSpread(sample []float64) Spread {
 	if len(sample) == 0 {
 		return Spread{}
@@ -154,10 +155,10 @@ func at(sorted []float64, fraction float64) float64 {
 	return sorted[below] + (position-float64(below))*(sorted[below+1]-sorted[below])
 }
 
-// Put replaces a scenario by a newer run. The names are those of all scenarios, in their order;
-// scenarios that are not among them no longer exist, and are removed.
+// Put replaces a scenario by a newer run. names has all existing scenarios in order; Put removes
+// scenarios that are not in it.
 func (r *Results) Put(s Scenario, names []string) {
-	all := append([]Scenario{s}, r.Scenarios...) // the newer is found first
+	all := append([]Scenario{s}, r.Scenarios...) // the newer run is found first
 	r.Scenarios = nil
 	for _, name := range names {
 		if i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name }); i >= 0 {
@@ -191,7 +192,7 @@ func Load(root string) (*Results, error) {
 	return r, strict.Decode(r)
 }
 
-// Store writes the results and all files that follow from them.
+// Store writes the results and all files that are made from them.
 func (r *Results) Store(root string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -218,7 +219,7 @@ func (r *Results) Store(root string) error {
 	return nil
 }
 
-// Files returns the files that consist of results only, by their names under the root.
+// Files returns the files that consist only of results, by their names under the root.
 func (r *Results) Files() map[string][]byte {
 	files := map[string][]byte{"bench/RESULTS.md": r.Markdown()}
 	for name, plot := range r.Plots() {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// What docs/sizing.md computes from the results.
+// The figures that docs/sizing.md computes from the results.
 
 const million = 1e6
 
@@ -25,7 +25,8 @@ func (r *Results) sizingMemory() string {
 	return b.String()
 }
 
-// sizingCPU returns what a call costs, and the calls that a core answers when it does nothing else.
+// sizingCPU returns the CPU time of a call, and how many calls a core answers if it does nothing
+// else.
 func (r *Results) sizingCPU() string {
 	var rows figures
 	for _, name := range []string{"cpu-p1-c1", "cpu-p1", "cpu-p1-c500", "cpu-p1-10m", "cpu-p16", "cpu-p64",
@@ -40,7 +41,7 @@ func (r *Results) sizingCPU() string {
 	return b.String()
 }
 
-// sizingStore returns what a call costs cellserver and its store.
+// sizingStore returns the CPU time of a call in cellserver and in its store.
 func (r *Results) sizingStore() string {
 	var rows figures
 	for _, load := range storeLoads {
@@ -59,7 +60,7 @@ func (r *Results) sizingStore() string {
 	return b.String()
 }
 
-// The figures of dir-files that sizes follow from.
+// The figures of dir-files from which sizes are computed.
 const (
 	snapshotSize = "files with a snapshot"                             // MiB, of 10M keys
 	journalRate  = "100000 keys that all change every second: written" // MiB/s
@@ -81,7 +82,7 @@ func (r *Results) onDisk() (key, change float64) {
 	return value(snapshotSize) / (10 * million), value(journalRate) / 100_000
 }
 
-// sizingDisk returns what is measured with --dir, and the bytes that follow.
+// sizingDisk returns the measurements with --dir, and the bytes that are computed from them.
 func (r *Results) sizingDisk() string {
 	s := r.Find("dir-files")
 	if s == nil {
@@ -99,11 +100,11 @@ func (r *Results) sizingDisk() string {
 	return b.String()
 }
 
-// examples are loads of a server without a store, whose calls are on keys of 17 bytes. Only keys of
-// CL.THROTTLE were measured on a disk.
+// examples are loads of a server without a store, whose keys have 17 bytes. On a disk, only keys of
+// CL.THROTTLE were measured.
 var examples = []struct {
 	about, kind string
-	keys, calls float64 // the calls are a second
+	keys, calls float64 // calls per second
 }{
 	{"1M users, 5,000 calls/s", "CL.THROTTLE", million, 5000},
 	{"10M users, 20,000 calls/s", "CL.THROTTLE", 10 * million, 20_000},
@@ -111,7 +112,7 @@ var examples = []struct {
 	{"1M users, 500 calls/s", "CL.FIXED", million, 500},
 }
 
-// sizingExamples returns what the examples need.
+// sizingExamples returns how much the examples need.
 func (r *Results) sizingExamples() string {
 	memory, alone, busy := r.Find("memory-limiters"), r.Find("cpu-p1-c1"), r.Find("cpu-p1")
 	if memory == nil || alone == nil || busy == nil || r.Find("dir-files") == nil {

@@ -13,7 +13,7 @@ import (
 
 const sizing = "docs/sizing.md"
 
-// quoted are sentences of docs/sizing.md, with % for each number, and the place that has the numbers.
+// quoted are sentences of docs/sizing.md, with % for each number, and where the numbers come from.
 var quoted = []struct{ sentence, file, source string }{
 	{"hold takes at most % bytes where each key has one, and at most % where a key has 1000",
 		"internal/store/memory/holds_memory_test.go", `map\[int\]int64\{1: (\d+), 1000: (\d+)\}`},
@@ -27,7 +27,8 @@ var quoted = []struct{ sentence, file, source string }{
 	{"add the bytes by which your names are longer than %", "bench/report/figures.go", `const nameLength = (\d+)`},
 }
 
-// wrongFigures returns the sentences that a text does not have with the numbers of their sources.
+// wrongFigures returns the quoted sentences that are not in a text with the numbers of their
+// sources.
 func wrongFigures(t *testing.T, text string) (wrong []string) {
 	text = strings.Join(strings.Fields(text), " ")
 	for _, q := range quoted {
@@ -46,7 +47,7 @@ func wrongFigures(t *testing.T, text string) (wrong []string) {
 	return wrong
 }
 
-// The bounds that docs/sizing.md quotes are those of the code and of its tests.
+// The bounds that docs/sizing.md quotes are the bounds in the code and its tests.
 func TestSizesAreThoseOfTheCode(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, sizing))
 	require.NoError(t, err)
@@ -60,7 +61,7 @@ func TestSizesAreThoseOfTheCode(t *testing.T) {
 	}
 }
 
-// A wrong figure in a table is noticed, and what is computed follows from results.json.
+// A wrong figure in a table is noticed, and the computed figures come from results.json.
 func TestWrongSizesAreFound(t *testing.T) {
 	r, err := Load(root)
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func TestWrongSizesAreFound(t *testing.T) {
 	}
 }
 
-// The memory of an example is the server's at the start, and its keys'.
+// The memory of an example is the server's memory at the start, and the memory of its keys.
 func TestSizesOfAnExample(t *testing.T) {
 	perCall := func(us float64) []CPU { return []CPU{{Server: Throttle, Micros: Spread{Middle: us}}} }
 	r := &Results{Scenarios: []Scenario{

@@ -41,8 +41,8 @@ func storeScenarios() (names []string) {
 	return names
 }
 
-// storeCPU returns what a call costs a backend and the cellservers in front of it, in a table for each
-// load.
+// storeCPU returns the CPU time of a call in a backend and in the cellservers in front of it, in a
+// table for each load.
 func (r *Results) storeCPU() string {
 	var tables []string
 	for _, load := range storeLoads {
@@ -60,14 +60,14 @@ func (r *Results) storeCPU() string {
 
 // store is a kind of backend.
 type store struct {
-	name    string // in the names of scenarios
+	name    string // as in the names of scenarios
 	program string
 }
 
 // stores are the backends of the scenarios.
 var stores = []store{{"redis", "Redis"}, {"valkey", "Valkey"}}
 
-// nameIn returns the name with the version that was measured.
+// nameIn returns the name with the measured version.
 func (b store) nameIn(s *Scenario) string {
 	for _, i := range s.Inside {
 		if i.Field == b.name+"_version" {
@@ -118,7 +118,7 @@ func (r *Results) storeLatency() string {
 	return strings.Join(storeTable(rows, "100,000 keys", "p50", "p99"), "\n")
 }
 
-// storeShares returns what cellservers get that call one key.
+// storeShares returns how many decisions cellservers get that call one key.
 func (r *Results) storeShares() string {
 	var rows figures
 	for _, b := range stores {

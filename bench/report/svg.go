@@ -16,7 +16,7 @@ type Series struct {
 	Dashed bool // so that a line below it can be seen
 }
 
-// barChart has groups of bars, one bar of each series, with the values written on them.
+// barChart has groups of bars, with one bar of each series, and values written on the bars.
 type barChart struct {
 	title  string
 	unit   string // of the values
@@ -32,7 +32,7 @@ type LineChart struct {
 	Log    bool   // the values' axis is logarithmic
 	Axis   string // the label of the horizontal axis
 	X      []float64
-	LogX   bool // the horizontal axis is logarithmic, and has a label at each x
+	LogX   bool // the horizontal axis is logarithmic, with a label at each x
 	Series []Series
 }
 
@@ -79,7 +79,7 @@ func newCanvas(title, unit string, log bool, all []Series) *canvas {
 	return c
 }
 
-// ticks rounds the ends of the axis, and returns the numbers to write at it.
+// ticks rounds the ends of the axis, and returns the numbers to write at the axis.
 func (c *canvas) ticks() (ticks []float64) {
 	if c.log {
 		c.least, c.most = math.Pow(10, math.Floor(math.Log10(c.least))), math.Pow(10, math.Ceil(math.Log10(c.most)))

@@ -32,8 +32,8 @@ type Track struct {
 // Step is a value from an instant on.
 type Step struct{ At, Value float64 } // At in s
 
-// The place of the marks of the first track that has any, in pixels; those of the next are a lane
-// below.
+// The place, in pixels, of the marks of the first track with marks. The next track's marks are a
+// lane below.
 const marksTop, markHeight, markLane = height - bottom + 21, 6, 8
 
 // SVG draws the timeline.
