@@ -8,9 +8,9 @@ import (
 	"cellserver/internal/store"
 )
 
-// BlockedClients holds the clients that wait for a time or for another client, in WAIT, CLIENT PAUSE
-// and DEBUG SLEEP, or for a limiter, with its option WAIT. A blocked client has no goroutine: its
-// session makes no call, and its event loop serves the other clients.
+// BlockedClients holds the clients that wait: for a time or for another client, in WAIT, CLIENT
+// PAUSE and DEBUG SLEEP, or for a limiter, with the option WAIT. A blocked client has no goroutine:
+// its session makes no call, and its event loop serves the other clients.
 type BlockedClients struct {
 	clock store.Clock
 	// paused is called, with the lock held, when a pause begins (true) or ends (false).
@@ -26,13 +26,13 @@ type BlockedClients struct {
 	pause   pause
 }
 
-// State says whether the session of a client makes calls. The session changes it from Running, and back to it
-// when it takes a delivery; BlockedClients changes it when a wait ends.
+// State says whether the session of a client makes calls. The session changes it from Running, and back when
+// it takes a delivery. BlockedClients changes it when a wait ends.
 type State int32
 
 const (
-	Running   State = iota // it makes calls as they arrive
-	Parked                 // it makes none: a call is made outside the event loop, or its reply is in the mailbox
+	Running   State = iota // the session makes calls as they arrive
+	Parked                 // a call is being made outside the event loop, or its reply is in the mailbox
 	Blocked                // the client waits in a call, such as WAIT, or for a limiter
 	Postponed              // the next call waits for the end of a CLIENT PAUSE
 )
@@ -49,23 +49,23 @@ type Block struct {
 	Reply string // in RESP, sent when the wait times out
 	Ended func() // called when the wait ends; may be nil
 
-	// forPause is set if the client waits for the end of a pause. Its call is made only then, so
-	// Reply is not sent.
+	// forPause is set if the client waits for the end of a pause. Its call is made after the pause,
+	// so Reply is not sent.
 	forPause bool
 }
 
 // Interrupter is the wait of a client that ends with Answer.
 type Interrupter interface {
-	// Interrupt is called if the wait of a client is to end early, by CLIENT UNBLOCK or because the server stops;
-	// perhaps several times. It must see to it that Answer is called soon, with refusal, an error reply
-	// in RESP, or if that is empty, with the reply to a call whose time is over. BlockedClients is
-	// locked meanwhile.
+	// Interrupt is called, perhaps several times, if the wait of a client must end early: because of CLIENT
+	// UNBLOCK, or because the server stops. It must make sure that Answer is called soon, with refusal, which is
+	// an error reply in RESP, or if refusal is empty, with the reply to a call whose time is over. BlockedClients
+	// is locked meanwhile.
 	Interrupt(c *Client, refusal string)
 }
 
 // pause is a CLIENT PAUSE.
 type pause struct {
-	until int64 // instant, nanoseconds; 0 if there is none
+	until int64 // instant, nanoseconds; 0 if there is no pause
 	all   bool  // all calls wait, not only writes
 }
 
@@ -186,9 +186,9 @@ func (b *BlockedClients) Tick() {
 	b.wakeAt(next)
 }
 
-// Unblock ends the wait of a client with a reply; if reply is empty, with the reply of its Block. It
+// Unblock ends the wait of a client with a reply, or with the reply of its Block if reply is empty. It
 // returns false if the client is not blocked, or only waits for the end of a pause. A client that waits
-// for a limiter may have been admitted at the same moment; then it has the reply that says so.
+// for a limiter may be admitted at the same moment, and then gets the reply to that.
 func (b *BlockedClients) Unblock(c *Client, reply string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -243,7 +243,7 @@ func (b *BlockedClients) Pause(until int64, all bool) {
 	b.wakeAt(b.pause.until)
 }
 
-// Unpause ends the pause, after which the calls that have waited for its end are made.
+// Unpause ends the pause. Then the calls are made that have waited for its end.
 func (b *BlockedClients) Unpause() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,10 +15,11 @@ type Peer struct {
 	Remote, Local  string // addresses, as CLIENT LIST shows them
 	FD             int    // file descriptor, for CLIENT LIST
 	TransportBytes int    // memory that the transport uses for the connection
-	// CertificateUser is the user that the client's certificate names: it need not authenticate. It is empty
-	// if there is none.
+	// CertificateUser is the user that the client's certificate names. This client need not authenticate. It
+	// is empty if there is no such user.
 	CertificateUser string
-	// IsStream says that the connection has other sessions, so that this one does not count towards maxclients.
+	// IsStream says that the connection has other sessions too, so that this session does not count towards
+	// maxclients.
 	IsStream bool
 	// Wake makes the transport call the session's Resume soon, on the session's goroutine. Cut
 	// closes the connection without sending the replies that are still unsent. Both may be called

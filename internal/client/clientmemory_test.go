@@ -14,9 +14,9 @@ import (
 	"cellserver/internal/session/sessiontest"
 )
 
-// requireHeldBytesAddUp requires that the memory of all clients is the sum of the memory of each.
-// It does not hold while several clients have the same message, which counts once for all. A call that was made in the
-// background may give its memory back after its reply.
+// requireHeldBytesAddUp requires that the memory of all clients is the sum of each client's memory. Do not use it
+// while several clients have the same message, which counts once for all. It waits, because a call that was made in
+// the background may give its memory back after its reply.
 func requireHeldBytesAddUp(t *testing.T, s *commandstest.Server) {
 	t.Helper()
 	commandstest.WaitUntil(t, func() bool {
@@ -107,7 +107,7 @@ func TestUnsentMemoryIsCounted(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// So does the memory that unwanted replies were written to.
+// The memory to which unwanted replies were written counts too.
 func TestUnwantedRepliesAreCounted(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ContainerMemory returns the memory limit of the container in bytes, 0 if there is none or it cannot be read:
-// the least limit of the process's control group and of the groups above it. Container runtimes, systemd
-// (MemoryMax=) and Kubernetes set it in the same way.
+// ContainerMemory returns the memory limit of the container in bytes: the least limit of the process's control
+// group and of the groups above it. It returns 0 if there is no limit or it cannot be read. Container
+// runtimes, systemd (MemoryMax=) and Kubernetes set it in the same way.
 func ContainerMemory() (bytes int64) {
 	groups, _ := os.ReadFile("/proc/self/cgroup")
 	return containerMemory(string(groups), os.ReadFile)
@@ -21,8 +21,8 @@ func containerMemory(groups string, read func(path string) ([]byte, error)) (lea
 		if strings.HasSuffix(root, "/memory") { // version 1
 			name = "memory.limit_in_bytes"
 		}
-		// In a container, the folder of the process's group is often mounted in place of the root's, and the
-		// path that the kernel tells is not there: then the root has the limit.
+		// In a container, the folder of the process's group is often mounted in place of the root's folder.
+		// Then the path that the kernel reports does not exist, and the root has the limit.
 		for ; ; group = filepath.Dir(group) {
 			text, err := read(filepath.Join(root, group, name))
 			n, wrong := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // in version 2, "max" is no limit

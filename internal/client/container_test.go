@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The limits of the group, of those above it, and of a group that is mounted as the root.
+// The limits of the group, of the groups above it, and of a group that is mounted as the root.
 func TestContainerMemory(t *testing.T) {
 	for name, c := range map[string]struct {
 		groups string

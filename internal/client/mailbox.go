@@ -56,17 +56,17 @@ const (
 	DefaultMaxPushes = 32 << 20
 )
 
-// Protocol returns the version of RESP that the client uses: 2 or 3. It is to be called in the
-// function given to PushFunc.
+// Protocol returns the version of RESP that the client uses: 2 or 3. Call it in the function given
+// to PushFunc.
 func (m *Mailbox) Protocol() int { return m.protocol }
 
-// Subscribed reports whether the client has a subscription. It is to be called in the function
-// given to PushFunc.
+// Subscribed reports whether the client has a subscription. Call it in the function given to
+// PushFunc.
 func (m *Mailbox) Subscribed() bool { return m.subscribed }
 
-// pendingKey is a key, the client that tracks it, and the length of the prefix by which it does.
-// Several clients may have their invalidations sent to one, and a client may have several prefixes
-// of one key. Redis sends a message for each.
+// pendingKey is a key, the client that tracks it, and the length of the prefix with which the
+// client tracks it. Several clients may redirect their invalidations to one client, and a client
+// may track several prefixes of one key. Redis sends a message for each.
 type pendingKey struct {
 	tracker int64
 	prefix  int // the prefix is this many bytes of the key
@@ -74,11 +74,11 @@ type pendingKey struct {
 }
 
 // NotePendingKeys notes that an invalidation of the keys is about to be pushed on behalf of a client
-// that tracks a prefix of them, and reports whether the messages already contain one of each key
-// for this client and prefix. A client that has not taken its messages needs no second invalidation,
-// so a key that changes all the time costs no memory for a client that does not read. At most 1024
-// are noted: beyond that, a client may receive the same invalidation twice. It is to be called in
-// the function given to PushFunc.
+// that tracks a prefix of them, and reports whether the messages already contain an invalidation of
+// each key for this client and prefix. A client that has not taken its messages needs no second
+// invalidation, so a key that changes all the time costs no memory for a client that does not read.
+// At most 1024 keys are noted: beyond that, a client may receive the same invalidation twice. Call
+// NotePendingKeys in the function given to PushFunc.
 func (m *Mailbox) NotePendingKeys(tracker int64, prefix string, keys []string) (known bool) {
 	known = true
 	for _, key := range keys {
@@ -140,7 +140,7 @@ func (c *Client) PushFunc(encode func(to *Mailbox) *Parcel) bool {
 	if fits {
 		c.addMessage(message)
 	} else {
-		m.lost = true // the messages stay until the connection is closed: CLIENT LIST shows why it is
+		m.lost = true // the messages stay until the connection is closed, so that CLIENT LIST shows why
 	}
 	m.nonEmpty.Store(true)
 	m.mu.Unlock()

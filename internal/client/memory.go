@@ -5,8 +5,8 @@ import "cellserver/internal/resp"
 // BufferBytes returns the memory of buffers of the sizes in Client.BufferSizes.
 func BufferBytes(sizes int64) int { return allocated(int(sizes>>32)) + allocated(int(sizes&(1<<32-1))) }
 
-// allocated returns the bytes that Go's heap uses for a buffer: one of more than 32 KiB takes whole
-// pages.
+// allocated returns the bytes that Go's heap uses for a buffer: a buffer of more than 32 KiB takes
+// whole pages.
 func allocated(bytes int) int {
 	const large, page = 32 << 10, 8 << 10
 	if bytes <= large {

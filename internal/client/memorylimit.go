@@ -62,8 +62,8 @@ func (m MemoryLimit) of(available int64) int64 {
 }
 
 const (
-	// MinMemoryLimit is the least that a percentage amounts to, in bytes: a client must be able to
-	// connect to correct the setting.
+	// MinMemoryLimit is the smallest limit that a percentage can give, in bytes: a client must be
+	// able to connect to correct the setting.
 	MinMemoryLimit = 4 << 20
 	// DefaultClientPercent is the default of maxmemory-clients. A quarter leaves room for as much
 	// memory in keys, and for as much again that the garbage collector has not freed yet.
@@ -75,8 +75,9 @@ const (
 	minUnauthenticated   = unauthenticatedBytes / 16
 )
 
-// SetMaxMemory sets the limit on the memory of all clients. Percent are of maxmemory, or if there
-// is none, of the memory of the machine or container. UpdateLimits must be called to apply it.
+// SetMaxMemory sets the limit on the memory of all clients. A percentage is of maxmemory, or
+// without maxmemory, of the memory of the machine or container. UpdateLimits must be called to
+// apply the limit.
 func (r *Registry) SetMaxMemory(m MemoryLimit) { r.holdings.setting.Store(&m) }
 
 // MemoryLimit returns the limit on the memory of all clients in bytes; 0 if there is none.
@@ -86,8 +87,8 @@ func (r *Registry) MemoryLimit() int64 { return r.holdings.limit.Load() }
 // same way.
 func (r *Registry) SetMaxMemoryUnauthenticated(m MemoryLimit) { r.unauthenticatedLimit.Store(&m) }
 
-// UpdateLimits computes the limits in bytes from the settings, from maxmemory, 0 if there is none,
-// and from the memory of the machine or container, 0 if it is unknown.
+// UpdateLimits computes the limits in bytes from the settings, from maxmemory (0 if it is not set),
+// and from the memory of the machine or container (0 if it is unknown).
 func (r *Registry) UpdateLimits(maxMemory, system int64) {
 	h := &r.holdings
 	available := cmp.Or(maxMemory, system)

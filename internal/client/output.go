@@ -7,8 +7,8 @@ import "cellserver/internal/resp"
 // keep the order, nothing is written to the writer while there are pieces.
 
 // output is the part of the output that follows the session's writer. Only the session uses it,
-// except that other goroutines read shared and pending when they compute the client's Weight: so
-// the session locks the mailbox to write these two, but not to read them.
+// except that other goroutines read shared and pending when they compute the client's Weight. So
+// the session locks the mailbox to write these two fields, but not to read them.
 type output struct {
 	shared  Piece // a part of a Parcel that is being sent in place of the writer, which is empty meanwhile
 	pending []Piece
@@ -120,8 +120,9 @@ func (c *Client) Output(out *resp.Writer) []byte {
 	return out.Bytes()
 }
 
-// NextPiece is called when all that Output returned has been sent. It frees that, and makes Output
-// return the next piece, if there is one. It reports whether the capacity of out may have changed.
+// NextPiece is called when everything that Output returned has been sent. It frees those bytes, and
+// makes Output return the next piece, if there is one. It reports whether the capacity of out may
+// have changed.
 func (c *Client) NextPiece(out *resp.Writer) (resized bool) {
 	c.mailbox.mu.Lock()
 	defer c.mailbox.mu.Unlock()

@@ -29,15 +29,16 @@ type Registry struct {
 }
 
 // NewRegistry returns an empty registry. log is for events that clients cause, which may be
-// frequent. SetMaxMemory, SetMaxMemoryUnauthenticated and UpdateLimits are to be called before the
-// first client connects.
+// frequent. Call SetMaxMemory, SetMaxMemoryUnauthenticated and UpdateLimits before the first client
+// connects.
 func NewRegistry(log *slog.Logger) *Registry {
 	r := &Registry{log: log, byID: make(map[int64]*Client), departed: make(chan struct{}, 1)}
 	r.maxPushes.Store(DefaultMaxPushes)
 	return r
 }
 
-// Add puts a client into the registry and gives it an id. The first id is 1; none is used twice.
+// Add puts a client into the registry and gives it an id. The first id is 1, and no id is used
+// twice.
 func (r *Registry) Add(c *Client) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,8 +67,8 @@ func (r *Registry) Remove(c *Client) {
 	r.NoteDeparture()
 }
 
-// Departed receives a value when a client has left: one value if several have left since the last
-// was received.
+// Departed receives a value when a client has left. If several clients leave before the value is
+// received, it receives only one.
 func (r *Registry) Departed() <-chan struct{} { return r.departed }
 
 // NoteDeparture sends to Departed without blocking. The transport calls it when a connection has

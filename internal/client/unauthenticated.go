@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// Unauthenticated counts the memory of the connections that have not authenticated, where a
-// password is required, and of those whose TLS handshake is not finished. Any peer that reaches the
-// server can open such connections, so their memory has a limit of its own, and the oldest are cut
-// first: a client that means to authenticate does so at once, and is hardly ever the oldest.
+// Unauthenticated counts the memory of connections that have not authenticated although a password
+// is required, and of connections whose TLS handshake is not finished. Any peer that reaches the
+// server can open such connections, so their memory has its own limit, and the oldest connections
+// are cut first: a client that means to authenticate does so at once, and is hardly ever the
+// oldest.
 type Unauthenticated struct {
 	mu      sync.Mutex
 	limit   int64     // bytes
@@ -19,7 +20,7 @@ type Unauthenticated struct {
 	cut     int64     // number of connections that were cut
 }
 
-// UnauthenticatedConn is one such connection.
+// UnauthenticatedConn is a connection that Unauthenticated counts.
 type UnauthenticatedConn struct {
 	all   *Unauthenticated
 	bytes int64
@@ -29,10 +30,10 @@ type UnauthenticatedConn struct {
 	left  bool
 }
 
-// Enter counts a connection that uses so many bytes. cut is called, from any goroutine, if it is to
-// be closed. A connection for which idle returns false, because it waits for a processor rather
-// than for its peer, is cut only if no idle one is left. The new connection is cut last: otherwise
-// no connection could enter while all others are busy.
+// Enter counts a connection that uses so many bytes. cut is called, from any goroutine, to close
+// it. A connection for which idle returns false, because it waits for a processor rather than for
+// its peer, is cut only if no idle connection is left. The new connection is cut last: otherwise no
+// connection could enter while all others are busy.
 func (u *Unauthenticated) Enter(bytes int, idle func() bool, cut func()) *UnauthenticatedConn {
 	c := &UnauthenticatedConn{all: u, idle: idle, cut: cut, bytes: int64(bytes)}
 	cutAll(u.enter(c))
@@ -88,8 +89,8 @@ func (u *Unauthenticated) enforceLimit(newest *UnauthenticatedConn) (excess []*U
 	return excess
 }
 
-// next returns the connection to cut next: the oldest idle one, else the oldest, newest only if
-// there is no other. The caller holds the lock, and there is at least one connection.
+// next returns the connection to cut next: the oldest idle connection, else the oldest, and newest
+// only if there is no other. The caller holds the lock, and there is at least one connection.
 func (u *Unauthenticated) next(newest *UnauthenticatedConn) *UnauthenticatedConn {
 	found := newest
 	for entry := u.conns.Front(); entry != nil; entry = entry.Next() {
@@ -187,8 +188,8 @@ func (c *Client) Keep(bytes int) bool {
 	return true
 }
 
-// MarkUnauthenticated makes the client count among the unauthenticated ones. Only the session calls
-// it.
+// MarkUnauthenticated makes the client count among the unauthenticated clients. Only the session
+// calls it.
 func (c *Client) MarkUnauthenticated() {
 	if c.unauthenticated == nil {
 		c.unauthenticated = c.registry.unauthenticated.Enter(int(c.held.Load()), nil, c.Peer.Cut)
@@ -203,6 +204,6 @@ func (c *Client) MarkAuthenticated() {
 	}
 }
 
-// IsUnauthenticated reports whether the client counts among the unauthenticated ones. Only the
+// IsUnauthenticated reports whether the client counts among the unauthenticated clients. Only the
 // session calls it.
 func (c *Client) IsUnauthenticated() bool { return c.unauthenticated != nil }

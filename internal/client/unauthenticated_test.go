@@ -12,7 +12,7 @@ import (
 )
 
 // The memory of all clients that have not logged in is bounded: the oldest are disconnected first.
-// A client that logs in is no longer one of them.
+// A client that logs in does not count any more.
 func TestOldestUnauthenticatedClientsAreDisconnected(t *testing.T) {
 	s := commandstest.New(t)
 	in := s.Instance
@@ -62,7 +62,7 @@ func TestOldestUnauthenticatedClientsAreDisconnected(t *testing.T) {
 	requireHeldBytesAddUp(t, s)
 }
 
-// If all connections but a new session are in the TLS handshake, the oldest of them is
+// If all connections except a new session are in the TLS handshake, the oldest of these is
 // disconnected, not the session. A session that exceeds the bound by itself is disconnected after
 // all others.
 func TestNewestUnauthenticatedClientIsDisconnectedLast(t *testing.T) {
