@@ -11,8 +11,8 @@
 //     truncated: no client was told that it is on the disk. Its frames may have reached the disk in
 //     any order, or in parts.
 //
-// The last pass before a shutdown is followed by an empty one (Writer.Close), which records that it
-// is on the disk.
+// After the last pass before a shutdown, an empty pass (Writer.Close) records that the last pass is
+// on the disk.
 //
 // # A segment
 //
@@ -60,6 +60,7 @@
 // Fault. In version 1, the header was on the disk before the first frame was written. In version 2,
 // the caller gives the file its name when its first pass is on the disk.
 //
-// A segment may repeat the last pass of the previous one, because it is unknown whether that pass is
-// on the disk: its sync has failed. The link to the previous segment shows this; see Summary.Before.
+// A segment may repeat the last pass of the previous segment, if the sync of that pass has failed
+// and it is unknown whether the pass is on the disk. The link to the previous segment shows this;
+// see Summary.Before.
 package journal

@@ -19,7 +19,7 @@ type disk struct {
 	dirty   map[int]bool
 	room    int // bytes that fit; more than that is errFull
 	broken  bool
-	lies    bool // about having synced
+	lies    bool // syncs do nothing
 }
 
 var (
@@ -64,8 +64,9 @@ func (d *disk) Sync() error {
 	return nil
 }
 
-// lose is what is on the disk after the power went: what was synced, and of the sectors that were
-// written since some, in any order. What was not written holds zeros, or anything.
+// lose returns the content of the disk after a power failure: everything that was synced, and some
+// of the sectors that were written since, in any order. The other sectors contain zeros, or
+// anything.
 func (d *disk) lose(random *rand.Rand) []byte {
 	size := len(d.synced)
 	if len(d.content) > size {
@@ -104,7 +105,7 @@ var header = Header{
 	Mark: 0x0123456789abcdef, Number: 3, First: 7, Synced: 6,
 }
 
-// segmentHeaderBytes is the size of this header.
+// segmentHeaderBytes is the size of a segment's header.
 const segmentHeaderBytes = 88
 
 // write writes a pass of some entries.
@@ -120,7 +121,7 @@ func (p *passes) write(t require.TestingT, w *Writer, sync bool, entries ...stri
 	*p = append(*p, pass{number, stampOf(number), all})
 }
 
-// requireHolds reads a segment up to its last complete pass, and compares the passes.
+// requireHolds reads a segment up to its last complete pass, and compares its passes with want.
 func requireHolds(t require.TestingT, want passes, file []byte, s Summary) {
 	if found, err := contents(file, s); err != nil || !slices.Equal(found, want) {
 		require.NoError(t, err)
@@ -128,7 +129,7 @@ func requireHolds(t require.TestingT, want passes, file []byte, s Summary) {
 	}
 }
 
-// read returns the passes of a segment, up to the last complete one.
+// read returns the passes of a segment, up to the last complete pass.
 func read(t require.TestingT, file []byte, s Summary) passes {
 	all, err := contents(file, s)
 	require.NoError(t, err)
@@ -149,8 +150,8 @@ func contents(file []byte, s Summary) (all passes, err error) {
 
 func scan(file []byte) (Summary, error) { return Scan(bytes.NewReader(file), int64(len(file))) }
 
-// example returns a segment of a few passes, and the offset at which each of them ends. One of them
-// has several frames, and one is empty.
+// example returns a segment of a few passes, and the offsets at which they end. One pass has
+// several frames, and one is empty.
 func example(t testing.TB) (file []byte, all passes, ends []int64) {
 	d := newDisk()
 	w, err := Create(d, header)
@@ -174,7 +175,7 @@ func example(t testing.TB) (file []byte, all passes, ends []int64) {
 	return d.content, all, ends
 }
 
-// short is an example whose bytes are few enough to try each: its frames are made small.
+// short is an example with small frames, so that a test can try each of its bytes.
 func short(t testing.TB) (file []byte, all passes, ends []int64) {
 	d := newDisk()
 	w, err := Create(d, header)

@@ -42,7 +42,7 @@ type Header struct {
 	Version  int    // of the format; Create sets it
 	Program  string // the version of the program that wrote the segment, at most 20 bytes; "" if it is unknown
 	Folder   uint64 // random, the same in all segments of a folder; 0 if it is unknown
-	Previous Link   // where the previous segment ended; the caller decides what this is in a first one
+	Previous Link   // where the previous segment ended; in the first segment, the caller decides its meaning
 	Mark     uint64 // random, not 0
 	Number   uint64 // number of the segment
 	First    uint64 // the number of its first pass, above 0

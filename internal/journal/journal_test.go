@@ -171,7 +171,7 @@ func TestEveryChangedByte(t *testing.T) {
 	}
 }
 
-// With Close, a byte that is changed in the last pass is a fault, too.
+// After Close, a byte that is changed in the last pass is a fault too.
 func TestClosedSegmentHidesNoFault(t *testing.T) {
 	d := newDisk()
 	w, err := Create(d, header)
@@ -256,8 +256,8 @@ func TestLossOfPower(t *testing.T) {
 	})
 }
 
-// The test above finds a disk that reports syncs that it has not made, a reader for which each bad
-// frame before a good one is a fault, and a reader for which none is.
+// The test above finds a disk that reports syncs without making them, a reader that takes every bad
+// frame before a good frame for a fault, and a reader that takes no bad frame for a fault.
 func TestLossOfPowerIsFound(t *testing.T) {
 	lies, faults := 0, 0
 	for seed := range uint64(200) {
@@ -585,7 +585,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// An operation of the benchmark is a pass of 100,000 entries of 60 bytes.
+// One operation is a pass of 100,000 entries of 60 bytes.
 func BenchmarkPass(b *testing.B) {
 	d := newDisk()
 	w, err := Create(d, header)

@@ -10,14 +10,14 @@ import (
 // before that segment makes it usable.
 var ErrGap = errors.New("passes before this segment were lost, which were not known to be on the disk")
 
-// ErrMixed means that a segment has the right number, but continues another segment than the one
-// before it.
+// ErrMixed means that a segment has the right number, but continues another segment than the
+// previous one.
 var ErrMixed = errors.New("it continues another file")
 
 // Link returns the link with which the next segment begins.
 func (s Summary) Link() Link { return Link{s.Mark, s.sum} }
 
-// Before returns the summary without its last pass if the next segment repeats this pass. That is so if
+// Before returns the summary without its last pass if the next segment repeats this pass, as it does if
 // the sync of the pass has failed.
 func (s Summary) Before(next Header) Summary {
 	if next.First != s.Last || s.before.end == 0 || next.Previous != (Link{s.Mark, s.before.sum}) {

@@ -20,7 +20,7 @@ type File interface {
 // begin it again later, also with other entries; Begin truncates what was written of it. If a sync
 // fails, it is unknown what is on the disk, and a second sync might succeed although data is lost.
 // All later calls therefore return the same error, an ErrSync, and the caller must begin another
-// segment, with the whole content of the store.
+// segment.
 type Writer struct {
 	file     File
 	mark     uint64
