@@ -134,7 +134,8 @@ func (c *contents) missing(err error) error {
 	return err
 }
 
-// Exists returns an error if there is no folder of this name, or none that a server has ever used.
+// Exists returns an error if there is no folder of this name, or if no server has ever used the
+// folder.
 func Exists(dir string) error {
 	names, err := directory(dir).list()
 	if err == nil && !slices.ContainsFunc(names, IsFile) {
@@ -143,7 +144,7 @@ func Exists(dir string) error {
 	return err
 }
 
-// IsFile reports whether a path has the name of a file that is only in such a folder.
+// IsFile reports whether a path has the name of a file that is only in a server's folder.
 func IsFile(path string) bool {
 	name := filepath.Base(path)
 	_, segment := parseSegmentName(name)
@@ -174,7 +175,7 @@ func folderOf(path string) (directory, error) {
 // checkLock locks a folder, unless it has no lock file. If another process has locked it, holder
 // describes that process.
 func checkLock(dir directory) (holder string, release func(), err error) {
-	lock, err := openRegular(dir.path(lockName), os.O_RDWR) // some file systems lock only such files
+	lock, err := openRegular(dir.path(lockName), os.O_RDWR) // some file systems lock only files open for writing
 	shared := errors.Is(err, os.ErrPermission) || isReadOnly(err)
 	if shared {
 		lock, err = openRegular(dir.path(lockName), os.O_RDONLY)

@@ -42,8 +42,9 @@ func (k *chunkBuffer) first() []byte {
 	return k.chunks[0]
 }
 
-// clear removes all chunks. Their memory is for later passes. What a pass does not need of it is
-// given back step by step, an eighth at a time, because the load of a server may vary each second.
+// clear removes all chunks, and keeps their memory for later passes. It gives back memory that a
+// pass has not needed step by step, an eighth at a time, because a server's load may vary each
+// second.
 func (k *chunkBuffer) clear() {
 	used := len(k.chunks)
 	for _, chunk := range k.chunks {
@@ -61,7 +62,7 @@ func (k *chunkBuffer) clear() {
 const chunkBytes = 256 << 10
 
 // counter estimates the number of entries of a pass. It decodes only the first chunk, and assumes
-// that the entries of all others have the same average length.
+// that the entries of all other chunks have the same average length.
 type counter struct {
 	bytes        int64 // of all chunks
 	firstEntries int64

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The memory of a large pass serves the next ones, and is given back if they are small.
+// Later passes use the memory of a large pass, which is given back if they are small.
 func TestMemoryOfPasses(t *testing.T) {
 	k := chunkBuffer{maxBytes: 100 * chunkBytes}
 	pass := func(chunks int) {

@@ -22,12 +22,12 @@ type compaction struct {
 	needed    bool         // the next startup would refuse the folder without a snapshot
 	fresh     bool         // the current segment was begun by step 1, and no snapshot is valid yet
 	retry     backoff      // after a failure
-	began     int64        // ns, as elapsed returns them
+	began     int64        // ns, on the clock of elapsed
 	number    uint64       // of the first segment that is loaded after the snapshot
-	replaces  segmentCount // the segments before that
+	replaces  segmentCount // the segments before number
 	synced    uint64       // the last pass that was synced when the snapshot got its name
 	size      int64        // bytes of the file that was written
-	canceled  *atomic.Bool // set to end the goroutine that writes
+	canceled  *atomic.Bool // set to end the goroutine that writes the snapshot
 	hurry     atomic.Bool  // set to make it write as fast as it can
 }
 
@@ -91,8 +91,8 @@ func (r *recorder) mustCompact() bool {
 func (r *recorder) hasManySegments() bool { return r.segments > 4*r.limits.maxSegments }
 
 // isLarge reports whether the segments should be replaced because of their size: they are twice as
-// large as the snapshot, and larger than maxJournal. On a small disk, this must happen earlier,
-// while there is still space for a snapshot: if they are larger than the free space.
+// large as the snapshot, and larger than maxJournal. On a small disk, they must be replaced while
+// there is still space for a snapshot, so they also are large if they exceed the free space.
 func (r *recorder) isLarge() bool {
 	size := r.size()
 	if size <= 2*r.base || size < r.limits.minJournal {
@@ -105,7 +105,7 @@ func (r *recorder) isLarge() bool {
 func (r *recorder) beginSnapshot() {
 	c := &r.compaction
 	c.requested = false
-	if !r.gap && !c.fresh && r.segments <= r.limits.maxSegments { // of so many segments, the current one is short
+	if !r.gap && !c.fresh && r.segments <= r.limits.maxSegments { // with so many segments, the current one is short
 		if err := r.changeSegment(); err != nil {
 			r.compactionFailed(err)
 			return
@@ -149,7 +149,7 @@ func (r *recorder) changeSegment() error {
 	return r.pass(true)
 }
 
-// writeSnapshot writes the temporary file. It runs in a goroutine of its own.
+// writeSnapshot writes the temporary file. It runs in its own goroutine.
 func (r *recorder) writeSnapshot(header journal.Header, canceled *atomic.Bool) (size int64, err error) {
 	f, err := r.files.create(temporaryName)
 	if err != nil {
@@ -246,8 +246,9 @@ func (r *recorder) complete() {
 	}
 }
 
-// removeOlder removes the files that a snapshot has replaced. Those that it cannot remove are removed
-// before the next segment begins: a startup that finds them with that segment takes them for a backup.
+// removeOlder removes the files that a snapshot has replaced. Files that it cannot remove must be
+// removed before the next segment begins: a startup that finds them together with that segment takes
+// them for a backup.
 func (r *recorder) removeOlder(newest string) error {
 	r.unsyncedRemoval = true
 	names, err := r.files.list()
@@ -265,7 +266,7 @@ func (r *recorder) removeOlder(newest string) error {
 	return err
 }
 
-// The space of a file is freed in parts of freedAtOnce bytes, with rests of freeingRest. To free 256 MiB
+// The space of a file is freed in parts of freedAtOnce bytes, with rests of freeingRest. Freeing 256 MiB
 // takes the system 80 ms, in which nothing else runs on the core.
 const (
 	freedAtOnce = 2 << 20
@@ -307,7 +308,7 @@ func (r *recorder) compactionFailed(err error) {
 // compactAtClose writes a snapshot that is necessary before the process ends.
 func (r *recorder) compactAtClose() {
 	r.compaction.hurry.Store(true)
-	for range 2 { // the first may have been canceled
+	for range 2 { // the first snapshot may have been canceled
 		r.retry.left, r.compaction.retry.left = 0, 0
 		if r.compaction.stage != writing && r.pass(true) == nil {
 			r.compact()

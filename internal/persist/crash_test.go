@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// script makes a process do all that it can do with a folder: passes, a compaction with passes
-// meanwhile, temporary failures of the disk, and a shutdown.
+// script makes a process do everything that it can do with a folder: passes, a compaction with
+// passes meanwhile, temporary failures of the disk, and a shutdown.
 func (p *process) script() {
 	s := p.store
 	s.set("1", "a", "b", "c", "d", "e", "f", "g")
@@ -147,7 +147,7 @@ func TestCrashAnywhere(t *testing.T) {
 	t.Log(calls, "calls")
 }
 
-// The checker finds disks that report a sync that they have not made.
+// The checker finds disks that report syncs without making them.
 func TestCrashesAreFound(t *testing.T) {
 	_, err := crashAnywhere(func(d *disk) { d.ignoresSync = true })
 	require.Error(t, err, "files are not synced")

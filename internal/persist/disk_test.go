@@ -19,19 +19,19 @@ var (
 )
 
 // disk is a folder on a simulated disk, which can fail and lose power. It counts the calls of its
-// methods and of those of its files. After call crashAt, all calls fail and have no effect.
+// methods and of its files' methods. After call crashAt, all calls fail and have no effect.
 type disk struct {
 	mu                sync.Mutex
 	names             map[string]*node
 	synced            map[string]*node // the names at the last sync of the folder
-	pending           []change         // changes of names since then
+	pending           []change         // changes of names since that sync
 	calls             int
 	crashAt           int  // 0 for never
 	capacity          int  // bytes that all files may have
 	noNames           bool // no file can be created: there are no inodes left
-	failEach          int  // each sync, of a file or of the folder, with such a multiple as its number fails; 0 for none
+	failEach          int  // if not 0, every failEach-th sync fails, of a file or of the folder
 	syncs             int  // the number of syncs
-	noSync            bool // syncs of files fail, and what they should have written is never written
+	noSync            bool // syncs of files fail, and their data never reaches the disk
 	ignoresSync       bool // syncs of files do nothing
 	ignoresFolderSync bool // syncs of the folder do nothing
 }
@@ -237,18 +237,18 @@ func (f *diskFile) Size() (int64, error) { return int64(len(f.content)), nil }
 
 func (f *diskFile) Close() error { return nil }
 
-// killed returns the disk after the process was killed: with everything that was written.
+// killed returns the disk after the process was killed, with everything that was written.
 func (d *disk) killed() *disk {
 	return d.after(func() bool { return true }, func(n *node) []byte { return bytes.Clone(n.content) })
 }
 
-// powerFailure returns the disk after a power failure. Nothing has reached it that was not synced.
+// powerFailure returns the disk after a power failure. Only what was synced has reached it.
 func (d *disk) powerFailure() *disk {
 	return d.after(func() bool { return false }, func(n *node) []byte { return bytes.Clone(n.durable) })
 }
 
-// torn returns the disk after a power failure. Some of the sectors and of the changes of names that
-// were not synced have reached it.
+// torn returns the disk after a power failure. Some of the unsynced sectors and changes of names
+// have reached it.
 func (d *disk) torn(random *rand.Rand) *disk {
 	return d.after(func() bool { return random.IntN(2) == 0 }, func(n *node) []byte { return n.torn(random) })
 }

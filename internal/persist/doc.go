@@ -42,8 +42,8 @@
 //     the snapshot and this pass are synced, the file is renamed. Its name contains the number of the
 //     pass.
 //   - When this name is on the disk, because the folder has been synced, older segments and
-//     snapshots are removed, before another segment is begun. Those that a crash leaves are removed at
-//     the next startup.
+//     snapshots are removed, before another segment is begun. Files that a crash leaves are removed
+//     at the next startup.
 //
 // A segment contains the identity of the segment before it and the position where that segment ended
 // (journal.Link). A snapshot contains the identity of the segment that was begun for it. So if a folder
@@ -58,9 +58,9 @@
 //
 // Clients never wait for the disk, and the process continues. If a write fails, for example because
 // the disk is full, the entries of the pass are kept in memory, and the next pass writes them
-// again. If a sync fails, it is unknown what is on the disk, so the next pass writes them into another
-// segment. That begins with the same number, and with a link to the pass before: a startup ignores what
-// the disk may have of the first attempt.
+// again. If a sync fails, it is unknown what is on the disk, so the next pass writes the entries into
+// another segment. That segment begins with the same pass number, and with a link to the pass before: a
+// startup ignores everything that the disk may have of the first attempt.
 //
 // Passes are lost if these entries become too large, or cannot be written ten times, or if earlier
 // passes were not synced either (Options.NoSync). After that, the first pass of the next segment omits

@@ -284,7 +284,7 @@ func TestIdle(t *testing.T) {
 	require.Less(t, p.folder.Status().Passes.SyncAge.Microseconds(), int64(100))
 }
 
-// If no file can be created, the journal continues in the one that it has.
+// If no file can be created, the journal continues in its current file.
 func TestNoFileCanBeCreated(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	p.disk.noNames = true

@@ -19,8 +19,8 @@ const folderField = "cellserver-folder"
 // headBytes is the number of bytes of an RDB file in which its fields are.
 const headBytes = 4 << 10
 
-// CheckReplaceable returns an error if the folder has a file of this name that was not written by SaveRDB
-// or BeginSaveRDB, of this process or of an earlier one: its keys may be nowhere else.
+// CheckReplaceable returns an error if the folder has a file of this name that neither this process nor
+// an earlier one has written with SaveRDB or BeginSaveRDB: its keys may be nowhere else.
 func (f *Folder) CheckReplaceable(name string) error {
 	writer, err := f.writerOf(name)
 	switch {
@@ -33,7 +33,8 @@ func (f *Folder) CheckReplaceable(name string) error {
 		"and then move it to another folder; or give dbfilename another name", filepath.Join(f.dir, name), writer)
 }
 
-// writerOf returns which program wrote an RDB file; "" if it was this one, or if there is no such file.
+// writerOf returns which program wrote an RDB file; "" if it was this program, or if there is no such
+// file.
 func (f *Folder) writerOf(name string) (string, error) {
 	file, err := f.files.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -48,7 +49,7 @@ func (f *Folder) writerOf(name string) (string, error) {
 		return "", err
 	}
 	r := rdb.NewReader(io.NewSectionReader(file, 0, min(size, headBytes)))
-	_, _ = r.Next() // it may be cut off, or of another format; then it has no fields
+	_, _ = r.Next() // a file that is cut off, or of another format, has no fields
 	redis, valkey, folder := r.Field("redis-ver"), r.Field("valkey-ver"), r.Field(folderField)
 	switch {
 	case folder == fmt.Sprintf("%016x", f.identity):
@@ -60,7 +61,7 @@ func (f *Folder) writerOf(name string) (string, error) {
 	case redis != "":
 		return "Redis " + redis, nil
 	case r.Field("redis-bits") != "" && r.Field("ctime") != "":
-		return "", nil // an earlier cellserver wrote only these
+		return "", nil // earlier versions of cellserver wrote only these fields
 	}
 	return "another program", nil
 }

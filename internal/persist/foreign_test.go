@@ -52,8 +52,8 @@ func TestForeignFileIsNotReplaced(t *testing.T) {
 	require.ErrorContains(t, f.SaveRDB("dump.rdb"), "files of the folder cannot be links")
 }
 
-// The server's own file is replaced, also one of an earlier version, and after a restart; so is an empty
-// one.
+// The server's own file is replaced, also after a restart, and also if an earlier version has written
+// it. An empty file is replaced too.
 func TestOwnFileIsReplaced(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "dump.rdb")
@@ -92,7 +92,8 @@ func (a appearing) create(name string) (file, error) {
 	return a.files.create(name)
 }
 
-// A folder is not used if its file lock is not the server's. What cannot be opened names a remedy.
+// A folder is not used if its file lock is not the server's. The error about a file that cannot be
+// opened names a remedy.
 func TestForeignLock(t *testing.T) {
 	dir := t.TempDir()
 	lock := filepath.Join(dir, lockName)

@@ -18,10 +18,10 @@ import (
 	"cellserver/internal/window"
 )
 
-// The passes of a segment, up to the one that makes the snapshot valid, may contain a delta of a
-// long log with a baseline that was only in the segments before. If the pass with the whole state
-// is damaged, a repair leaves a delta without its baseline. A process can start without it, and a
-// snapshot then replaces it.
+// The passes of a segment, up to the pass that makes the snapshot valid, may contain a delta of a
+// long log whose baseline was only in earlier segments. If the pass with the whole state is
+// damaged, a repair leaves a delta without its baseline. A process can start without that log, and
+// a snapshot then replaces the segment.
 func TestStartWithoutWhatIsMissing(t *testing.T) {
 	dir := damageLongLog(t)
 	var fault *Fault
@@ -117,7 +117,7 @@ func (f *failingOnce) create(name string) (file, error) {
 	return f.files.create(name)
 }
 
-// If the snapshot fails that replaces what is damaged, it is tried again: at the latest before the
+// If the snapshot that replaces damaged files fails, it is tried again, at the latest before the
 // process ends, because the next startup would be refused.
 func TestSnapshotAfterAFaultIsTriedAgain(t *testing.T) {
 	for _, ticking := range []bool{true, false} {
@@ -142,7 +142,7 @@ func TestSnapshotAfterAFaultIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Each process begins a segment. They are replaced also if no process lives for a second.
+// Each process begins a segment. The segments are replaced even if no process lives for a second.
 func TestShortLivesLeaveFewSegments(t *testing.T) {
 	dir := t.TempDir()
 	for range 100 {

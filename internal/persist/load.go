@@ -42,7 +42,7 @@ func (s *snapshot) replay(f file, visit func(entries []byte) error) error {
 	err := journal.Replay(f, all, func(_ uint64, _ journal.Stamp, entries []byte) error { return visit(entries) })
 	var fault *journal.Fault
 	if errors.As(err, &fault) {
-		fault.Pass = 0 // a snapshot is a segment with one pass; its number says nothing to an operator
+		fault.Pass = 0 // a snapshot is a segment with one pass, whose number tells an operator nothing
 		return &Fault{File: s.name, Reason: fault.Error()}
 	}
 	return inFile(s.name, s.header, err)

@@ -75,7 +75,7 @@ func TestLockRemoved(t *testing.T) {
 	b.release()
 }
 
-// The lock ends with the process, even if that is killed.
+// The lock ends with the process, even if the process is killed.
 func TestLockOfKilledProcess(t *testing.T) {
 	if dir := os.Getenv("LOCK_FOLDER"); dir != "" {
 		require.NoError(t, newLock(dir).lock())

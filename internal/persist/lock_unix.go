@@ -14,7 +14,7 @@ import (
 const openFlags = unix.O_NOFOLLOW | unix.O_NONBLOCK
 
 // tryLock locks a file, or returns errHeld if another process has locked it. A file that was opened for
-// reading only is locked in shared mode: some file systems refuse the other.
+// reading only is locked in shared mode: some file systems refuse an exclusive lock.
 func tryLock(f *os.File, shared bool) error {
 	how := unix.LOCK_EX
 	if shared {

@@ -21,8 +21,8 @@ func (f *Folder) Run(s Store, busy *atomic.Int32) error {
 	f.store, f.stage = s, running
 	f.recorder = f.newRecorder(s)
 	f.recorder.compaction.needed = f.incomplete
-	if f.recorder.pass(false) == nil { // begins the first segment; its failure is reported by the recorder
-		f.recorder.compact() // a snapshot that is due must not wait for a tick: the process may live shorter
+	if f.recorder.pass(false) == nil { // begins the first segment; the recorder reports a failure
+		f.recorder.compact() // a snapshot that is due must not wait for a tick: the process may end before
 	}
 	f.status.change(func(now *Status) { now.Journal.Enabled = true })
 	go f.loop()
@@ -37,7 +37,7 @@ func (f *Folder) newRecorder(s Store) *recorder {
 		unwritten: chunkBuffer{maxBytes: f.limits.unwritten}, obsolete: c.obsolete, results: make(chan result, 1),
 		number: c.lastSegment(), link: c.link(), synced: c.lastPass(), segmentCount: segmentCount{segments: len(c.segments)},
 		openSegment: openSegment{first: c.lastPass() + 1}, origin: origin{f.options.Version, f.identity},
-		unsyncedNames: unsyncedNames{unsyncedName: true}, // for all that the folder has
+		unsyncedNames: unsyncedNames{unsyncedName: true}, // for everything in the folder
 	}
 	if c.snapshot != nil {
 		r.base = c.snapshot.size

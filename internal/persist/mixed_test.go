@@ -16,8 +16,8 @@ type copyOf struct {
 	history []state
 }
 
-// continued starts a process on a copy of a folder, several times. Each writes passes; compacts says
-// which of them write a snapshot.
+// continued starts processes on a copy of a folder, one after the other. Each writes passes, and
+// compacts says which of them write a snapshot.
 func (d *disk) continued(t *testing.T, value string, compacts ...bool) copyOf {
 	c := copyOf{disk: d.killed()}
 	for i, compact := range compacts {
@@ -35,7 +35,7 @@ func (d *disk) continued(t *testing.T, value string, compacts ...bool) copyOf {
 	return c
 }
 
-// with returns a copy of a disk, with files of another one over its own.
+// with returns a copy of a disk, with files of another disk over its own.
 func (d *disk) with(from *disk, names ...string) *disk {
 	c := d.killed()
 	for _, name := range names {
@@ -50,7 +50,7 @@ func (d *disk) withAll(from *disk) *disk {
 	return d.with(from, slices.Collect(maps.Keys(from.names))...)
 }
 
-// mixed calls try with each folder that has some files of one copy over those of another.
+// mixed calls try with each folder that has some files of one copy over another copy's files.
 func (c copyOf) mixed(over copyOf, try func(d *disk, what string)) {
 	names := slices.Sorted(maps.Keys(c.disk.names))
 	for which := range 1 << len(names) {
@@ -64,8 +64,8 @@ func (c copyOf) mixed(over copyOf, try func(d *disk, what string)) {
 	}
 }
 
-// A folder into which files of another copy of it were copied is refused, or loaded as one of the
-// copies has been.
+// A folder into which files of another copy were copied is refused, or loaded as one of the copies
+// was.
 func TestHistoriesDoNotMix(t *testing.T) {
 	d, _ := example(t)
 	yes, no := true, false
@@ -119,7 +119,7 @@ func TestOlderBackupOverFolder(t *testing.T) {
 		"snapshot-0000000002-0000000005.broken"})
 }
 
-// What a crash has left after a snapshot is removed, with a line in the log.
+// Files that a crash has left after a snapshot are removed, with a line in the log.
 func TestReplacedFilesAreRemoved(t *testing.T) {
 	d, _ := example(t)
 	newer := d.continued(t, "x", true)

@@ -28,7 +28,7 @@ func (e *NewerError) Error() string {
 
 func (e *NewerError) Unwrap() error { return e.Err }
 
-// newerIn converts the error of reading a file, if that has a later version of the format.
+// newerIn converts the error of reading a file that has a later version of the format.
 func newerIn(name string, err error) error {
 	var newer *journal.VersionError
 	if errors.As(err, &newer) {

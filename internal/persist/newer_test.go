@@ -85,7 +85,7 @@ func TestNewerFiles(t *testing.T) {
 	}
 }
 
-// So is a segment or a snapshot of a later version of the format.
+// A segment or a snapshot of a later version of the format is named as such too.
 func TestNewerFormat(t *testing.T) {
 	for _, name := range []string{segmentName(1), snapshotName(1, 1)} {
 		dir := t.TempDir()
@@ -103,7 +103,7 @@ func TestNewerFormat(t *testing.T) {
 	}
 }
 
-// Check finds what only a load finds: changes to states that are missing.
+// Check finds changes to missing states, which only a load can find.
 func TestCheckFindsMissingStates(t *testing.T) {
 	dir := t.TempDir()
 	writeSegment(t, dir, "1.0.0", entry.AppendDatabases(entry.AppendLogDelta(nil, 1, []byte("log"), &entry.LogChanges{

@@ -12,13 +12,14 @@ import (
 type pace struct {
 	machine store.Machine
 	sleep   func(time.Duration)
-	rest    int64         // how many times as long as it has worked the goroutine rests; 0 means never
+	rest    int64         // the goroutine rests so many times as long as it has worked; 0 means never
 	hurry   *atomic.Bool  // set while the process ends: the goroutine does not rest any more
-	busy    *atomic.Int32 // counts goroutines for which event loops yield
-	since   int64         // ns, as elapsed returns them: when the goroutine last began to work
+	busy    *atomic.Int32 // the number of goroutines for which event loops yield
+	since   int64         // ns, on the clock of elapsed: when the goroutine last began to work
 }
 
-// maxRest bounds a rest. On a busy machine, a chunk may take long because others run meanwhile.
+// maxRest bounds a rest. On a busy machine, a chunk may take long because other goroutines run
+// meanwhile.
 const maxRest = 10 * time.Millisecond
 
 // begin is called before the first chunk.

@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// A goroutine rests three times as long as it has worked, at most 10 ms at once, until it is to hurry.
+// A goroutine rests three times as long as it has worked, at most 10 ms at once, until it must hurry.
 func TestPace(t *testing.T) {
 	now := store.Reading{Uptime: 1}
 	machine := newStillMachine(now)
@@ -35,8 +35,8 @@ func TestPace(t *testing.T) {
 	require.Equal(t, []time.Duration{600 * time.Microsecond, 3 * time.Millisecond, maxRest}, rests)
 }
 
-// A snapshot rests, but not one that is written before the process ends. Event loops yield while it
-// visits keys, and not while it rests.
+// The goroutine that writes a snapshot rests, unless the process is about to end. Event loops yield
+// while it visits keys, and not while it rests.
 func TestSnapshotRests(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	rests := 0

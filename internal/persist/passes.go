@@ -25,10 +25,10 @@ type recorder struct {
 	noSync *atomic.Bool
 
 	openSegment              // the current segment
-	completed   openSegment  // the one before, if it has its last pass, until the current one has its name
+	completed   openSegment  // the complete previous segment, until the current one has its name
 	unnamed     bool         // the current segment has its temporary name
-	number      uint64       // of the last segment that has its name
-	link        journal.Link // where that segment ended, unless it is the current one
+	number      uint64       // the number of the last segment that has its name
+	link        journal.Link // where segment number ended, unless it is the current one
 	synced      uint64       // the last pass that a startup would load even after a power failure
 	gap         bool         // passes were lost, and no snapshot has been written since
 	retry       backoff      // of the attempts to begin a segment while there is a gap
@@ -62,14 +62,14 @@ type unsyncedNames struct {
 // segmentCount counts segments.
 type segmentCount struct {
 	segments int   // their number
-	older    int64 // the bytes of all but the current one
+	older    int64 // the bytes of all segments except the current one
 }
 
 // openSegment is a segment that is written to.
 type openSegment struct {
 	writer *journal.Writer // nil if the next pass must begin a segment
 	file   file
-	first  uint64 // number of its first pass, or of the next segment's
+	first  uint64 // number of its first pass, or of the next segment's first pass
 }
 
 // limits are bounds that tests make small. Sizes are in bytes.
@@ -109,7 +109,7 @@ var errGap = errors.New("changes were lost, and no snapshot could be written sin
 // errLater means that the next attempt to begin a segment is not due yet.
 var errLater = errors.New("the next attempt is not due yet")
 
-// tick is called once a second.
+// tick writes a pass. The loop calls it once a second.
 func (r *recorder) tick() {
 	r.retry.tick()
 	r.compaction.retry.tick()
@@ -118,8 +118,8 @@ func (r *recorder) tick() {
 	}
 }
 
-// pass writes a pass, and syncs it unless sync is false and NoSync is set. If that fails, the
-// entries are kept in memory, and the next pass writes them too.
+// pass writes a pass, and syncs it unless sync is false and NoSync is set. If it fails, the entries
+// are kept in memory, and the next pass writes them too.
 func (r *recorder) pass(sync bool) error {
 	began := r.machine.Read()
 	err := r.beginPass()
@@ -164,7 +164,7 @@ func (r *recorder) pass(sync bool) error {
 	return nil
 }
 
-// endPass ends a pass. If it is the first of a segment, that becomes a part of the journal.
+// endPass ends a pass. With its first pass, a segment becomes a part of the journal.
 func (r *recorder) endPass(sync bool) error {
 	err := r.writer.End(sync)
 	if err == nil && r.unnamed {
@@ -184,7 +184,7 @@ func (r *recorder) passed(began store.Reading, count counter, synced bool) {
 	r.status.passed(began, count, synced && !r.gap, r.size())
 }
 
-// beginPass begins a pass with the entries of failed ones.
+// beginPass begins a pass with the entries of failed passes.
 func (r *recorder) beginPass() error {
 	if err := r.checkInPlace(); err != nil {
 		if r.writer != nil {
@@ -212,11 +212,11 @@ func (r *recorder) beginPass() error {
 	return nil
 }
 
-// abandon ends a failed attempt to write a pass. The next attempt is made in the same segment. If a
-// sync has failed, it is made in another segment: the pass is lost only if earlier passes may not be on
-// the disk either, because they were not synced. It is lost too if it is too large to be kept in
-// memory. After many attempts, it is lost because a snapshot is written after that, which may fit on a
-// disk that is full of segments.
+// abandon ends a failed attempt to write a pass. The next attempt is made in the same segment, or, if a
+// sync has failed, in another segment. The pass is lost in three cases: a sync has failed, and earlier
+// passes were not synced, so they may not be on the disk either; the pass is too large to be kept in
+// memory; or too many attempts have failed. In the last case, a snapshot is written after the loss,
+// which may fit on a disk that is full of segments.
 func (r *recorder) abandon(err error) {
 	if !r.gap {
 		r.attempts++
@@ -240,7 +240,7 @@ func (r *recorder) canRepeat() bool {
 	return !r.gap && r.writer.Synced()+1 == r.writer.Next() && !r.hasManySegments()
 }
 
-// failed reports a failure to write. errLater is not a new one.
+// failed reports a failure to write. errLater is not a new failure.
 func (r *recorder) failed(err error) error {
 	if err != errLater {
 		r.status.failed(r.log, err)

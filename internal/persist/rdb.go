@@ -26,11 +26,12 @@ func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
 	return writeRDB(ctx, to, data, 0)
 }
 
-// writeRDB is WriteRDB. The file names the folder that it is written into, or 0 if that is none.
+// writeRDB is WriteRDB. folder is the identity of the folder into which the file is written, or 0
+// if it is not in a folder.
 func writeRDB(ctx context.Context, to io.Writer, data store.Store, folder uint64) error {
 	view := data.View()
 	if v, ok := view.(store.Observer); ok {
-		v.Observe() // a backup is no use of a key: OBJECT IDLETIME stays as it is
+		v.Observe() // a backup does not use a key: OBJECT IDLETIME stays as it is
 	}
 	w := &rdbWriter{ctx: ctx, Writer: rdb.NewWriter(to), view: view, offset: data.Clock().Offset()}
 	unix := (data.Clock().Now() + w.offset) / int64(time.Second)
@@ -116,8 +117,8 @@ func (w *rdbWriter) database(number int) error {
 	}
 }
 
-// heldKeys writes the keys that have open holds, each followed by them. A key and its holds are of one instant:
-// otherwise a hold could give back what the key does not have. A key may be empty again, and have holds nevertheless.
+// heldKeys writes the keys that have open holds, each followed by its holds. A key and its holds are read at the same
+// instant: otherwise a hold could give back tokens that the key does not have. An empty key may have holds too.
 func (w *rdbWriter) heldKeys(number int, keys [][]byte, holds store.HoldCarrier) error {
 	w.held = make(map[string]struct{}, len(keys))
 	for _, key := range keys {
@@ -170,7 +171,8 @@ func (w *rdbWriter) key(key []byte, e store.Entry) error {
 	return w.put(key, e)
 }
 
-// read reads what put needs. It returns an entry without a kind if the key no longer exists, or is of another kind.
+// read reads the state that put needs. It returns an entry without a kind if the key no longer exists, or has
+// another kind.
 func (w *rdbWriter) read(key []byte, e store.Entry) (_ store.Entry, err error) {
 	switch isValue := e.Kind.IsValue(); {
 	case e.Kind == limit.Throttle || e.Kind == limit.None:
@@ -274,7 +276,8 @@ func (f *Folder) save(name string) error {
 	return f.endSave(name, changes, err)
 }
 
-// endSave ends a save, and returns its error. changes are those before it began.
+// endSave ends a save, and returns its error. changes is the number of changes before the save
+// began.
 func (f *Folder) endSave(name string, changes int64, err error) error {
 	defer f.saves.Done()
 	failedBefore := f.status.saved(changes, err)
@@ -304,7 +307,7 @@ func (f *Folder) writeRDBFile(name string) error {
 		f.files.remove(rdbName)
 		return err
 	}
-	if err := f.CheckReplaceable(name); err != nil { // it may have been put there meanwhile
+	if err := f.CheckReplaceable(name); err != nil { // the file may have appeared meanwhile
 		return errors.Join(err, f.files.remove(rdbName))
 	}
 	if err := f.files.rename(rdbName, name); err != nil {

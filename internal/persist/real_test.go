@@ -112,7 +112,7 @@ func dump(t *testing.T, data store.Store) map[string]string {
 			require.NoError(t, err)
 			state, _, err := v.ReadForm(ctx, []byte(key), nil)
 			require.NoError(t, err)
-			if e.Kind == limit.Quota { // its end is Unix time, and is in its state
+			if e.Kind == limit.Quota { // its state contains its end, in Unix time
 				e.Expires = 0
 			}
 			all[fmt.Sprint(n, " ", key)] = fmt.Sprintf("%v %d %q %x", e.Kind, e.Expires, value, state)
@@ -280,7 +280,7 @@ func TestConcurrently(t *testing.T) {
 	require.True(t, maps.Equal(want, dump(t, data)))
 }
 
-// Writing a file is no use of a key, as in Redis: OBJECT IDLETIME stays as it is.
+// Writing a file does not use a key, as in Redis: OBJECT IDLETIME stays as it is.
 func TestSaveIsNoUse(t *testing.T) {
 	clock := store.NewStillClock(time.Now().UnixNano())
 	data := memory.New(memory.Options{Clock: clock})

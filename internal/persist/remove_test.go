@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The name of a file is gone at once, and its space in parts.
+// The name of a file is removed at once, and its space is freed in parts.
 func TestSpaceOfAFileIsFreedInParts(t *testing.T) {
 	folder := directory(t.TempDir())
 	const size = 2*freedAtOnce + 1

@@ -127,7 +127,7 @@ func repairSnapshot(in files, s *snapshot) error {
 
 // copyReadable copies the entries of a damaged snapshot, up to the damage, to a new one.
 func copyReadable(from, to file, s *snapshot) (size int64, err error) {
-	w, err := journal.Create(to, s.header) // with its mark, to which a segment may be linked
+	w, err := journal.Create(to, s.header) // with the same mark, to which a segment may be linked
 	if err != nil {
 		return 0, err
 	}

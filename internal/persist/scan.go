@@ -25,8 +25,8 @@ const (
 	damagedSegment                    // the last of contents.segments is damaged in the middle
 	damagedSnapshot                   // the snapshot cannot be read
 	snapshotTooEarly                  // passes that the snapshot requires are lost
-	missingStates                     // a load ends without states that the last entries need
-	olderFiles                        // contents.replaced are of a backup, or of another folder
+	missingStates                     // a load ends without states that some entries need
+	olderFiles                        // contents.replaced are from a backup, or from another folder
 )
 
 func (f *Fault) Error() string { return f.File + ": " + f.Reason }
@@ -146,7 +146,7 @@ func (c *contents) readSnapshotHeader(in files) error {
 }
 
 // chainSegments finds the segments that continue the snapshot and each other. The snapshot has replaced
-// those before it.
+// the segments before it.
 func (c *contents) chainSegments(in files, all []segment) error {
 	for i := range all {
 		s := &all[i]
@@ -235,15 +235,16 @@ func (c *contents) checkNext(s *segment) error {
 const mixed = "files of several copies of the folder are mixed; restore one copy, alone in the folder"
 
 // belongsTo reports whether a segment was begun for the snapshot or, after a repair has removed that
-// segment, continues the snapshot. Of snapshots of version 1 of the format, it is unknown.
+// segment, continues the snapshot. For snapshots of version 1 of the format, this is unknown.
 func (s *snapshot) belongsTo(first *segment) bool {
 	mark := s.header.Previous.Mark
 	return mark == 0 || mark == first.Mark || first.Previous.Mark == s.header.Mark
 }
 
 // checkReplaced decides about files that the snapshot has replaced. If a crash has prevented their
-// removal, no segment was begun after the snapshot got its name, and they end where the first segment
-// after it begins. Otherwise they were copied into the folder to be loaded: this is a fault.
+// removal, no segment was begun after the snapshot got its name, and the files end where the first
+// segment after the snapshot begins. Otherwise somebody has copied them into the folder to be loaded,
+// which is a fault.
 func (c *contents) checkReplaced(in files) error {
 	foreign := len(c.segments) > 0 && c.segments[len(c.segments)-1].First > c.snapshot.requiredPass
 	for _, name := range c.replaced {

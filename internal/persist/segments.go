@@ -65,9 +65,9 @@ func (r *recorder) nameSegment() error {
 // discardSegment ends the use of a segment without a name, and continues the completed one, if there
 // is one.
 func (r *recorder) discardSegment() {
-	// The file remains for the next segment. If it were removed, a crash might leave this one under the name
-	// of the next, because the names would change twice before the folder is synced.
-	_ = r.file.Truncate(0) // for the space
+	// The file remains for the next segment. If it were removed, names would change twice before the folder
+	// is synced, and a crash might leave this file under the next segment's name.
+	_ = r.file.Truncate(0) // frees the space
 	r.file.Close()
 	if r.unnamed = false; r.completed.writer == nil {
 		r.completed.first = r.first
@@ -87,10 +87,10 @@ func (r *recorder) syncFolder() error {
 	return err
 }
 
-// prepare makes the files on the disk such that the next segment continues them: it truncates the
+// prepare makes sure that the next segment continues the files on the disk: it truncates the
 // incomplete pass of an earlier process, and removes obsolete files.
 func (r *recorder) prepare() error {
-	if err := r.syncFolder(); err != nil { // what replaces the obsolete files must be on the disk
+	if err := r.syncFolder(); err != nil { // the files that replace the obsolete ones must be on the disk
 		return err
 	}
 	if r.compaction.stage == named {
@@ -146,7 +146,7 @@ func (r *recorder) checkExclusive() error {
 }
 
 // checkInPlace returns an error if the lock file, the current segment or the folder has been
-// removed or replaced. No startup would find what is written then.
+// removed or replaced. No startup would find passes that are written then.
 func (r *recorder) checkInPlace() error {
 	relocked, err := r.ensureLocked()
 	switch {
@@ -179,7 +179,7 @@ func (r *recorder) losePass() {
 		size, before := r.writer.Size(), r.link
 		r.file.Truncate(size) // frees the space of an incomplete pass
 		r.closeSegment(r.writer.Next() + 2)
-		if r.gap { // there was a gap before this segment already, so it cannot be loaded
+		if r.gap { // there is a gap before this segment already, so it cannot be loaded
 			r.obsolete = append(r.obsolete, segmentName(r.number))
 			r.number, r.segments, r.older, r.link = r.number-1, r.segments-1, r.older-size, before
 		}
@@ -192,7 +192,7 @@ func (r *recorder) losePass() {
 	r.retry.failed()
 }
 
-// closeSegment ends the use of the current segment. The next one begins with the pass numbered
+// closeSegment ends the use of the current segment. The next segment begins with the pass numbered
 // next.
 func (r *recorder) closeSegment(next uint64) {
 	r.older += r.writer.Size()

@@ -98,8 +98,8 @@ type Failure struct {
 // none is the duration, or the instant, of an event that has not happened.
 const none = -1
 
-// status is a Status that several goroutines update. Its own instants are in nanoseconds, as
-// elapsed returns them.
+// status is a Status that several goroutines update. Its own instants are in nanoseconds, on the
+// clock of elapsed.
 type status struct {
 	machine store.Machine
 	failing atomic.Bool
@@ -107,7 +107,7 @@ type status struct {
 	mu        sync.Mutex
 	now       Status
 	loadBegan int64
-	synced    int64 // when the last synced pass began; none if there is none
+	synced    int64 // when the last synced pass began; none if no pass was synced
 	compacts  int64 // when the current compaction began
 	saves     int64 // when the current save began
 }

@@ -17,7 +17,7 @@ import (
 type state map[string]string
 
 // toyStore is a Store of strings. Its passes and snapshots have an entry "key=value" for each key,
-// or "key-" for one that is gone; a key and a value contain neither a line break nor "=" or "-".
+// or "key-" for a removed key. Keys and values contain no line breaks, "=" or "-".
 type toyStore struct {
 	store.Store // nil
 	clock       *store.StillClock
@@ -26,8 +26,8 @@ type toyStore struct {
 	keys     state
 	changed  map[string]bool
 	tracking bool
-	history  []state     // at the end of each pass
-	failing  error       // of the next pass
+	history  []state     // the states at the end of each pass
+	failing  error       // the error of the next pass
 	during   func(n int) // called by Snapshot before its n-th chunk
 }
 
@@ -87,7 +87,7 @@ func (s *toyStore) Pass(write func([]byte) error) error {
 	return nil
 }
 
-// Snapshot writes chunks of two keys. It calls during before each of them.
+// Snapshot writes chunks of two keys. It calls during before each chunk.
 func (s *toyStore) Snapshot(write func([]byte) error) error {
 	s.mu.Lock()
 	keys := slices.Sorted(maps.Keys(s.keys))

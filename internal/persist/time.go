@@ -30,12 +30,12 @@ func newStamp(clock store.Clock, machine store.Machine) (stamp journal.Stamp) {
 // downtime is the time between the last stamp of a folder and now.
 type downtime struct {
 	passed   time.Duration // not negative
-	wentBack time.Duration // by how much the wall clock is behind the stamp, if it was used and is
+	wentBack time.Duration // how far the wall clock is behind the stamp, if it was used; 0 if it is not behind
 }
 
 // since computes the time that has passed since a stamp. If the machine has not been booted since,
-// the time since boot measures it reliably. Otherwise the wall clock is used. If that is behind the
-// stamp, since assumes that no time has passed, so that no limit is lifted early.
+// the time since boot measures it reliably. Otherwise the wall clock is used. If the wall clock is
+// behind the stamp, since assumes that no time has passed, so that no limit is lifted early.
 func since(last journal.Stamp, now store.Reading) downtime {
 	if last.Boot != [16]byte{} && last.Boot == now.Boot && now.Uptime >= last.Uptime {
 		return downtime{passed: time.Duration(now.Uptime - last.Uptime)}

@@ -14,9 +14,9 @@ import (
 	"cellserver/internal/window"
 )
 
-// oldFolder returns a copy of testdata/version1: a folder that a server has written before segments were
-// linked. It has a snapshot, a segment that the server was killed in, with a delta of a long log, and one
-// that ends with a shutdown.
+// oldFolder returns a copy of testdata/version1: a folder that a server wrote before segments were
+// linked. It has a snapshot, a segment that ends where the server was killed, with a delta of a long log,
+// and a segment that ends with a shutdown.
 func oldFolder(t *testing.T) string {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/version1")))
