@@ -12,8 +12,8 @@ type group struct {
 	names []string
 }
 
-// harmless are directives of Redis that are skipped, whatever their values: they tune what this
-// server does not have, or how Redis does what this server does in its own way.
+// harmless are directives of Redis that are skipped, whatever their values: they tune a feature
+// that this server does not have, or that it implements in its own way.
 var harmless = []group{
 	{"process", strings.Fields(`daemonize pidfile always-show-logo set-proc-title proc-title-template locale-collate
 		crash-log-enabled crash-memcheck-enabled disable-thp ignore-warnings oom-score-adj-values
@@ -93,17 +93,17 @@ var promises = []promise{
 	{"gopher-enabled", []string{"no"}, "there is no Gopher: leave it out"},
 }
 
-// verdict is what becomes of a directive that may be one of Redis's.
+// verdict says how to treat a directive that may be one of Redis's.
 type verdict struct {
-	known  bool   // it is one of those above
+	known  bool   // it is in harmless or promises
 	advice string // for a directive that is refused; empty if it is skipped
 }
 
-// judge returns what becomes of a directive.
+// judge says how to treat a directive.
 func judge(name string, args []string) verdict {
 	value := strings.ToLower(strings.Join(args, " "))
 	if name == "appendonly" && value == "no" {
-		return verdict{known: true} // with dir, changes are always written, which keeps more than this asks for
+		return verdict{known: true} // with dir, changes are always written, which is more than the directive asks for
 	}
 	for _, p := range promises {
 		if p.name != name {

@@ -24,10 +24,10 @@ type File struct {
 	loaded  map[string]loaded
 }
 
-// loaded is what the file set an option to.
+// loaded is the value to which the file set an option.
 type loaded struct {
 	written []string // the values in the file, one for each line
-	shown   string   // the value as CONFIG GET showed it after that
+	shown   string   // the value as CONFIG GET then showed it
 	applied bool     // the command line and the environment have not set the option
 }
 
@@ -113,7 +113,7 @@ func (f *File) apply(l line, set map[string]*option.Option, isSet func(name stri
 }
 
 // joinLines returns the value of an option that several lines set together. As in Redis, an empty value
-// removes those before it.
+// removes the values before it.
 func joinLines(values []string) string {
 	last := -1
 	for i, value := range values {
@@ -124,7 +124,7 @@ func joinLines(values []string) string {
 	return strings.Join(values[last+1:], " ")
 }
 
-// lookup returns the option of a directive, nil if there is none.
+// lookup returns the option of a directive, or nil if there is none.
 func (f *File) lookup(name string) *option.Option {
 	if o := f.options.Lookup(name); o != nil && !o.IsFixed() && o.Name != configOption {
 		return o
@@ -146,7 +146,7 @@ func (f *File) unknown(name string) error {
 	return errors.New("unknown directive; cellserver --help lists the options, which are the directives, without their --")
 }
 
-// join returns the value that the arguments of a directive are.
+// join joins the arguments of a directive to a value.
 func join(o *option.Option, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
@@ -178,8 +178,8 @@ func (f *File) Locate(err error) error {
 	return err
 }
 
-// Preview sets those options of a list that a file names, as far as it can be read. It is for a program that is about
-// to end because of an error in the file, and logs that as the file says.
+// Preview sets the options that a file names, as far as the file can be read. Use it in a program that is about to
+// end because of an error in the file, so that it logs the error where and how the file says.
 func Preview(path string, options *option.List) {
 	text, err := readBounded(path)
 	if err != nil {
@@ -188,7 +188,7 @@ func Preview(path string, options *option.List) {
 	lines, _ := parse(path, text)
 	for _, l := range lines {
 		if o := options.Lookup(l.name); o != nil && len(l.args) == 1 {
-			_ = o.Kind.Set(l.args[0]) // a value that is not valid leaves the default
+			_ = o.Kind.Set(l.args[0]) // an invalid value leaves the default
 		}
 	}
 }

@@ -33,7 +33,7 @@ func newSample(t *testing.T) *sample {
 	return s
 }
 
-// read reads a file with the text.
+// read reads a file with this text.
 func (s *sample) read(t *testing.T, text string, set ...string) (*File, error) {
 	path := filepath.Join(t.TempDir(), "x.conf")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -83,8 +83,8 @@ func TestMistakes(t *testing.T) {
 	assert.ErrorContains(t, err, "is longer than 1048576 bytes")
 }
 
-// TestRewritten checks that a rewrite changes the lines of changed options alone, adds what is not the
-// default, and changes nothing when it is repeated.
+// TestRewritten checks that a rewrite changes only the lines of changed options, adds options that do
+// not have their default, and changes nothing when it is repeated.
 func TestRewritten(t *testing.T) {
 	s := newSample(t)
 	f, err := s.read(t, "# mine\nport 7000 \n\nmaxmemory 1024kb\nhz 10\nsave 900 1\nsave 60 10\n")
@@ -117,7 +117,8 @@ func TestRewritten(t *testing.T) {
 	assert.Equal(t, s.Matching(all), again.Matching(all))
 }
 
-// TestRewrittenIsReadBack also covers a file that has gone, and one that another program has changed.
+// TestRewrittenIsReadBack also covers a file that has been removed, and a file that another program
+// has changed.
 func TestRewrittenIsReadBack(t *testing.T) {
 	s := newSample(t)
 	f, err := s.read(t, "port 7000\n")

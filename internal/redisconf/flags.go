@@ -8,9 +8,9 @@ import (
 	"cellserver/internal/option"
 )
 
-// Flags adds a flag for each directive of Redis that is no option of this server, so that command lines
-// for redis-server work: the flag is ignored, or refused with advice, as the directive is in a file.
-// Flags adds the names of ignored flags to ignored.
+// Flags adds a flag for each directive of Redis that is not an option of this server, so that command
+// lines for redis-server work. As in a file, the flag is ignored, or refused with advice. Flags adds
+// the names of ignored flags to ignored.
 func Flags(f *pflag.FlagSet, ignored *[]string) {
 	add := func(name string) {
 		if f.Lookup(name) == nil {
@@ -27,7 +27,7 @@ func Flags(f *pflag.FlagSet, ignored *[]string) {
 	}
 }
 
-// foreign is the value of the flag for a directive that is no option of this server.
+// foreign is the value of a flag that Flags adds.
 type foreign struct {
 	name    string
 	ignored *[]string

@@ -16,7 +16,7 @@ import (
 type line struct {
 	number int    // from 1
 	text   string // as it is in the file, without the newline
-	name   string // of the directive, in lower case; empty for a comment and for an empty line
+	name   string // the directive's name in lower case; empty for a comment and for an empty line
 	args   []string
 }
 
@@ -79,8 +79,8 @@ func cutWord(text string) (word, rest string, err error) {
 	return out.String(), "", nil
 }
 
-// unquote writes the text in quotes at the beginning of text, and returns how many bytes it takes with
-// its quotes.
+// unquote writes the content of the quotes at the beginning of text, and returns the length of the
+// quoted part, with its quotes.
 func unquote(out *strings.Builder, text string) (length int, err error) {
 	quote := text[0]
 	for i := 1; i < len(text); i++ {

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestSplitWords checks the quotes. test/integration compares them with those of a real redis-server.
+// TestSplitWords checks quotes. test/integration compares them with a real redis-server's.
 func TestSplitWords(t *testing.T) {
 	for text, want := range map[string][]string{
 		"port 7000":                {"port", "7000"},

@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/resp"
 )
 
-// bounds are what a server accepts. A folder must not have keys that its server would refuse: most
-// calls on them would be refused too.
+// bounds are the longest key and value that a server accepts. A folder must not have keys that its
+// server would refuse: the server would also refuse most calls on them.
 type bounds struct {
 	key   int // bytes
 	value int // bytes
@@ -26,7 +26,7 @@ func (b *bounds) define(f *pflag.FlagSet) {
 	f.Var(option.Size(&b.value, 1<<10, 512<<20), "proto-max-bulk-len", "with --dir: longer values are left out")
 }
 
-// refusal returns why a key is out of bounds; otherwise an empty string.
+// refusal returns why a key is out of bounds, or "" if it is not.
 func (b *bounds) refusal(it *item) string {
 	switch {
 	case len(it.key) > b.key:
@@ -37,8 +37,8 @@ func (b *bounds) refusal(it *item) string {
 	return ""
 }
 
-// fromEnvironment sets options of the server to what its environment says. It ignores invalid values,
-// as only the server needs all of its environment.
+// fromEnvironment sets options from the server's environment. It ignores invalid values, because only
+// the server needs all of its environment.
 func fromEnvironment(f *pflag.FlagSet, prefix string, names ...string) {
 	for _, name := range names {
 		variable := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))

@@ -27,9 +27,9 @@ type fileSource struct {
 }
 
 // openFile opens an RDB file and reads all of it, so that an import of a damaged file writes
-// nothing. It reads the file twice: first it compares the checksum, and then it verifies the
-// structure, because a file that is followed by zeros passes the first test. openFile writes a
-// warning to warn if the file has no checksum.
+// nothing. It reads the file twice. First it compares the checksum. Then it verifies the structure,
+// because a file that is followed by zeros has a right checksum too. openFile writes a warning to
+// warn if the file has no checksum.
 func openFile(name string, warn io.Writer) (*fileSource, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -96,14 +96,14 @@ func (s *fileSource) holdsLeft() int64 { return 0 }
 
 func (s *fileSource) close() { s.file.Close() }
 
-// outputFile is a file that appears under its name when it is complete.
+// outputFile is a file that gets its name when it is complete.
 type outputFile struct {
 	*os.File
 	name string
 }
 
-// createFile creates a file, which must not exist unless it may be replaced. Of a symbolic link, its
-// target is replaced.
+// createFile creates a file, which must not exist unless replace is set. If it is a symbolic link,
+// the link's target is replaced.
 func createFile(name string, replace bool) (*outputFile, error) {
 	if name == "" {
 		return nil, errors.New("the name of the file is empty")
@@ -119,7 +119,7 @@ func createFile(name string, replace bool) (*outputFile, error) {
 			return nil, errors.Join(err, fmt.Errorf("%s is not a regular file, and is not replaced", name))
 		}
 	}
-	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // of mode 0600
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp") // with mode 0600
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func (f *outputFile) abort() {
 	os.Remove(f.Name())
 }
 
-// abortAtSignal removes the file if the process is ended by a signal, until stop is called.
+// abortAtSignal removes the file if a signal ends the process, until stop is called.
 func (f *outputFile) abortAtSignal() (stop func()) {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
@@ -142,7 +142,7 @@ func (f *outputFile) abortAtSignal() (stop func()) {
 			return
 		}
 		f.abort()
-		signal.Reset(s) // the signal ends the process now, so that its parent sees by which it ended
+		signal.Reset(s) // now the signal ends the process, so that its parent sees which signal it was
 		if self, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = self.Signal(s)
 		}

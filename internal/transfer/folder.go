@@ -53,7 +53,7 @@ type folderDestination struct {
 	report  *report
 	replace bool
 	bounds  bounds
-	last    []byte // the key that the last item has written or found, "" if it was left out
+	last    []byte // the key that the last item has written or found; "" if the item was left out
 }
 
 // openFolder opens the folder of the option dir. now is the current time, in Unix milliseconds.
@@ -103,8 +103,8 @@ func (d *folderDestination) put(it *item) error {
 	return err
 }
 
-// putHolds writes the open holds of a key. They follow their key in a file; if the key is empty again, they are alone,
-// and are written if there is no such key.
+// putHolds writes the open holds of a key. In a file, they follow their key. If the key is empty, a file has the holds
+// without the key, and they are written if the folder has no such key.
 func (d *folderDestination) putHolds(it *item) error {
 	if it.database >= d.data.Databases() || len(it.key) > d.bounds.key {
 		d.report.leaveHolds(it)
@@ -128,8 +128,8 @@ func (d *folderDestination) putHolds(it *item) error {
 	return nil
 }
 
-// refusal returns why a key cannot be in the folder; otherwise an empty string. It converts the instants
-// of a limiter to the store's clock.
+// refusal returns why a key cannot be in the folder, or "" if it can. It converts the instants of a
+// limiter to the store's clock.
 func (d *folderDestination) refusal(it *item) string {
 	switch {
 	case it.database >= d.data.Databases():
@@ -140,8 +140,8 @@ func (d *folderDestination) refusal(it *item) string {
 	return d.bounds.refusal(it)
 }
 
-// compare reports whether a key exists, and whether it has the same content. Then it may have been
-// written by an earlier run.
+// compare reports whether a key exists, and whether it has the same content, as it has if an
+// earlier run has written it.
 func (d *folderDestination) compare(it *item) (exists, same bool, err error) {
 	ctx := context.Background()
 	content, e, err := d.view.Read(ctx, it.key, nil)
@@ -169,7 +169,8 @@ func (d *folderDestination) instant(expires int64) int64 {
 	return max(min(expires, last)*1e6-d.offset, 0)
 }
 
-// valueOf converts a string to a value: an integer if it has the form of one.
+// valueOf converts a string to a value, which is an integer if the string has the form of an
+// integer.
 func valueOf(value []byte) store.Value {
 	if n, ok := resp.ParseInt(value); ok {
 		return store.Value{Integer: n, IsInteger: true}
@@ -177,7 +178,7 @@ func valueOf(value []byte) store.Value {
 	return store.Value{Bytes: value}
 }
 
-// close writes all changes. It flushes first, because that returns an error if the disk fails.
+// close writes all changes. It calls Flush first, which returns an error if the disk fails.
 func (d *folderDestination) close() error {
 	err := d.folder.Flush()
 	return errors.Join(err, d.folder.Close(), d.data.Close())

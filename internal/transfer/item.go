@@ -16,22 +16,22 @@ import (
 type item struct {
 	database int
 	key      []byte
-	value    []byte      // of a string; the digits of an integer
-	state    *form.State // of a limiter, in Unix time; otherwise nil
+	value    []byte      // the string, or the digits of an integer
+	state    *form.State // a limiter's state, in Unix time; nil for a string
 	holds    *hold.Book  // nil, unless the item is the open holds of the key instead of its content
 	expires  int64       // Unix milliseconds, or rdb.Never
 }
 
 // reader converts records to items.
 type reader struct {
-	match      pattern // of the keys to be copied
-	asThrottle pattern // of keys whose integers are TATs; "" for none
+	match      pattern // the keys to be copied
+	asThrottle pattern // the keys whose integers are TATs; "" for none
 	state      form.State
 	digits     [20]byte
 }
 
-// read returns the item of a record. If cellserver does not support the type of the record, why
-// names it.
+// read returns the item of a record. If cellserver does not support the record's type, why names
+// the type.
 func (r *reader) read(rec *rdb.Record) (it item, why string) {
 	switch {
 	case rec.Type == rdb.Field:
@@ -98,7 +98,7 @@ func isTAT(tat, expires int64) bool {
 	return expires != rdb.Never && -tolerance <= difference && difference <= tolerance
 }
 
-// pattern is a glob-style pattern of the names of keys. The empty pattern matches all.
+// pattern is a glob-style pattern for names of keys. The empty pattern matches all names.
 type pattern string
 
 func (p pattern) has(key []byte) bool { return p == "" || match.Glob([]byte(p), key, false) }
@@ -111,7 +111,7 @@ func (it *item) payload() []byte {
 	return rdb.AppendDump(nil, it.appendContent(nil))
 }
 
-// appendContent appends what a string that stands for the key contains.
+// appendContent appends the content of a string that stands for the key.
 func (it *item) appendContent(dst []byte) []byte {
 	if it.state != nil {
 		return form.Append(dst, it.state)

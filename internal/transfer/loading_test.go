@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeServer answers each call by the reply for its first word, and returns its port.
+// fakeServer starts a server that answers each call with the reply for its first word, and returns
+// its port.
 func fakeServer(t *testing.T, replies map[string]string) (port string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -63,7 +64,7 @@ func answer(conn net.Conn, replies map[string]string) {
 	}
 }
 
-// A server that is loading its keys answers INFO without them. That must not become an empty
+// A server that is loading its keys answers INFO without them. This must not lead to an empty
 // backup.
 func TestServerThatIsLoading(t *testing.T) {
 	port := fakeServer(t, map[string]string{

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// report counts keys by what was done with them.
+// report counts keys by their fate.
 type report struct {
 	mu        sync.Mutex // held while counters change, because another goroutine prints the progress
 	read      int64      // keys that were read
@@ -20,15 +20,15 @@ type report struct {
 	refusals  []*refusal
 	holds     int64          // open holds that were written
 	holdsLeft int64          // open holds that were left out, because servers only exchange keys
-	libraries int            // of functions, which cellserver does not have
+	libraries int            // libraries of functions, which cellserver does not have
 	progress  func() float64 // the part of the source that has been read; nil if it is not known
 }
 
-// refusal are the keys that were not written for one reason.
+// refusal counts the keys that were not written for one reason.
 type refusal struct {
 	reason string
 	keys   int64
-	names  []string // of the first few
+	names  []string // the names of the first keys
 }
 
 // maxNames is the number of keys that the report names for each reason. Their names are truncated

@@ -154,8 +154,8 @@ func (o *options) exportServer(e *Environment, to *outputFile, r *report) error 
 type source interface {
 	each(visit func(rec *rdb.Record) error) error
 	progress() float64
-	libraries() int   // of functions; called after each
-	holdsLeft() int64 // open holds that each has left out
+	libraries() int   // libraries of functions; called after each
+	holdsLeft() int64 // open holds that each left out
 	close()
 }
 
@@ -202,8 +202,8 @@ func Import(args []string, e Environment) error {
 	return err
 }
 
-// openSource opens a file, or connects to the server of a URL. Of a server, only keys that match are
-// read.
+// openSource opens a file, or connects to the server of a URL. From a server, it reads only keys
+// that match.
 func openSource(name string, match pattern, e *Environment) (source, error) {
 	if !strings.Contains(name, "://") {
 		return openFile(name, e.Stderr)

@@ -25,7 +25,8 @@ const (
 
 var background = context.Background()
 
-// exec sends a batch and reads its replies. Error replies are in the calls, and no error of exec.
+// exec sends a batch and reads its replies. Error replies are in the calls, and are not errors of
+// exec.
 func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 	_, err := batch.Exec(background)
 	var refusal redis.Error
@@ -35,8 +36,7 @@ func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 	return conn.Describe(err)
 }
 
-// serverSource reads the keys of a running server, with SCAN and DUMP. The keys are of different
-// instants.
+// serverSource reads the keys of a running server, with SCAN and DUMP, at different instants.
 type serverSource struct {
 	conn         *cli.Connection
 	database     int // -1 for all
@@ -82,8 +82,8 @@ func (s *serverSource) progress() float64 {
 	return min(float64(s.read.Load())/float64(max(s.size, 1)), 1)
 }
 
-// databases returns the numbers of the databases that have keys, in ascending order; if the URL names
-// one, that one.
+// databases returns the numbers of the databases that have keys, in ascending order. If the URL names
+// a database, it returns only that one.
 func (s *serverSource) databases() (numbers []int, err error) {
 	// A server that is still loading its keys answers INFO, which then shows only some of them. It
 	// does not answer SCAN.
@@ -91,7 +91,7 @@ func (s *serverSource) databases() (numbers []int, err error) {
 		return nil, s.conn.Describe(err)
 	}
 	if s.database >= 0 {
-		numbers = []int{s.database} // also if it is empty, so that it is an error if there is none
+		numbers = []int{s.database} // also if the database is empty, so that a missing database is an error
 	}
 	text, err := s.conn.Do(background, "INFO", "keyspace").Text()
 	if err != nil {
@@ -116,9 +116,10 @@ func (s *serverSource) databases() (numbers []int, err error) {
 }
 
 // allDatabases returns the numbers of the databases that can be selected. A cellserver whose keys are
-// in a store does not know how many keys each has, and its INFO looks like an empty server's.
+// in a store does not know how many keys each database has, and its INFO looks like an empty
+// server's.
 func (s *serverSource) allDatabases() (numbers []int) {
-	const most = 1024 // of --databases
+	const most = 1024 // the maximum of --databases
 	for n := range most {
 		if s.conn.Do(background, "SELECT", n).Err() != nil {
 			break
@@ -245,8 +246,7 @@ func (s *serverSource) record(
 	return rec, true, nil
 }
 
-// typeByName returns the type with a name that TYPE returns. All unknown names belong to
-// modules.
+// typeByName returns the type for a name that TYPE returns. All unknown names belong to modules.
 func typeByName(name string) rdb.Type {
 	for _, t := range []rdb.Type{rdb.List, rdb.Set, rdb.SortedSet, rdb.Hash, rdb.Stream} {
 		if t.String() == name {
@@ -264,7 +264,7 @@ type serverDestination struct {
 	maxBulk         int    // bytes in an argument
 	selected        int    // the selected database; -1 if it is unknown
 	missingDatabase int    // the last database that the server has refused
-	missingReason   string // why; "" if it has refused none
+	missingReason   string // why it has; "" if it has refused no database
 	batch           redis.Pipeliner
 	calls           []restoreCall
 	bytes           int
@@ -293,8 +293,8 @@ func connectDestination(s *cli.Server, r *report, replace bool) (d *serverDestin
 		batch: conn.Pipeline()}, at.UnixMilli(), nil
 }
 
-// maxBulk returns how many bytes an argument of a call may have. A server closes the connection after a
-// longer one. If the user may not ask for it, it is the default.
+// maxBulk returns how many bytes an argument of a call may have: a server closes the connection after a
+// longer argument. If the user may not ask for the bound, maxBulk returns the default.
 func maxBulk(conn *cli.Connection) int {
 	const name = "proto-max-bulk-len"
 	values, _ := conn.ConfigGet(background, name).Result()
@@ -319,7 +319,7 @@ func (d *serverDestination) put(it *item) error {
 			return err
 		}
 	}
-	expires := it.expires // of a limiter, too: cellserver does not need it, but a redis-server does
+	expires := it.expires // a limiter's too: cellserver does not need it, but a redis-server does
 	if expires == rdb.Never {
 		expires = 0
 	}
@@ -396,8 +396,8 @@ func hasAnyPrefix(text string, beginnings []string) bool {
 	return false
 }
 
-// compare counts keys that the server already has. Those with the same content were written by an
-// earlier import, or SCAN of a redis-server has returned them twice.
+// compare counts keys that the server already has. An earlier import has written the keys with the
+// same content, or a redis-server's SCAN has returned them twice.
 func (d *serverDestination) compare(busy []restoreCall) error {
 	if len(busy) == 0 {
 		return nil
