@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// fakeConn is a connection from some address. It keeps what is written to it.
+// fakeConn is a connection from some address. It keeps everything that is written to it.
 type fakeConn struct {
 	net.Conn
 	from   net.Addr
@@ -93,8 +93,8 @@ func TestMaxClients(t *testing.T) {
 	require.False(t, s.isFull(), "maxclients 0 is no limit")
 }
 
-// TestFullServerRecovers checks that a server that was full waits again as soon as a client has left, although its
-// place has been taken: others may be about to leave.
+// TestFullServerRecovers checks that a full server waits again as soon as a client has left, even if another has
+// taken its place: more clients may be about to leave.
 func TestFullServerRecovers(t *testing.T) {
 	s, clock := newStillServer(t, func(_ *commands.Settings, settings *Settings) { settings.MaxClients = 1 })
 	open := func() *session.Session { return s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}}) }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A beat needs every loop: one that is stuck in a wait, or in a call, ends the beats. A loop that has ended is not
-// waited for.
+// A beat needs every loop: a loop that is stuck in a wait, or in a call, ends the beats. A loop that has ended is
+// not waited for.
 func TestBeatNeedsEveryLoop(t *testing.T) {
 	s := newServer(t)
 	require.NoError(t, s.Beat(context.Background()))

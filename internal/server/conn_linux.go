@@ -15,8 +15,8 @@ type loopConn struct {
 	fd         int
 	session    *session.Session
 	output     outputBuffer
-	tls        *tlsConn    // nil for a plain socket
-	events     uint32      // that epoll is to report
+	tls        *tlsConn    // nil without TLS
+	events     uint32      // the events that epoll reports
 	opened     atomic.Bool // the session has been opened: wake and cut may send messages to the loop
 	woken      atomic.Bool
 	wasCut     atomic.Bool // cut has been called
@@ -29,8 +29,8 @@ type loopConn struct {
 	remote     string
 }
 
-// wake makes the loop resume the session. It may be called from any goroutine at any time, as may
-// cut.
+// wake makes the loop resume the session. Like cut, it may be called from any goroutine at any
+// time.
 func (k *loopConn) wake() {
 	if k.woken.CompareAndSwap(false, true) && k.opened.Load() {
 		k.loop.post(message{conn: k})
@@ -100,7 +100,7 @@ func (k *loopConn) waiting() int {
 	return waiting
 }
 
-// read passes what has arrived to the session, and returns the number of bytes.
+// read passes input that has arrived to the session, and returns the number of bytes.
 func (k *loopConn) read() int {
 	n, err := k.receive()
 	switch {
@@ -188,7 +188,7 @@ func (k *loopConn) disconnectSlow(least int) bool {
 	return true
 }
 
-// receive reads what has arrived into the loop's buffer, and decrypts it.
+// receive reads input that has arrived into the loop's buffer, and decrypts it.
 func (k *loopConn) receive() (int, error) {
 	if k.tls != nil {
 		return k.tls.receive(k.loop.buffer)
@@ -292,6 +292,6 @@ func (k *loopConn) endSession() {
 	delete(k.loop.slow, k)
 }
 
-// lastReads bounds the reads from a connection that is to be closed: a client that sends faster
-// than the server reads must not delay that.
+// lastReads bounds the reads from a connection that is about to be closed: a client that sends
+// faster than the server reads must not delay the close.
 const lastReads = 64

@@ -1,11 +1,11 @@
 // Package server moves bytes between sockets and sessions. It does not know any command.
 //
-// There are two transports. On Linux the default is event loops over epoll, one for each core
-// (loop_linux.go): a loop reads from a connection, gives its session one turn (see package session),
-// and sends the replies in one write. On other systems, and for a store whose calls block, there is a goroutine
-// per connection (goroutines.go). In both, the server does not read from a connection whose client
-// has calls or replies waiting, so that TCP flow control stops the client. Replies are sent in
-// pieces, and replies that wait for a slow reader are bounded (output.go).
+// There are two transports. On Linux the default is event loops over epoll, one per core (loop_linux.go): a
+// loop reads from a connection, gives its session one turn (see package session), and sends the replies in one
+// write. On other systems, and for a store whose calls block, there is a goroutine per connection
+// (goroutines.go). In both, the server does not read from a connection whose client has calls or replies
+// waiting, so that TCP flow control stops the client. Replies are sent in pieces, and replies that wait for a
+// slow reader are bounded (output.go).
 //
 // # Why the event loop is not a library's
 //
@@ -29,7 +29,7 @@
 // handshake runs on a goroutine, on the socket (handshake.go). Then an event loop takes the place
 // of the socket under crypto/tls (tls_linux.go): a read "times out" if nothing has arrived, and
 // written bytes are buffered until the socket accepts them. A goroutine per TLS connection took a
-// quarter more CPU time, with 64 calls in flight and with one, and other code would have had to
-// apply the limits to TLS clients. With 64 calls in flight, a CL.THROTTLE takes 0.6 of the CPU time
-// of an INCR of redis-server, both over TLS.
+// quarter more CPU time, with 64 calls in flight and with one. It would also have needed separate
+// code that applies the limits to TLS clients. With 64 calls in flight, a CL.THROTTLE takes 0.6 of
+// the CPU time of an INCR of redis-server, both over TLS.
 package server

@@ -40,10 +40,11 @@ func (l *loop) add(fd int, events uint32) error {
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// replaceEpoll replaces an epoll instance that has failed. That does not happen unless something
-// else in the process has closed its descriptor, or a system call filter forbids it. If there is no
-// other instance, or it fails before it has worked once, the loop closes its connections, which
-// would hang otherwise, and ends; new connections go to other loops. It returns false then.
+// replaceEpoll replaces an epoll instance that has failed. An instance fails only if something else
+// in the process has closed its descriptor, or a system call filter forbids its use. If no new
+// instance can be created, or the new one fails before it has worked once, replaceEpoll returns
+// false: the loop closes its connections, which would hang otherwise, and ends, and new connections
+// go to other loops.
 func (l *loop) replaceEpoll(failure error) bool {
 	again := failure
 	if !l.replaced {
@@ -59,8 +60,8 @@ func (l *loop) replaceEpoll(failure error) bool {
 	return false
 }
 
-// closeEpoll closes the descriptor of the epoll instance if it still is one that watches the loop's
-// wake descriptor. Otherwise the number may belong to another file by now.
+// closeEpoll closes the descriptor of the epoll instance, if it still is an instance that watches
+// the loop's wake descriptor. Otherwise the number may belong to another file by now.
 func (l *loop) closeEpoll() {
 	if l.epoll >= 0 && unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, l.wakeFD,
 		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)}) == nil {

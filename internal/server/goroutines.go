@@ -31,9 +31,8 @@ type goroutineTransport struct {
 	lingering lingering
 }
 
-// goroutineConn is one connection. Its goroutine reads. The holder of mu may use the session and
-// write: that is the reader, or a goroutine that sends messages and replies from the session's
-// mailbox.
+// goroutineConn is one connection. Its goroutine reads. Whoever holds mu may use the session and
+// write: the reader, or a goroutine that sends messages and replies from the session's mailbox.
 type goroutineConn struct {
 	conn     net.Conn
 	socket   net.Conn // the socket under TLS: closing it does not wait for the alert that ends TLS
@@ -45,7 +44,7 @@ type goroutineConn struct {
 	mu      sync.Mutex
 	session *session.Session
 	resumed *sync.Cond // on mu: signals that the session was resumed
-	failed  bool       // the connection cannot be written any more
+	failed  bool       // the connection cannot be written to any more
 }
 
 // beat has nothing to wait for: a goroutine that is stuck delays only its own client.
@@ -154,7 +153,7 @@ func (t *goroutineConn) mayGrowBuffer() bool {
 	return t.session.Keep(readBytes - firstReadBytes)
 }
 
-// feedRest reads what has arrived without blocking for more.
+// feedRest reads input that has arrived without blocking for more.
 func (t *goroutineConn) feedRest(buffer []byte) {
 	source := io.Reader(nonBlocking{t.socket})
 	if secured, ok := t.conn.(*tls.Conn); ok {
@@ -163,7 +162,7 @@ func (t *goroutineConn) feedRest(buffer []byte) {
 		t.mu.Unlock()
 		source = secured
 	}
-	for range 64 { // a client that sends faster than the server reads must not delay the end
+	for range 64 { // a client that sends faster than the server reads must not delay the close
 		n, _ := source.Read(buffer)
 		if n <= 0 || !t.feed(buffer[:n]) {
 			return
@@ -238,9 +237,9 @@ func (t *goroutineConn) abort() {
 	t.cut() // interrupts the reader
 }
 
-// finish sends the replies that are still due, and ends the session. While the server is draining, it ends
-// the waits of blocked clients, so their replies are due too. finish reports whether the client may still
-// be sending a call that was refused.
+// finish sends the replies that are still due, and ends the session. While the server drains, it ends the
+// waits of blocked clients, so their replies are due too. finish reports whether the client may still be
+// sending a refused call.
 func (t *goroutineConn) finish(draining bool) (refused bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,8 +255,8 @@ func (t *goroutineConn) finish(draining bool) (refused bool) {
 	return refused
 }
 
-// linger closes one direction of the connection, and discards what arrives in the other: see
-// linger.go.
+// linger closes the server's direction of the connection, and discards what arrives in the other:
+// see linger.go.
 func (t *goroutineConn) linger(all *goroutineTransport, buffer []byte) {
 	if !all.lingering.enter() {
 		return

@@ -13,9 +13,9 @@ import (
 	"cellserver/internal/client"
 )
 
-// TLS handshakes. A TLS connection becomes a client only after its handshake. Until then a
-// goroutine of its own serves it, and it occupies one of a limited number of slots. A connection
-// that waits for its peer is closed if another needs the slot.
+// TLS handshakes. A TLS connection becomes a client only after its handshake. Until then its own
+// goroutine serves it, and it occupies one of a limited number of slots. A connection that waits
+// for its peer is closed if another connection needs the slot.
 
 // maxHandshakes is the number of handshakes at the same time. Each uses at most about 90 KiB: for a
 // ClientHello of 64 KiB, the longest that crypto/tls accepts, and a record. Their memory
@@ -28,7 +28,8 @@ type TLSOptions struct {
 	Timeout time.Duration      // of a handshake
 	// User returns the user that the certificate of a peer names; empty for none. It may be nil.
 	User func(tls.ConnectionState) string
-	// Computing is the result of NewTurns if other ports with TLS share the bound; nil for one of the server's.
+	// Computing is the result of NewTurns if other ports with TLS share the bound; nil for a bound of the
+	// server's own.
 	Computing chan struct{}
 }
 
@@ -42,8 +43,8 @@ func (s *Server) ServeTLS(listener net.Listener, h TLSOptions) error {
 	return s.accept(listener, func(conn net.Conn) { s.startHandshake(conn, h) })
 }
 
-// logFailure logs that a handshake has failed. That a client does not use TLS at all is a common mistake, and a
-// warning; other failures are details.
+// logFailure logs that a handshake has failed. A client that does not use TLS at all is a common mistake, and
+// logged as a warning; other failures are logged as details.
 func (s *Server) logFailure(conn net.Conn, err error) {
 	if errors.As(err, new(tls.RecordHeaderError)) {
 		s.log.Warn("disconnected a client that does not use TLS on the port for TLS", "peer", conn.RemoteAddr())
@@ -63,8 +64,8 @@ type handshakeQueue struct {
 	running sync.WaitGroup
 }
 
-// NewTurns returns a channel with room for as many values as handshakes may compute at once: half of the
-// processors, so that others are left to the clients.
+// NewTurns returns a channel with room for one value per handshake that may compute at once: half as
+// many as there are processors, so that the other half is left to the clients.
 func NewTurns() chan struct{} { return make(chan struct{}, max(runtime.GOMAXPROCS(0)/2, 1)) }
 
 func (q *handshakeQueue) open() {
@@ -80,8 +81,8 @@ type handshake struct {
 	done   bool          // the handshake is finished, and the connection is about to become a client
 }
 
-// enter adds a connection. It waits for a slot if there is none, and returns false if the server
-// shuts down.
+// enter adds a connection. It waits until there is a slot, and returns false if the server shuts
+// down.
 func (q *handshakeQueue) enter(w *baseConn, ended <-chan struct{}) (*handshake, bool) {
 	if !q.acquireSlot(ended) {
 		return nil, false
@@ -98,7 +99,7 @@ func (q *handshakeQueue) enter(w *baseConn, ended <-chan struct{}) (*handshake, 
 	return h, true
 }
 
-// acquireSlot acquires a slot. If there is none, it cuts the oldest handshake that waits for its
+// acquireSlot acquires a slot. If no slot is free, it cuts the oldest handshake that waits for its
 // peer. While all handshakes compute, it waits, and further connections wait in the listener's
 // backlog.
 func (q *handshakeQueue) acquireSlot(ended <-chan struct{}) bool {
@@ -136,7 +137,7 @@ func (q *handshakeQueue) markDone(h *handshake) {
 }
 
 // cutOldest closes the connection of the oldest handshake that waits for its peer. It returns false
-// if none does.
+// if no handshake does.
 func (q *handshakeQueue) cutOldest() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -172,8 +173,8 @@ func (q *handshakeQueue) shutdown() {
 }
 
 // startHandshake performs the handshake of a connection on another goroutine than the listener's,
-// and then makes the connection a client. A refused connection is closed without an error, as by
-// Redis: the peer could not read one before the handshake.
+// and then makes the connection a client. A refused connection is closed without an error, as in
+// Redis: the peer could not read an error before the handshake.
 func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 	if s.refusal(conn) != "" {
 		s.instance.CountRefused()
@@ -218,13 +219,13 @@ type baseConn struct {
 	queue   *handshakeQueue             // nil after the handshake
 	cpu     chan struct{}               // takes a value while the handshake computes
 	counted *client.UnauthenticatedConn // for the memory of the handshake
-	user    string                      // that the peer's certificate names
-	waiting atomic.Bool                 // for the peer; otherwise it computes, or waits to compute
+	user    string                      // the user that the peer's certificate names
+	waiting atomic.Bool                 // it waits for the peer; otherwise it computes, or waits to compute
 }
 
 // A handshake uses about handshakeBytes of memory, and readFactor times the bytes that it reads:
-// crypto/tls collects them in buffers that grow, and the smaller buffers stay until they are
-// collected.
+// crypto/tls reads into buffers that grow, and the smaller buffers stay until the garbage collector
+// frees them.
 const (
 	handshakeBytes = 24 << 10
 	readFactor     = 4
@@ -281,7 +282,7 @@ func (w *baseConn) acquireCPU() {
 	w.cpu <- struct{}{}
 }
 
-// socketOf returns the socket of a connection, which for TLS is the one under crypto/tls.
+// socketOf returns the socket of a connection, which for TLS is the socket under crypto/tls.
 func socketOf(conn net.Conn) net.Conn {
 	if secured, ok := conn.(*tls.Conn); ok {
 		return secured.NetConn().(*baseConn).Conn

@@ -35,8 +35,8 @@ func fullQueue(t *testing.T) (r *handshakeQueue, inside []*handshake) {
 	return r, inside
 }
 
-// TestHandshakeSlots checks that a connection that needs a slot waits while all handshakes compute,
-// and that as soon as one waits for its peer, that one is cut and no other.
+// TestHandshakeSlots checks that a connection that needs a slot waits while all handshakes compute.
+// As soon as one handshake waits for its peer, this handshake is cut, and no other.
 func TestHandshakeSlots(t *testing.T) {
 	r, inside := fullQueue(t)
 	assert.False(t, r.cutOldest())
@@ -78,8 +78,8 @@ func TestHandshakeSlots(t *testing.T) {
 }
 
 // TestHandshakeMemoryCountsOnce checks that after its handshake the memory of a connection counts
-// once, as that of an unauthenticated client. If the handshake counted too, the connection could be
-// cut to make room for itself.
+// once, as an unauthenticated client's memory. If the handshake counted too, the connection could
+// be cut to make room for itself.
 func TestHandshakeMemoryCountsOnce(t *testing.T) {
 	for _, transport := range []Transport{DefaultTransport, Goroutines} {
 		data := &callerStore{Store: memory.New(memory.Options{})}
@@ -113,8 +113,8 @@ func TestHandshakeMemoryCountsOnce(t *testing.T) {
 	}
 }
 
-// A connection that is cut while its handshake ends is no refusal to log: a server may stop then,
-// for example.
+// A connection that is cut while its handshake ends, for example because the server stops, is not
+// logged as a refusal.
 func TestCutAtTheEndOfTheHandshake(t *testing.T) {
 	var logged bytes.Buffer
 	s := newServer(t)

@@ -13,8 +13,9 @@ type lingeringConn struct {
 	checked int   // value of bytes at the last check
 }
 
-// linger ends the session of a connection whose call was refused before it had arrived, and makes
-// the connection linger. It returns false if that is not needed, or too many connections linger.
+// linger ends the session of a connection whose call was refused before all of it had arrived, and
+// makes the connection linger. It returns false if the connection need not linger, or if too many
+// connections linger.
 func (l *loop) linger(k *loopConn) bool {
 	if !k.session.Refused() || k.inputEnded || l.draining || !l.lingering.enter() {
 		return false

@@ -65,12 +65,13 @@ type loop struct {
 	ended    bool // messages are not handled any more
 }
 
-// message is a request of another goroutine to a loop. A conn without a flag is to be resumed; a
-// message without a conn starts to drain the loop, stops it, or with taken asks whether it takes turns.
+// message is a request of another goroutine to a loop. A message with a conn, and without a flag,
+// resumes the conn. A message without a conn starts to drain the loop, stops the loop, or with taken
+// asks whether it takes turns.
 type message struct {
 	conn             *loopConn
 	enter, cut, stop bool
-	taken            chan<- struct{} // has room for a value of each loop
+	taken            chan<- struct{} // has room for one value per loop
 }
 
 const (
@@ -123,8 +124,8 @@ func (l *loop) prepare() (err error) {
 	return l.openEpoll()
 }
 
-// pick returns the loop of the next connection: each in turn, except for loops that have ended. It
-// returns nil if all have.
+// pick returns the loop of the next connection: each loop in turn, except for loops that have
+// ended. It returns nil if all loops have ended.
 func (ls *loopTransport) pick() *loop {
 	for range ls.list {
 		if l := ls.list[ls.next.Add(1)%uint64(len(ls.list))]; !l.hasEnded() {
@@ -194,7 +195,8 @@ func (ls *loopTransport) drain(ctx context.Context) error {
 	return err
 }
 
-// beat asks all loops for a turn, and waits for it. A loop that has ended has no clients, and is not asked.
+// beat asks each loop for a turn, and waits for all of them. A loop that has ended has no clients, and is
+// not asked.
 func (ls *loopTransport) beat(ctx context.Context) error {
 	turns, asked := make(chan struct{}, len(ls.list)), 0
 	for _, l := range ls.list {
@@ -345,7 +347,7 @@ func (l *loop) checkSlow() {
 	l.checkLingering(now)
 }
 
-// drain makes the connections answer what has arrived, and read nothing more after that.
+// drain makes the connections answer the calls that have arrived, and then read nothing more.
 func (l *loop) drain() {
 	l.draining = true
 	l.endAllLingering()
@@ -367,7 +369,7 @@ func (l *loop) end() {
 		case m.enter:
 			m.conn.close()
 		case m.taken != nil:
-			m.taken <- struct{}{} // nobody is to wait for a loop that has ended
+			m.taken <- struct{}{} // nobody may wait for a loop that has ended
 		}
 	}
 	for _, k := range l.connByFD {

@@ -100,8 +100,8 @@ func TestEpollFailsOccasionally(t *testing.T) {
 }
 
 // TestLoopPollsBetweenMessages checks that a loop polls its connections after a number of messages
-// and turns, not after all of them: many connections may have something to do, such as the
-// invalidation of a key.
+// and turns, and not only after all of them: many connections may have something to do at once,
+// such as the invalidation of a key.
 func TestLoopPollsBetweenMessages(t *testing.T) {
 	const many = 150
 	s := newServer(t)

@@ -21,7 +21,7 @@ type outputBuffer struct {
 const tlsBytes = 20 << 10
 
 // readBytes is the number of bytes that are read from a connection before other connections have
-// their turn. It is Redis's.
+// their turn, as in Redis.
 const readBytes = 16 << 10
 
 // maxWrite is the number of bytes that are sent to a client at once, so that a reply of a gigabyte
@@ -63,7 +63,7 @@ const uncheckedBytes = 16 << 10
 // closeTimeout is the time that a client may take to read its last replies.
 const closeTimeout = 30 * time.Second
 
-// closeTimedOut reports whether a connection that is to be closed has waited for its client for
+// closeTimedOut reports whether a connection that will be closed has waited for its client for
 // closeTimeout.
 func (o *outputBuffer) closeTimedOut(closing bool, now int64) bool {
 	if !closing {
@@ -75,8 +75,8 @@ func (o *outputBuffer) closeTimedOut(closing bool, now int64) bool {
 	return time.Duration(now-o.closingSince) > closeTimeout
 }
 
-// exceedsLimit reports whether a client is to be disconnected because of the bytes that wait for
-// it, messages included.
+// exceedsLimit reports whether to disconnect a client because of the bytes that wait for it,
+// including messages.
 func (o *outputBuffer) exceedsLimit(s *session.Session, now int64) bool {
 	limit, waiting := o.limit(s), o.waiting(s)+s.PushedBytes()
 	if limit.Hard > 0 && waiting > limit.Hard {

@@ -77,7 +77,7 @@ func TestOutputInPieces(t *testing.T) {
 	require.Zero(t, o.waiting(session))
 }
 
-// TestCloseTimeout checks that a connection that is to be closed waits for its client to read for
+// TestCloseTimeout checks that a connection that will be closed waits for its client to read for
 // closeTimeout, from the first check on.
 func TestCloseTimeout(t *testing.T) {
 	o := new(outputBuffer)

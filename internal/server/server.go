@@ -27,7 +27,7 @@ const (
 	// and exists on Linux only.
 	EventLoop Transport = "event-loop"
 	// Goroutines serves each connection with a goroutine. It is for stores whose calls block, such
-	// as one that is reached over a network.
+	// as a store that is reached over a network.
 	Goroutines Transport = "goroutines"
 )
 
@@ -77,8 +77,8 @@ type transport interface {
 	attach(net.Conn) error
 	// beat returns when each event loop has taken a turn.
 	beat(ctx context.Context) error
-	// drain answers the calls that have arrived and then closes each connection. It closes all of
-	// them when ctx is done.
+	// drain answers the calls that have arrived, and then closes each connection. When ctx is done,
+	// it closes all connections.
 	drain(ctx context.Context) error
 }
 
@@ -204,8 +204,8 @@ func (s *Server) startClient(conn net.Conn) {
 	}
 }
 
-// attach hands a connection to the transport. That needs another descriptor for a moment. If there
-// is none, attach tries again until there is.
+// attach hands a connection to the transport. This needs another descriptor for a moment. If no
+// descriptor is available, attach tries again until one is.
 func (s *Server) attach(conn net.Conn) error {
 	for {
 		err := s.transport.attach(conn)
@@ -248,12 +248,13 @@ func (s *Server) isFull() bool {
 	return s.maxClients.Load() > 0 && int64(s.instance.Connected()+s.handshakes.count()) >= s.maxClients.Load()
 }
 
-// waitForPlace waits up to 250 ms until there are less than maxclients clients, and reports whether
-// there are. A client that closes its connection and connects again at once may arrive before the
-// event loop has seen the end of its first connection. If the time passes without success, the
-// server counts as full for a second, so that many connections are refused without delay, or until
-// a client leaves: many may leave at once, and connections that were closed while they waited to be
-// accepted, for example for want of descriptors, take their places for a moment.
+// waitForPlace waits up to 250 ms until there are fewer than maxclients clients, and reports
+// whether there are. A client that closes its connection and connects again at once may arrive
+// before the event loop has seen the end of its first connection. If the wait fails, the server
+// counts as full for a second, or until a client leaves, so that many connections are refused
+// without delay. It waits again when a client has left, even if the place is taken at once: many
+// clients may leave together, and connections that were closed while they waited to be accepted
+// take places for a moment.
 func (s *Server) waitForPlace() bool {
 	const patience, penalty = 250 * time.Millisecond, time.Second
 	if s.instance.Now() < s.fullUntil.Load() {
@@ -296,7 +297,7 @@ func displayAddress(a net.Addr, conn net.Conn) string {
 	return a.String()
 }
 
-// waitFor waits for a group, but not longer than until ctx is done.
+// waitFor waits for a group, at most until ctx is done.
 func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 	done := make(chan struct{})
 	go func() {
@@ -312,7 +313,8 @@ func waitFor(ctx context.Context, group *sync.WaitGroup) error {
 }
 
 // Shutdown stops accepting connections, answers the calls that have arrived, and closes each
-// connection. When ctx is done it closes all that are left, and returns the error of ctx.
+// connection. When ctx is done it closes the connections that are left, and returns the error of
+// ctx.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.closed {

@@ -147,7 +147,7 @@ func (o outputLimits) Show() string   { return o.format(strconv.Itoa) }
 func (o outputLimits) Type() string   { return "limits" }
 func (o outputLimits) Range() string  { return "" }
 
-// applySettings applies the settings, and applies them again when CONFIG SET changes them.
+// applySettings applies the settings, now and whenever CONFIG SET changes them.
 func (s *Server) applySettings(settings *Settings, options *option.List) {
 	seconds := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	effects := map[string]func(){

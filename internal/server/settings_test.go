@@ -39,7 +39,7 @@ func TestOutputLimits(t *testing.T) {
 		outputLimits{&NewSettings().Output}.String())
 }
 
-// TestSystemMaxClients checks that maxclients cannot exceed what the system allows, if that is
+// TestSystemMaxClients checks that maxclients cannot exceed the system's limit, if this limit is
 // known.
 func TestSystemMaxClients(t *testing.T) {
 	settings := NewSettings()

@@ -49,8 +49,8 @@ func (e *tlsConn) receive(buffer []byte) (int, error) {
 	return -1, unix.EPROTO
 }
 
-// transmit encrypts a piece, unless an earlier one waits, and writes as much to the socket as it
-// accepts. It returns the number of bytes encrypted: all or none.
+// transmit encrypts a piece, unless an earlier piece waits, and writes as much to the socket as it
+// accepts. It returns the number of bytes encrypted: all or 0.
 func (e *tlsConn) transmit(piece []byte) (int, error) {
 	if err := e.flush(); err != nil || len(piece) == 0 {
 		return 0, err

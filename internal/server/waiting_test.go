@@ -49,7 +49,7 @@ func TestClientsOverAWaitingStore(t *testing.T) {
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.NoError(t, data.Close())
 	err := goleak.Find(before)
-	for range 60 { // each takes about a second if there is one
+	for range 60 { // Find takes about a second if there is a leak
 		if err != nil {
 			err = goleak.Find(before)
 		}
