@@ -33,8 +33,8 @@ func writeFile(t *testing.T, text string) (path string) {
 // accessCase is a configuration of passwords, users and command names.
 type accessCase struct {
 	args, environ []string
-	closed        bool   // clients need a password
-	says          string // the error; none if empty
+	closed        bool   // whether clients need a password
+	says          string // the error; empty for none
 }
 
 func (c accessCase) check(t *testing.T) {

@@ -67,7 +67,7 @@ func TestInvalidOptions(t *testing.T) {
 func TestStoreOptions(t *testing.T) {
 	for _, of := range []struct {
 		args []string
-		says string // the error; none if empty
+		says string // the error; empty for none
 	}{
 		{nil, ""},
 		{[]string{"--dir", "d", "--store", "memory"}, ""},
@@ -178,7 +178,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestHelpWithWord checks that help WORD shows what mentions the word, and nothing else.
+// TestHelpWithWord checks that help WORD shows the entries that mention the word, and nothing else.
 func TestHelpWithWord(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, helpWith([]string{"--MAXMEMORY-clients"}, &out))
@@ -192,7 +192,8 @@ func TestHelpWithWord(t *testing.T) {
 
 const configurationPage = "../../docs/configuration.md"
 
-// redisHas are the options that are directives of Redis: 7.0, or 8.6 for tls-auth-clients-user.
+// redisHas are the options that are directives of Redis 7.0, or, like tls-auth-clients-user, of
+// Redis 8.6.
 const redisHas = "acl-pubsub-default aclfile acllog-max-len appendfsync appendonly bind client-output-buffer-limit " +
 	"client-query-buffer-limit databases dbfilename dir enable-debug-command enable-protected-configs " +
 	"io-threads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles logfile " +

@@ -13,8 +13,8 @@ import (
 	"cellserver/internal/option"
 )
 
-// rewriteFile rewrites the configuration file of a server with these users, and returns what it
-// contains afterwards.
+// rewriteFile rewrites the configuration file of a server with these users, and returns the file's
+// content afterwards.
 func rewriteFile(t *testing.T, c *config, users ...string) string {
 	t.Helper()
 	require.NoError(t, c.rewriter()(users))
@@ -92,7 +92,8 @@ func TestRewriteIsPrivate(t *testing.T) {
 	assert.NoError(t, explainRewrite(nil))
 }
 
-// A configuration file cannot name another one. The error suggests no similar option, which would be config.
+// A configuration file cannot name another configuration file. The error does not suggest a similar option,
+// which would be config itself.
 func TestConfigurationFileNamesNoOther(t *testing.T) {
 	_, err := parseConfig([]string{"--config", writeFile(t, "config x.conf\n")}, nil)
 	assert.ErrorContains(t, err, ":1: config: a file cannot contain it: leave it out")

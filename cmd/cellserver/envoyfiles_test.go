@@ -46,7 +46,7 @@ func TestCheckEnvoy(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The policies that descriptors name must be there, if they are given.
+// If policies are given, the policies that descriptors name must be among them.
 func TestCheckEnvoyPolicies(t *testing.T) {
 	folder := t.TempDir()
 	limits, policies := filepath.Join(folder, "limits"), filepath.Join(folder, "policies.yaml")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A folder that all users may write into is reported, and no other.
+// Only a folder that all users may write into is reported.
 func TestWritableFolder(t *testing.T) {
 	for mode, warns := range map[os.FileMode]bool{0o700: false, 0o755: false, 0o770: false, 0o757: true, 0o777: true} {
 		dir := t.TempDir()

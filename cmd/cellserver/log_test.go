@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Why a start has failed is in the log file, in its format, and on standard error too.
+// When a start fails, the log file says why, in its format, and standard error says so too.
 func TestFailedStartIsLogged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	err := run([]string{"--port", "0", "--logfile", file, "--log-format", "json"})

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The environment of envoyproxy/ratelimit as options: with nothing set, as the original's defaults; with TLS and a
-// control plane; and what is refused.
+// The environment of envoyproxy/ratelimit becomes options: with nothing set, like the original's defaults; with
+// TLS and a control plane; and settings that are refused.
 func TestRatelimitArgs(t *testing.T) {
 	const always = "--port=0 --protected-mode=no --grpc-trusted=0.0.0.0/0 ::/0 "
 	for environment, want := range map[string]string{
@@ -52,7 +52,7 @@ func TestRatelimitArgs(t *testing.T) {
 	assert.Equal(t, []string{"REDIS_URL", "TRACING_ENABLED"}, im.unused)
 }
 
-// What the original does not know either is no reason not to start.
+// Arguments that the original does not know either do not prevent a start.
 func TestKnownArgs(t *testing.T) {
 	known, unused := knownArgs([]string{"--quotaRateLimitServiceAddr=a.b", "--store", "redis://a", "word", "--dir=x",
 		"--unknown", "value", "--", "-p", "--version"})

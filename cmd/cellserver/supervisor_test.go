@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/systemd"
 )
 
-// supervised returns a supervisor whose messages the function returns.
+// supervised returns a supervisor, and a function that returns its messages.
 func supervised(t *testing.T) (*supervisor, func() string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
@@ -31,7 +31,8 @@ func supervised(t *testing.T) (*supervisor, func() string) {
 	}
 }
 
-// A start gets more time while keys are being loaded, and no more when nothing has been loaded for a while.
+// A start gets more time while keys are being loaded, and gets no more time when nothing has been loaded
+// for a while.
 func TestTimeIsExtendedWithProgress(t *testing.T) {
 	s, next := supervised(t)
 	ticks := make(chan time.Time)
@@ -56,7 +57,7 @@ func TestTimeIsExtendedWithProgress(t *testing.T) {
 	}
 	step()
 	require.NotEmpty(t, next())
-	for range 2 { // none, but within patience
+	for range 2 { // no progress, but within patience
 		ticks <- time.Time{}
 		step()
 		require.NotEmpty(t, next())

@@ -24,11 +24,11 @@ func TestClockChangeIsLogged(t *testing.T) {
 		defer close(ended)
 		watchClock(ctx, look, clock, slog.New(slog.NewTextHandler(&out, nil)))
 	}()
-	look <- time.Time{} // what stands before this look is where the clock stood
+	look <- time.Time{} // the first look, with which later looks are compared
 	for _, offset := range []time.Duration{time.Second, 3 * time.Second, 3 * time.Second, time.Hour, 0,
 		-999 * time.Millisecond} {
 		clock.SetOffset(offset)
-		look <- time.Time{} // taken when the look before it is done
+		look <- time.Time{} // received only when the look before is done
 		look <- time.Time{}
 	}
 	stop()

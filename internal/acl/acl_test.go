@@ -33,7 +33,7 @@ func newUser(t *testing.T, rules ...string) *User {
 	return u
 }
 
-// Each list of rules results in the line that is expected of it.
+// Each list of rules results in the expected line.
 func TestRules(t *testing.T) {
 	hash := hex.EncodeToString(func() []byte { h := sha256.Sum256([]byte("pw")); return h[:] }())
 	for _, c := range []struct{ rules, want string }{

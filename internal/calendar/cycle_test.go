@@ -15,7 +15,7 @@ func in(t *testing.T, u Unit, zone string) Cycle {
 	return c
 }
 
-// Every cycle of the database has a number of its own, and says its unit and zone.
+// Every cycle of the database has its own number, which says its unit and zone.
 func TestCyclesOfTheDatabase(t *testing.T) {
 	seen := map[Cycle]bool{}
 	for _, name := range zoneNames(t) {
@@ -40,7 +40,7 @@ func TestCyclesOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A period is shown in the largest unit that it is a multiple of.
+// A period is shown in the largest unit of which it is a multiple.
 func TestCyclesOfPeriods(t *testing.T) {
 	for want, period := range map[string]time.Duration{
 		"1ms": time.Millisecond, "1.5ms": 1500 * time.Microsecond, "250ms": 250 * time.Millisecond, "90s": 90 * time.Second,
@@ -64,7 +64,7 @@ func TestEndsOfWindows(t *testing.T) {
 		name := []string{"UTC", "America/Havana", "Europe/Berlin", "Australia/Lord_Howe"}[random.IntN(4)]
 		u := Unit(random.IntN(units))
 		now := random.Int64N(int64(200 * 365 * 24 * time.Hour))
-		if random.IntN(2) == 0 { // near the last one
+		if random.IntN(2) == 0 { // near the last instant
 			now = random.Int64N(int64(100*24*time.Hour)) + 1_790_000_000e9
 		}
 		_, end := zone(t, name).Window(u, now/1e9)

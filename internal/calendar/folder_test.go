@@ -50,8 +50,8 @@ func folderOf(version string, files map[string][]byte) fstest.MapFS {
 	return folder
 }
 
-// A folder's zones take the place of the program's, which remain where the folder has none. What else is in
-// such folders is no zone.
+// A folder's zones replace the program's zones. Zones that the folder does not have remain. Other files in
+// such folders are no zones.
 func TestFolders(t *testing.T) {
 	tokyo := textOf(t, "Asia/Tokyo")
 	folder := folderOf("2031a\n", map[string][]byte{
@@ -77,7 +77,7 @@ func TestFolders(t *testing.T) {
 	require.Equal(t, "2031b", db.version, "Debian's file")
 }
 
-// hostileFolders are folders that are refused, and words of the error.
+// hostileFolders returns folders that are refused, by words of the error.
 func hostileFolders(t *testing.T) map[string]fs.FS {
 	tokyo := textOf(t, "Asia/Tokyo")
 	many := map[string][]byte{}
@@ -109,7 +109,7 @@ func TestFoldersThatAreRefused(t *testing.T) {
 	}
 }
 
-// What would never end, or is not there any more, is no zone; nor is a link to a folder that holds the link.
+// A file that never ends, a file that has disappeared, and a link to its own folder are no zones.
 func TestFilesThatDoNotEnd(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "+VERSION"), []byte("2031a"), 0o600))

@@ -70,9 +70,9 @@ func seconds(t *testing.T, text string) int64 {
 
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// The windows of all zones follow each other without a gap, and each is all the time of one label, in
-// the sense of the package comment: a slow computation goes through all transitions and minutes around
-// an instant.
+// The windows of all zones follow each other without a gap, and each consists of all the time with one
+// label, in the sense of the package comment. To check this, a slow computation goes through all
+// transitions and minutes around an instant.
 func TestWindowsFollowTheWallClock(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, name := range zoneNames(t) {

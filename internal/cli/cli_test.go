@@ -80,7 +80,7 @@ func TestSplitCall(t *testing.T) {
 }
 
 // TestFormats checks replies that neither server sends, and a kind that redis-cli 7.0.15 does not
-// know. For other replies, test/cli compares the output with that of redis-cli.
+// know. For other replies, test/cli compares the output with redis-cli's.
 func TestFormats(t *testing.T) {
 	for _, c := range []struct{ wire, raw, human string }{
 		{"*5\r\n:0\r\n:16\r\n:15\r\n:-1\r\n:2\r\n", "0\n16\n15\n-1\n2",

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestCompletion checks what Tab makes of a line. In the lists, names are as COMMAND LIST has them.
+// TestCompletion checks how Tab completes a line. In the lists, names are as in COMMAND LIST.
 func TestCompletion(t *testing.T) {
 	c := &completer{names: []string{"acl", "acl|cat", "acl|getuser", "get", "getdel", "cl.throttle", "cl.top"}}
 	for line, want := range map[string]string{

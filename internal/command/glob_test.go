@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/commands/commandstest"
 )
 
-// Patterns of names are bounded like those of keys, and so is the work of matching all patterns of
-// a call.
+// Patterns of names are bounded like patterns of keys, and so is the work of matching all patterns
+// of a call.
 func TestPatternsOfNamesAreBounded(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	long := strings.Repeat("a", 1025)

@@ -11,8 +11,8 @@ import (
 	"cellserver/internal/commands/commandstest"
 )
 
-// Instances of one process share the rows, and nothing that is derived from them. The race detector
-// finds a table that writes to a row while another reads it.
+// Instances of one process share the rows, but nothing that is derived from the rows. The race
+// detector finds a table that writes to a row while another reads it.
 func TestTablesShareNoMemory(t *testing.T) {
 	var playing sync.WaitGroup
 	for range 2 {

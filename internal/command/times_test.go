@@ -22,9 +22,9 @@ func nsOfAll(s *commandstest.Server) (sum int64) {
 	return sum
 }
 
-// The times of all commands together are never more than the time that has passed, and every command that was
-// called has some: of calls of quick and of other commands, in pipelines, in transactions, and of calls that
-// are timed one by one.
+// The times of all commands together never exceed the time that has passed, and every command that was called
+// has some time. This is true for quick and for slow commands, in pipelines, in transactions, and if each
+// call is timed.
 func TestTimesAreShares(t *testing.T) {
 	calls := []string{"PING", "GET n", "INCR n", "TTL n", "CL.THROTTLE k 0 1 1000", "TIME", "MGET a b", "ECHO x",
 		"MULTI\r\nSTRLEN n\r\nMGET a b\r\nEXISTS n\r\nEXEC", "INFO commandstats", "nosuch", "MULTI\r\nSCAN 0\r\nEXEC"}
@@ -52,8 +52,8 @@ func TestTimesAreShares(t *testing.T) {
 	}
 }
 
-// A call that takes long counts once, whether it is the first call of its command or another that is timed:
-// 6,400 calls take a microsecond each, but for two that take a second.
+// A call that takes long counts once, whether it is the first call of its command or a later call that is
+// timed. Here 6,400 calls take a microsecond each, except for two calls that take a second.
 func TestSlowCallsAreNotMultiplied(t *testing.T) {
 	clock := store.NewStillClock(commandstest.Start)
 	s, made := commandstest.NewOn(t, clock), 0
@@ -85,7 +85,7 @@ func TestSlowCallsAreNotMultiplied(t *testing.T) {
 		"of some 100 calls, two were slow; nothing is known of one in a thousand")
 }
 
-// Also of clients that make one call and leave, some calls are timed.
+// Some calls are timed even if each client makes one call and leaves.
 func TestShortSessionsAreSampled(t *testing.T) {
 	s := commandstest.New(t)
 	for range 1000 {
@@ -97,7 +97,7 @@ func TestShortSessionsAreSampled(t *testing.T) {
 	assert.Greater(t, timed, int64(5))
 }
 
-// The time of a pipeline is that of its turn, and its calls share it.
+// The calls of a pipeline share the time of its turn.
 func TestPipelineSharesItsTurn(t *testing.T) {
 	clock := &sessiontest.TickingClock{Start: commandstest.Start}
 	s := commandstest.NewOn(t, clock)

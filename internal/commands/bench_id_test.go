@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/session/sessiontest"
 )
 
-// BenchmarkID is BenchmarkSession for calls each of which has an ID of its own, as those of a client that may repeat
+// BenchmarkID is BenchmarkSession for calls that each have their own ID, as a client sends them that may repeat
 // them.
 func BenchmarkID(b *testing.B) {
 	call := string(commandstest.Encode(strings.Fields(

@@ -17,8 +17,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// Nor does CL.ALL allocate for up to eight limiters whose keys exist, leases and forced quantities
-// included, and CL.TAKE for a policy of so many limits.
+// CL.ALL does not allocate for up to eight limiters whose keys exist, including leases and forced
+// quantities. Neither does CL.TAKE for a policy with up to eight limits.
 func TestAllAllocatesNothing(t *testing.T) {
 	for _, call := range []string{
 		"CL.ALL 2 THROTTLE user123 15 30 60 1 FIXED user123:day 1000000 86400 1",
@@ -61,7 +61,7 @@ func BenchmarkSession(b *testing.B) {
 }
 
 // BenchmarkTracked is BenchmarkSession with --dir: as many calls as a core makes in a second, and then
-// a pass, as there is one each second.
+// a pass, because there is a pass every second.
 func BenchmarkTracked(b *testing.B) {
 	b.Run("P=64", func(b *testing.B) {
 		b.ReportAllocs()

@@ -17,7 +17,7 @@ func TestConversationsOnRemoteStore(t *testing.T) {
 	transcript.Check(t, files, commandstest.RemoteStage, false)
 }
 
-// Each conversation that is marked would fail there.
+// Each conversation that is marked with @memory would fail on such a store.
 func TestConversationsInMemoryDiffer(t *testing.T) {
 	for _, f := range commandstest.Conversations(t) {
 		if f.Memory != "" {
@@ -26,8 +26,8 @@ func TestConversationsInMemoryDiffer(t *testing.T) {
 	}
 }
 
-// With keys in another program, which announces no changes, a key is asked for every 100 ms, for the first
-// of the calls that wait for it. A pipeline of a client keeps its order.
+// A store in another program announces no changes, so for the first of the calls that wait for a key, the
+// server asks every 100 ms. A client's pipeline keeps its order.
 func TestWaitOverStore(t *testing.T) {
 	s := commandstest.RemoteStage(t).(*commandstest.Server)
 	other := s.Connect()

@@ -31,7 +31,7 @@ var (
 	firstIntegers = regexp.MustCompile(`^\[([01]), `)
 )
 
-// What CL.EXPLAIN says is what the call is then answered, whatever was called before, and the explanation changes
+// The call gets the reply that CL.EXPLAIN has predicted, whatever was called before, and the explanation changes
 // neither keys nor counts.
 func TestExplanationsAgreeWithCalls(t *testing.T) {
 	for name, stage := range map[string]func(t *testing.T) *commandstest.Server{
@@ -67,7 +67,7 @@ func agrees(t *rapid.T, c *sessiontest.Client, line string) {
 	answer := c.Ask(t, line)
 	limited := firstIntegers.FindStringSubmatch(answer)
 	require.NotNil(t, limited, answer)
-	forced := strings.HasSuffix(line, " FORCE") // is taken, though the reply says that it is beyond the limit
+	forced := strings.HasSuffix(line, " FORCE") // taken, although the reply says that it exceeds the limit
 	if forced && !strings.Contains(line, "evil") && !strings.Contains(said, `"ban"`) {
 		require.Equal(t, "1", fields[1], said)
 		return
@@ -94,7 +94,7 @@ func TestExplanationsLeaveNoTrace(t *testing.T) {
 	require.Empty(t, listener.Output())
 }
 
-// While the store does not answer, the explanation says what calls are answered instead.
+// While the store does not answer, the explanation says which reply calls get instead.
 func TestExplanationWhileStoreFails(t *testing.T) {
 	for answer, allowed := range map[string]string{"allow": "1", "deny": "0", "error": "0", "local": "0"} {
 		s := newFailingServer(t, answer)
@@ -109,7 +109,8 @@ func TestExplanationWhileStoreFails(t *testing.T) {
 	}
 }
 
-// An explanation has the policies by which its rights were checked, also if others come into force meanwhile.
+// An explanation uses the policies with which its rights were checked, even if others come into force
+// meanwhile.
 func TestExplanationDuringReload(t *testing.T) {
 	s := commandstest.New(t)
 	file := t.TempDir() + "/policies.yaml"

@@ -13,7 +13,7 @@ import (
 )
 
 // When a shard is full, CL.ALL decides as its limiters do alone: existing keys are limited as
-// usual, and others are handled as set by oom-decision.
+// usual, and oom-decision decides about other keys.
 func TestLimitersAgreeInFullShards(t *testing.T) {
 	s, err := commandstest.NewIn(
 		t,

@@ -61,7 +61,7 @@ func TestGrantIsDumped(t *testing.T) {
 	require.Equal(t, integers(0, 10, 8, -1, 20), c.Do(t, "CL.TAKE alice p"))
 }
 
-// While the store fails, a subject has its limits without what it was granted. A grant fails then.
+// While the store fails, a subject has its limits without its grants, and CL.GRANT fails.
 func TestGrantWhileTheStoreFails(t *testing.T) {
 	s := newFailingServer(t, "local")
 	setPolicies(t, s.Server, dailyTen)

@@ -11,7 +11,7 @@ import (
 	"cellserver/internal/commands/commandstest"
 )
 
-// What a SETTLE that is sent again says was given back already.
+// A SETTLE that is sent again gets the first reply, and gives back nothing more.
 func TestRepeatedSettlementsGiveBackOnce(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	require.Equal(t, integers(0, 10000, 7000, -1, 60), c.Do(t, "CL.FIXED k 10000 60 3000 HOLD a 10m"))
@@ -21,8 +21,8 @@ func TestRepeatedSettlementsGiveBackOnce(t *testing.T) {
 	require.Contains(t, c.Do(t, "INFO cell"), "cell_holds_given_back:1800\r\n")
 }
 
-// Five calls of LiteLLM's users at once, with 100 tokens a minute and estimates of 30: never more than 100 are admitted
-// as estimated, and after the corrections never more than 100 by actual use.
+// Five calls of LiteLLM's users come at once, with 100 tokens a minute and estimates of 30. Estimates of more than 100
+// are never admitted, and after the corrections, actual use never exceeds 100.
 func TestConcurrentCallsOfAModel(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	admitted, used := 0, 0
@@ -47,7 +47,7 @@ func TestConcurrentCallsOfAModel(t *testing.T) {
 	require.Equal(t, integers(0, 100, 100-used, -1, 60), c.Do(t, "CL.FIXED tenant 100 60 0"))
 }
 
-// What a SETTLE gives back admits a call that waits for it, of whatever limiter.
+// Tokens that a SETTLE gives back admit a call that waits for them, with every limiter.
 func TestSettlementsAdmit(t *testing.T) {
 	server := commandstest.New(t)
 	setPolicies(t, server, "{p: {limits: [{fixed: {limit: 10, period: 600s}}]}}")
@@ -69,7 +69,7 @@ func TestSettlementsAdmit(t *testing.T) {
 	}
 }
 
-// Who may take from a key may settle its holds, whoever made them, and nobody else may. CL.HOLDS reads the key.
+// Only users that may take from a key may settle its holds, whoever made them. CL.HOLDS reads the key.
 func TestRightsToHolds(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, "{p: {limits: [{fixed: {limit: 10, period: 600s}}]}}")

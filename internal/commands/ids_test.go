@@ -15,12 +15,13 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// limitersWithID are calls of each limiter with the option ID, that take one of 5, without the token.
+// limitersWithID are calls of each limiter that take one of 5, with the option ID but without the
+// token.
 var limitersWithID = []string{"CL.THROTTLE k 4 1 600 1 ID ", "CL.FIXED k 5 600 1 ID ", "CL.SLIDING k 5 600 1 ID ",
 	"CL.SLIDINGLOG k 5 600 1 ID ", "CL.QUOTA k 5 DAY 1 ID "}
 
-// When memory is full, a call with a new token takes nothing. Calls that repeat another, that ask, and that
-// are limited need no memory.
+// When memory is full, a call with a new token takes nothing. Calls that repeat another, that only ask, or
+// that are limited need no memory.
 func TestIDsWhenMemoryIsFull(t *testing.T) {
 	for _, call := range limitersWithID {
 		f := commandstest.NewMemoryServer(t)
@@ -67,7 +68,7 @@ func TestIDsOfAllWhenMemoryIsFull(t *testing.T) {
 	require.Equal(t, "*4\r\n:0\r\n:-1\r\n"+integers(0, 5, 3, -1, 600)+integers(0, 5, 1, -1, 600), c.Do(t, allWithID+"b"))
 }
 
-// While the store fails, a CL.ALL with a token is answered as any other.
+// While the store fails, a CL.ALL with a token is answered like any other.
 func TestIDsOfAllWhileTheStoreFails(t *testing.T) {
 	want := map[string]string{
 		"local": "*4\r\n:0\r\n:-1\r\n" + integers(0, 5, 4, -1, 600) + integers(0, 5, 3, -1, 600),
@@ -86,7 +87,7 @@ func TestIDsOfAllWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// With --oom-decision limit, such a call is limited.
+// When memory is full, a call with a new token is limited with --oom-decision limit.
 func TestIDsWhenMemoryIsFullAndDecisionsAreLimited(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	c := f.Connect()
@@ -165,8 +166,8 @@ func TestSameIDAtTheSameTime(t *testing.T) {
 	require.Contains(t, s.Connect().Do(t, "CL.SLIDINGLOG k 1000 600 0"), fmt.Sprintf(":%d\r\n", 1000-calls))
 }
 
-// While the store fails, a call with a token is answered as any other. With --store-fails local, it is
-// remembered in the memory of the process, and with allow and deny not at all.
+// While the store fails, a call with a token is answered like any other. With --store-fails local, the
+// process remembers the token in memory, and with allow and deny it does not.
 func TestIDsWhileTheStoreFails(t *testing.T) {
 	for _, call := range limitersWithID {
 		local := newFailingServer(t, "local")

@@ -26,8 +26,8 @@ import (
 //	wait 1                                    1 is limited until its retry_after is over, and then allowed
 //	advance 250s                              time passes, in which all tokens return
 //
-// For every call it is also checked that PEEK predicts the reply and changes nothing, that a call
-// that is limited changes nothing, and that quantity 0 and PTTL show what is used.
+// For every call, the test also checks that PEEK predicts the reply and changes nothing, that a
+// limited call changes nothing, and that quantity 0 and PTTL show how much is used.
 var limiterCases = []struct{ name, lines string }{
 	{"a quantity, or 1 if it is left out", `
 		       -> allowed, 1 used
@@ -206,8 +206,7 @@ var limiterCases = []struct{ name, lines string }{
 		1       -> allowed, 5 used`},
 }
 
-// quantityLimiter is what is specific to a limiter, if everything that is used was taken at one
-// instant.
+// quantityLimiter has the properties of a limiter whose used tokens were all taken at one instant.
 type quantityLimiter struct {
 	name  string
 	words func(limit int64) string
@@ -215,7 +214,7 @@ type quantityLimiter struct {
 	wait  func(limit, used, quantity int64) time.Duration
 }
 
-// limitPeriod is the length of the windows. A token of CL.THROTTLE returns in a tenth of it.
+// limitPeriod is the length of the windows. A token of CL.THROTTLE returns in a tenth of this time.
 const limitPeriod = 100 * time.Second
 
 var quantityLimiters = []quantityLimiter{
@@ -253,7 +252,7 @@ var quantityLimiters = []quantityLimiter{
 
 func inPeriod(limit int64) string { return fmt.Sprint(limit, " 100") }
 
-// sendFunc has a server answer a call.
+// sendFunc sends a call to a server, and returns the reply.
 type sendFunc func(words []string) string
 
 // Every case is played to every limiter: to its own command, and as the only limiter of a CL.ALL.
@@ -292,7 +291,7 @@ type limiterCase struct {
 	send   sendFunc
 	clock  func(time.Duration)
 	limit  int64
-	stored int64 // what is used, according to the replies so far
+	stored int64 // how much is used, according to the replies so far
 	wrong  []string
 }
 
@@ -386,7 +385,7 @@ func (c *limiterCase) perform(t *testing.T, directive, argument string) {
 	}
 }
 
-// checkStored checks what is used with calls that take nothing.
+// checkStored checks how much is used, with calls that take nothing.
 func (c *limiterCase) checkStored() {
 	e := expectedReply{limited: c.stored > c.limit, used: c.stored, never: c.stored <= c.limit}
 	options := []string{"0", "MS"}

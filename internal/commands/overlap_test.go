@@ -14,8 +14,8 @@ import (
 	"cellserver/internal/transcript"
 )
 
-// watchSteps makes the rows of a server check that each call that may overlap uses the store once. It
-// returns a function that returns the names of the rows that have used it more often.
+// watchSteps makes the rows of a server check that each call that may overlap uses the store only
+// once. wrong returns the names of the rows that have used it more often.
 func watchSteps(s *commandstest.Server) (wrong func() []string) {
 	var names []string
 	for _, row := range s.Instance.Table.ByName {

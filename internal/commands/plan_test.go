@@ -37,7 +37,8 @@ func TestPlanOnServersOfOneStore(t *testing.T) {
 	require.Equal(t, integers(1, 2, 0, 60, 60), one.Do(t, "CL.TAKE alice p 1"))
 }
 
-// A plan that a reload removes has no effect any more, which the reload says. It decides again if it comes back.
+// A plan that a reload removes has no effect any more, and the reload says so. It decides again if a later
+// reload brings it back.
 func TestRemovedPlanFallsBack(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, tiers)
@@ -69,7 +70,7 @@ func TestPlanIsDumped(t *testing.T) {
 	require.Equal(t, integers(0, 5, 4, -1, 60), c.Do(t, "CL.TAKE alice p"))
 }
 
-// While the store fails, a subject with a plan has the limits of the others.
+// While the store fails, a subject with a plan has the same limits as subjects without one.
 func TestPlanWhileTheStoreFails(t *testing.T) {
 	s := newFailingServer(t, "local")
 	setPolicies(t, s.Server, tiers)

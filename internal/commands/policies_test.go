@@ -47,8 +47,8 @@ func TestRightsToPolicies(t *testing.T) {
 	}
 }
 
-// A reload applies all policies at once, keeps the counts of keys that stay, and applies nothing of a file
-// that is not valid.
+// A reload applies all policies at once, keeps the counts of keys that stay, and applies nothing of an
+// invalid file.
 func TestReloadOfPolicies(t *testing.T) {
 	s := commandstest.New(t)
 	file := t.TempDir() + "/policies.yaml"
@@ -73,15 +73,15 @@ func TestReloadOfPolicies(t *testing.T) {
 	require.Equal(t, "*5\r\n:0\r\n:4\r\n:1\r\n:-1\r\n:60\r\n", d.Do(t, "CL.TAKE alice p"))
 }
 
-// The rights to a call are checked by the policies that decide it, also if others come into force in between,
-// when the subject would have another key, to which the user has no rights. So are those of each call that EXEC
-// makes, and of one that waits. The next call has the new policies.
+// The rights to a call are checked with the policies that decide it, even if other policies come into force in
+// between, with which the subject would have another key, to which the user has no rights. The same is true of
+// each call that EXEC makes, and of a call that waits. The next call uses the new policies.
 func TestRightsAreThoseOfTheDecision(t *testing.T) {
 	const subject = "::ffff:10.0.0.1"
 	networks := "{api: {limits: [{throttle: {burst: 9, rate: 1/1h}}], " +
 		"overrides: [{cidr: [11.0.0.0/8], blocked: true}]}}"
 	plain := "{api: {limits: [{throttle: {burst: 9, rate: 1/1h}}]}}"
-	leases := numbered(" ACQUIRE api:{10.0.0.1}:%d 9 9 h 1", 63) // so many are made outside the event loop
+	leases := numbered(" ACQUIRE api:{10.0.0.1}:%d 9 9 h 1", 63) // enough to be made outside the event loop
 	for _, test := range []struct{ row, call string }{
 		{"cl.take", "CL.TAKE " + subject + " api"},
 		{"cl.take", "CL.TAKE " + subject + " api 1 WAIT 1"},

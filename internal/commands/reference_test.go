@@ -18,7 +18,7 @@ const (
 	referenceEnd   = "<!-- end of reference -->"
 )
 
-// docs/commands.md is what the rows generate.
+// docs/commands.md is generated from the rows.
 func TestReferenceIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(reference)
 	require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// remoteStore is a store in memory that has only the abilities of one in another program. It fails the test
-// if a step touches more than such a store can.
+// remoteStore is a store in memory that has only the abilities of a store in another program. It fails the
+// test if a step touches keys that such a store could not touch in one step.
 type remoteStore struct {
 	plainStore
 	t testing.TB
@@ -107,8 +107,8 @@ func TestCommandsOverRemoteStore(t *testing.T) {
 	require.Contains(t, one.Do(t, "SELECT -1"), "-ERR ")
 }
 
-// What touches keys that are not named, or of several databases, is refused when it is queued, and the
-// transaction is discarded.
+// Calls that touch keys that are not named, or keys of several databases, are refused when they are
+// queued, and the transaction is discarded.
 func TestTransactionsOverRemoteStore(t *testing.T) {
 	s := newRemoteServer(t, 16, func(*commands.Settings) {})
 	c := s.Connect()
@@ -148,8 +148,8 @@ var watchedChanges = []struct {
 	{"SET k v", "DEL k", true},
 	{"SET k v", "SET k ''", true},
 	{"SET k v", "SET k v", false},               // a store that announces changes finds it
-	{"SET k v", "SET k w\r\nSET k v", false},    // and this
-	{"SET k v", "EXPIRE k 100", false},          // and this
+	{"SET k v", "SET k w\r\nSET k v", false},    // and this change
+	{"SET k v", "EXPIRE k 100", false},          // and this change
 	{"SET k v", "PEXPIRE k 1\r\n@expire", true}, // it is gone
 	{"", "SET k v", true},
 	{"", "SET k v\r\nDEL k", false},
@@ -164,7 +164,7 @@ var watchedChanges = []struct {
 	{"CL.FIXED k 5 60", "SET k v", true},
 }
 
-// Without notifications, WATCH compares what a key holds with what it held.
+// Without notifications, WATCH compares a key's content with its earlier content.
 func TestWatchComparesContents(t *testing.T) {
 	for _, of := range watchedChanges {
 		s := newRemoteServer(t, 16, func(*commands.Settings) {})
@@ -192,8 +192,8 @@ func TestWatchComparesContents(t *testing.T) {
 	}
 }
 
-// What EXEC has to read is bounded. A key that is too much counts as changed, because the client may
-// continue despite the error.
+// The content that EXEC has to read is bounded. A key beyond the bound counts as changed, because
+// the client may continue despite the error.
 func TestContentsOfWatchedKeysAreBounded(t *testing.T) {
 	s := newRemoteServer(t, 16, func(*commands.Settings) {})
 	c := s.Connect()

@@ -11,7 +11,7 @@ import (
 	"cellserver/internal/session/sessiontest"
 )
 
-// callsWithIDs are calls that end with an ID, or seem to. %k is a key, and %t a token.
+// callsWithIDs are calls that end with an ID, or seem to: %k is a key, and %t a token.
 var callsWithIDs = []string{
 	"CL.THROTTLE %k 2 1 60 1 ID %t", "CL.THROTTLE %k 2 1 60 1 ID %t", "CL.THROTTLE %k 2 1 60 ID %t",
 	"CL.THROTTLE %k 2 1 60 -1 MS ID %t", "CL.THROTTLE %k 2 1 60 2 UPTO ID %t", "CL.THROTTLE %k 2 1 60 4 FORCE ID %t",
@@ -26,8 +26,8 @@ var someTokens = []string{
 	"1", "2", "3", "MS", "UPTO", "ID", "4711", "0123456789abcdef01234567", strings.Repeat("t", 65), "",
 }
 
-// A call of a pipeline that differs from the one before it in its key and its ID alone is neither read nor bound again,
-// and calls whose only option is ID take a short way to the store. Neither shows.
+// Two shortcuts have no visible effect. A call of a pipeline that differs from the previous call only in its key and
+// its ID is neither read nor bound again, and calls whose only option is ID take a short way to the store.
 func TestRepeatedIDs(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	rapid.Check(t, func(t *rapid.T) {
@@ -53,7 +53,8 @@ func TestRepeatedIDs(t *testing.T) {
 	})
 }
 
-// answersTo makes calls, in one pipeline or one after the other; with slow, those that end with an ID the other way.
+// answersTo makes calls, in one pipeline or one after the other. With slow, calls that end with an ID go the other
+// way.
 func answersTo(c *sessiontest.Client, calls [][]string, pipelined, slow bool) string {
 	c.Session.Feed(commandstest.Encode([]string{"FLUSHALL"}))
 	var input []byte
@@ -74,8 +75,8 @@ func answersTo(c *sessiontest.Client, calls [][]string, pipelined, slow bool) st
 	return c.Output()
 }
 
-// theOtherWay makes a call that ends with an ID not end with it, or wait for no time, which makes no difference to its
-// decision.
+// theOtherWay changes a call that ends with an ID so that it does not take the short way, without changing the
+// decision: it moves the ID, or adds a WAIT for no time.
 func theOtherWay(words []string) []string {
 	last := len(words) - 1
 	if last < 4 || words[0] == "CL.ACQUIRE" || words[last-1] != "ID" {

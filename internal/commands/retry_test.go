@@ -20,7 +20,7 @@ type retries struct {
 	*rand.Rand
 	server  *commandstest.Server
 	client  *sessiontest.Client
-	falsify func(retry int64) int64 // of a planted fault; nil if there is none
+	falsify func(retry int64) int64 // a planted fault; nil if there is none
 	t       require.TestingT
 	checked map[string]int // refusals by the first word of the call
 }
@@ -42,8 +42,8 @@ func (c limiterCall) entry() string {
 	return fmt.Sprintf("%s %s %s %d", c.name, c.key, c.words, c.quantity)
 }
 
-// peek returns what asks whether the call would be admitted, on its key or on an unused one. A call with UPTO or
-// FORCE is told when a quantity of 1 would be.
+// peek returns a call that asks whether the call would be admitted, on its key or on an unused key. For a call
+// with UPTO or FORCE, it asks about a quantity of 1, because the reply says when that would be admitted.
 func (c limiterCall) peek(suffix string) string {
 	options := c.options
 	if name, rest, _ := strings.Cut(options, " "); name == "UPTO" || name == "FORCE" {
@@ -197,8 +197,8 @@ func (r *retries) play(t *testing.T, histories int) error {
 	return nil
 }
 
-// retry_after is the instant at which the same call would be admitted, if no other client calls, whatever limits and
-// periods the calls before have named.
+// If no other client calls, the same call would be admitted at retry_after and not before, whatever limits and
+// periods the earlier calls have named.
 func TestRetryAfterIsTheInstantOfAdmission(t *testing.T) {
 	var r retries
 	require.NoError(t, r.play(t, 300))

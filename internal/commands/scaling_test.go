@@ -17,9 +17,9 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// TestScaling prints how much faster two cores are than one, for sessions with keys of their own
-// and with one common key. For comparison it measures a loop that only counts, whose scaling is the
-// best that the machine allows. It does not fail on a time. Run it with -v.
+// TestScaling prints how much faster two cores are than one, for sessions with separate keys and
+// with one common key. For comparison it measures a loop that only counts, which scales as well as
+// the machine allows. It does not fail on a time. Run it with -v.
 func TestScaling(t *testing.T) {
 	if runtime.GOMAXPROCS(0) < 2 {
 		t.Log("one core: nothing to compare")

@@ -111,8 +111,8 @@ func TestRestoredStandingOfAnOlderVersion(t *testing.T) {
 	require.Contains(t, commandstest.Call(c, t, "RESTORE", key, "0", commandstest.PayloadOf(newer), "REPLACE"), "-ERR ")
 }
 
-// A call that has waited does not count, however it ends. One that is refused at once does, with WAIT or an
-// ID as without.
+// A call that has waited does not count as a refusal, however it ends. A call that is refused at once
+// counts, with and without WAIT or an ID.
 func TestRefusalsThatCount(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, banPolicy)
@@ -124,7 +124,7 @@ func TestRefusalsThatCount(t *testing.T) {
 	}
 	require.Equal(t, ":0\r\n", c.Do(t, "EXISTS p:{l}:standing"))
 	require.Contains(t, c.Do(t, "CL.INSPECT p:{k}:standing"), "$8\r\nrefusals\r\n:1\r\n")
-	// Behind a call for which there is time, another waits in vain.
+	// The first call waits long enough, and the second waits in vain.
 	waiting, late := s.Connect(), s.Connect()
 	require.NoError(t, waiting.Send([]byte("CL.TAKE k p 1 WAIT 90000\r\n")))
 	require.NoError(t, late.Send([]byte("CL.TAKE k p 1 WAIT 61000\r\n")))
@@ -139,8 +139,8 @@ func TestRefusalsThatCount(t *testing.T) {
 	require.Equal(t, integers(1, 1, 0, 900, 900), c.Do(t, "CL.TAKE k p 1 ID b"))
 }
 
-// While memory is full, exemptions and bans can be written, and a refusal that cannot be counted is one
-// nevertheless.
+// While memory is full, exemptions and bans can be written, and a call is refused even if its refusal
+// cannot be counted.
 func TestStandingsWhileMemoryIsFull(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, banPolicy)
@@ -162,7 +162,8 @@ func TestStandingsWhileMemoryIsFull(t *testing.T) {
 	require.Equal(t, "*1\r\n+OK\r\n", c.Do(t, "EXEC"))
 }
 
-// While the store fails, the settings for that answer calls of banned subjects too. No such answer counts.
+// While the store fails, calls of banned subjects are also answered as --store-fails says, and no such
+// answer counts as a refusal.
 func TestStandingsWhileTheStoreFails(t *testing.T) {
 	for policy, want := range map[string]string{
 		"error": storeDown, "allow": integers(0, 1, 0, -1, 0), "deny": integers(1, 1, 0, 1, 1),

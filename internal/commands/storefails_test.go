@@ -23,8 +23,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// failingStore is a store in memory that behaves as one over a network: its calls may block, and return
-// an error while one is planned.
+// failingStore is a store in memory that behaves like a store over a network: its calls may block, and
+// return an error while a test wants one.
 type failingStore struct {
 	*memstore.Store
 	fails *error
@@ -118,7 +118,7 @@ func (v failingView) Atomically(ctx context.Context, keys []store.KeyRef, all bo
 // failingServer is a server over a failingStore.
 type failingServer struct {
 	*commandstest.Server
-	fails *error          // what the calls of the store return
+	fails *error          // the error that the store's calls return
 	local *memstore.Store // the store of --store-fails local that was made last
 	log   bytes.Buffer
 }
@@ -208,8 +208,8 @@ var policyReplies = []struct{ call, allow, deny string }{
 		"*4\r\n:1\r\n:1\r\n" + integers(1, 7, 0, 1, 1) + integers(1, 0, 0, 1, 1)},
 }
 
-// Decisions are answered by the policy, whether or not the store may have counted the call. A limit of
-// 0 blocks its key in any case.
+// --store-fails decides, whether or not the store may have counted the call. A limit of 0 blocks its
+// key in any case.
 func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 	for _, policy := range []string{"allow", "deny"} {
 		s := newFailingServer(t, policy)
@@ -237,8 +237,8 @@ func TestAllowAndDenyWhileTheStoreFails(t *testing.T) {
 	}
 }
 
-// A key that too many others use is no failure of the store: its limit is not taken away, whatever the
-// policy.
+// A key that too many others use is not a failure of the store: whatever --store-fails says, its limit
+// stays.
 func TestContendedKeysKeepTheirLimits(t *testing.T) {
 	for _, policy := range []string{"error", "allow", "deny", "local"} {
 		s := newFailingServer(t, policy)
@@ -257,8 +257,8 @@ func TestContendedKeysKeepTheirLimits(t *testing.T) {
 	}
 }
 
-// Whatever the policy, leases, values, transactions and the refusals of a call by the server behind the store
-// are errors.
+// Whatever --store-fails says, leases, values and transactions get an error, and so do calls that the server
+// behind the store refuses.
 func TestErrorsWhateverThePolicy(t *testing.T) {
 	for _, policy := range []string{"error", "allow", "deny", "local"} {
 		s := newFailingServer(t, policy)
@@ -278,8 +278,8 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 	}
 }
 
-// With --store-fails local, decisions are made in memory, and a key that the store decides about again is
-// forgotten there.
+// With --store-fails local, decisions are made in memory. When the store decides about a key again, the
+// memory forgets it.
 func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	s := newFailingServer(t, "local")
 	c := s.Connect()
@@ -289,7 +289,7 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	}
 	fixed("k", 2)
 	*s.fails = store.ErrDown
-	fixed("k", 2) // it does not know the call before
+	fixed("k", 2) // the local count begins anew
 	fixed("k", 1)
 	fixed("l", 2)
 	require.Equal(t, "*3\r\n:0\r\n:-1\r\n"+integers(0, 3, 0, -1, 600), c.Do(t, "CL.ALL 1 FIXED k 3 600 1"))
@@ -305,7 +305,7 @@ func TestLocalDecisionsWhileTheStoreFails(t *testing.T) {
 	fixed("k", 1) // the store's own count
 	*s.fails = store.ErrDown
 	fixed("k", 2) // forgotten
-	fixed("l", 1) // the store has not decided about it
+	fixed("l", 1) // the store has not decided about l
 	require.NotNil(t, s.local)
 	before := s.local
 
@@ -335,7 +335,8 @@ func TestLocalDecisionsWhileMemoryIsFull(t *testing.T) {
 	require.Equal(t, "*3\r\n:1\r\n:1\r\n"+integers(1, 3, 0, 1, 0), c.Do(t, "CL.ALL 1 FIXED new 3 600 1"))
 }
 
-// The log has a line when decisions begin to fail, and one when they have been made for some time.
+// The log has a line when decisions begin to fail, and a line when the store has made decisions
+// again for some time.
 func TestFailingStoreIsLoggedOncePerChange(t *testing.T) {
 	s := newFailingServer(t, "allow")
 	c := s.Connect()

@@ -107,7 +107,8 @@ func TestTransactionThatIsNotCommittedIsUndone(t *testing.T) {
 	require.Equal(t, ">3\r\n$7\r\nmessage\r\n$4\r\nkept\r\n$1\r\nm\r\n", commandstest.Pushed(c))
 }
 
-// A client whose tracking was ended by a transaction that is not committed must discard its cache.
+// If a transaction that is not committed has ended a client's tracking, the client must discard its
+// cache.
 func TestRestoredTrackingDiscardsTheCache(t *testing.T) {
 	answers := true
 	s, err := commandstest.NewOver(t, unavailableStore{memstore.New(memstore.Options{SweepEvery: -1}), &answers},

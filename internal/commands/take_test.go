@@ -25,8 +25,8 @@ func setPolicies(t testing.TB, s *commandstest.Server, text string) {
 	require.NoError(t, err)
 }
 
-// CL.TAKE of a policy with one limit replies as the command of that limiter does, and so does a policy with
-// a second limit that is never exhausted.
+// CL.TAKE of a policy with one limit gives the same replies as the limiter's command, and so does a policy
+// with a second limit that is never exhausted.
 func TestTakeDecidesAsTheLimiter(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{sliding: {limit: 9, period: 60s}}]}, "+
@@ -45,7 +45,7 @@ func TestTakeDecidesAsTheLimiter(t *testing.T) {
 	}
 }
 
-// The calls of a transaction use the policies of the moment at which its keys were found.
+// The calls of a transaction use the policies that were in force when its keys were found.
 func TestTransactionKeepsItsPolicies(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()
@@ -63,7 +63,7 @@ func TestTransactionKeepsItsPolicies(t *testing.T) {
 	require.Equal(t, integers(0, 1, 0, -1, 120), c.Do(t, "CL.TAKE k p"))
 }
 
-// A call with an ID is taken for repeated although its policy has got other limits meanwhile.
+// A call with an ID counts as repeated even if its policy has other limits by now.
 func TestRepeatedTakeAfterReload(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()
@@ -99,7 +99,8 @@ var takeReplies = []struct{ call, allow, deny string }{
 		"*3\r\n:0\r\n:-1\r\n" + integers(0, 1, 0, -1, 1)},
 }
 
-// While the store fails, CL.TAKE is answered as --store-fails says, and what no limit decides as always.
+// While the store fails, CL.TAKE is answered as --store-fails says, and decisions that need no limit are
+// made as always.
 func TestTakeWhileTheStoreFails(t *testing.T) {
 	const unlimited = 1<<63 - 1
 	for _, policy := range []string{"error", "allow", "deny"} {
@@ -142,8 +143,8 @@ func TestTakeLocally(t *testing.T) {
 	require.Equal(t, integers(1, 2, 0, 60, 60), c.Do(t, "CL.TAKE k login"), "the store has not decided about it")
 }
 
-// While memory is full, limits whose keys exist still work, and --oom-decision says what becomes of
-// others.
+// While memory is full, limits whose keys exist still work, and --oom-decision decides about other
+// keys.
 func TestTakeWhileMemoryIsFull(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	c.Do(t, "CL.TAKE old login")
@@ -165,7 +166,8 @@ func TestTakeWhileMemoryIsFull(t *testing.T) {
 	require.Regexp(t, `^\*4\r\n:1\r\n:1\r\n`, c.Do(t, all))
 }
 
-// BenchmarkTake is BenchmarkSession for CL.TAKE, of a policy with the limit of its calls.
+// BenchmarkTake is BenchmarkSession for CL.TAKE, with a policy that has the limit of
+// BenchmarkSession's calls.
 func BenchmarkTake(b *testing.B) {
 	for _, depth := range []int{1, 64} {
 		b.Run(fmt.Sprintf("P=%d", depth), func(b *testing.B) {
@@ -175,8 +177,8 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// What CL.ALL says with VERBOSE of a policy is what CL.TAKE would say at once afterwards: of a call that it
-// refuses, what the policy has, and if the policy refuses it, also why.
+// With VERBOSE, CL.ALL says about a policy what CL.TAKE would say immediately afterwards. About a call that
+// it refuses, it says how much the policy has left, and if the policy itself refuses, also why.
 func TestAllIsVerboseAsTake(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 2, period: 60s}}, {throttle: {burst: 3, rate: 1/10s}}]}, "+
@@ -200,8 +202,8 @@ func TestAllIsVerboseAsTake(t *testing.T) {
 	require.Contains(t, got, "$3\r\nban\r\n")
 }
 
-// A ban refuses a call that repeats the ID of one that was allowed before, also if only one of its policies bans
-// the subject. When the ban has ended, the ID is that of the first call again.
+// A ban refuses a call that repeats the ID of an allowed call, even if only one of its policies bans the
+// subject. When the ban has ended, the ID gets the first call's reply again.
 func TestBansRefuseRepeatedCalls(t *testing.T) {
 	s := commandstest.New(t)
 	setPolicies(t, s, "{one: {limits: [{fixed: {limit: 9, period: 60s}}]}, two: {limits: [{fixed: {limit: 9, period: 60s}}]}}")

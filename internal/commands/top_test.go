@@ -113,7 +113,7 @@ func TestTopOfAlternatingKeys(t *testing.T) {
 }
 
 // After a burst of calls, a slow client's calls are counted one by one again as soon as the next
-// ten seconds begin.
+// span of ten seconds begins.
 func TestTopAfterARush(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()

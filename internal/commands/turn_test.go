@@ -19,9 +19,9 @@ import (
 )
 
 // TestLongestTurn prints the longest turn of an event loop that each of many floods causes. It
-// measures the CPU time of the thread, so a busy machine makes no difference, and runs without the
-// race detector, which would be measured too. It does not fail on a time, but requires that every
-// call is answered.
+// measures the CPU time of the thread, so a busy machine makes no difference. It runs without the
+// race detector, whose own time would be measured too. It does not fail on a time, but requires
+// that every call is answered.
 func TestLongestTurn(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

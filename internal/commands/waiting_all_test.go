@@ -12,14 +12,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd is a number of clients. Each makes a call with WAIT, and again as soon as it was admitted.
+// crowd is a number of clients. Each makes a call with WAIT, and makes it again as soon as it is
+// admitted.
 type crowd struct {
 	server  *commandstest.Server
 	clients []*sessiontest.Client
 	calls   []string
 	since   []int64 // when the call was sent
 	rounds  []int   // how often the call was admitted
-	ends    bool    // no call is made again
+	ends    bool    // clients make no further calls
 }
 
 func newCrowd(s *commandstest.Server) *crowd { return &crowd{server: s} }
@@ -60,7 +61,7 @@ func (c *crowd) pass(t require.TestingT, d time.Duration) {
 	}
 }
 
-// longest returns for how long one of the clients has waited by now.
+// longest returns how long the client has waited that has waited longest.
 func (c *crowd) longest() (longest time.Duration) {
 	for _, since := range c.since {
 		if since >= 0 {
@@ -79,15 +80,15 @@ func (c *crowd) close() {
 
 // starving has a CL.ALL on keys that others use.
 type starving struct {
-	take   []string      // a limiter on each key, after its name and the key, without the quantity
+	take   []string      // the words of the limiter on each key, between the key and the quantity
 	kind   []string      // of these limiters
 	apart  time.Duration // each key is first used so long after the one before
-	others int           // for each key
-	within time.Duration // until the CL.ALL is admitted
+	others int           // other clients for each key
+	within time.Duration // the time within which the CL.ALL is admitted
 }
 
-// A CL.ALL on keys that other waiting calls use, and that have enough at different instants, is admitted. It was
-// not, in 10 minutes.
+// A CL.ALL is admitted even if other waiting calls use its keys, and the keys have enough tokens at different
+// instants. Once it was not admitted within 10 minutes.
 var starvings = map[string]starving{
 	"one a second, half a second apart": {kind: []string{"THROTTLE", "THROTTLE"}, take: []string{"0 1 1", "0 1 1"},
 		apart: 500 * time.Millisecond, others: 2, within: 15 * time.Second},
@@ -143,7 +144,7 @@ func TestAllIsAdmitted(t *testing.T) {
 	}
 }
 
-// Over a store, the same holds among the calls of one server.
+// Over a store, a starving CL.ALL is admitted too, among the calls of one server.
 func TestAllIsAdmittedOverStore(t *testing.T) {
 	server := commandstest.RemoteStage(t).(*commandstest.Server)
 	s := starvings["one a second, half a second apart"]
@@ -155,8 +156,8 @@ func TestAllIsAdmittedOverStore(t *testing.T) {
 	require.Positive(t, c.rounds[len(c.clients)-1], c.rounds)
 }
 
-// manyCalls has clients call limiters and CL.ALL on a few keys, and returns for how long one has waited at most, and
-// whether one still waits some time after no further calls are made.
+// manyCalls lets clients call limiters and CL.ALL on a few keys. It returns the longest wait, and whether a client
+// still waits some time after the last calls were made.
 func manyCalls(r *rapid.T, t *testing.T) (longest time.Duration, forgotten bool) {
 	c := newCrowd(commandstest.New(t))
 	defer c.close()
@@ -184,8 +185,8 @@ func manyCalls(r *rapid.T, t *testing.T) (longest time.Duration, forgotten bool)
 	return longest, c.longest() > 0
 }
 
-// Of many clients that call limiters and CL.ALL on a few keys, each is admitted again and again, and none is
-// forgotten.
+// If many clients call limiters and CL.ALL on a few keys, each client is admitted again and again, and none
+// is forgotten.
 func TestManyCallsOfAll(t *testing.T) {
 	type outcome struct {
 		longest   time.Duration

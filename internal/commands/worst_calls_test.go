@@ -76,8 +76,8 @@ var stages = map[string]stage{
 	}},
 }
 
-// usePatterns puts a policy with 100 overrides in force, long, one with ten, short, and one with as many limits as
-// there may be, many. Each pattern matches the beginning of a subject of many k at each of its bytes.
+// usePatterns puts three policies in force: long with 100 overrides, short with ten, and many with the largest
+// number of limits. Each pattern matches the beginning of a subject of many k at each of its bytes.
 func usePatterns(s *commandstest.Server) {
 	overrides := func(n, length int) (text string) {
 		for i := range n {
@@ -128,8 +128,8 @@ func dialMany(s *commandstest.Server, n int, lines string) {
 	}
 }
 
-// worstCalls are the worst calls of all rows whose worst calls derivedWorst does not derive. A
-// row may have several.
+// worstCalls are the worst calls of all rows for which derivedWorst derives none. A row may have
+// several.
 var worstCalls = append([]worst{
 	{row: "cl.throttle", call: "CL.THROTTLE {64K} 9 9 9 9 UPTO MS", where: onLoop},
 	{row: "cl.fixed", call: "CL.FIXED {64K} 9 9 9 UPTO MS", where: onLoop},

@@ -31,8 +31,8 @@ import (
 )
 
 // The worst call of each row, and what it costs an event loop. Work is counted, not timed: function
-// calls and loop iterations (which test/worst has the compiler count), bytes that are hashed or
-// compared, bytes that are allocated, and bytes of replies.
+// calls and loop iterations (in the packages that test/worst compiles with counters), bytes that
+// are hashed or compared, bytes that are allocated, and bytes of replies.
 
 // worst is the most expensive call of a row: with the largest arguments that the bounds allow, and
 // with the keys or clients that make it most expensive.
@@ -69,7 +69,7 @@ func (w *worst) missingField() string {
 	return ""
 }
 
-// missingEntries returns the rows without a worst call, and the fields that entries lack.
+// missingEntries returns the rows without a worst call, and the fields that are missing in entries.
 func missingEntries(rows []*command.Command, entries []worst) (missing []string) {
 	for _, row := range rows {
 		if row.Run != nil && !slices.ContainsFunc(entries, func(w worst) bool { return w.row == row.Name }) {
@@ -88,7 +88,8 @@ func TestEveryRowStatesItsWorstCall(t *testing.T) {
 	require.Empty(t, missingEntries(commandstest.AllRows(), allWorstCalls(commandstest.AllRows())))
 }
 
-// allWorstCalls returns worstCalls, and those of commands for which they follow from the grammar.
+// allWorstCalls returns worstCalls, and the worst calls that follow from the grammar of other
+// commands.
 func allWorstCalls(rows []*command.Command) []worst {
 	all := slices.Clone(worstCalls)
 	for _, row := range rows {
@@ -100,7 +101,7 @@ func allWorstCalls(rows []*command.Command) []worst {
 }
 
 // derivedWorst returns the worst calls of a command that takes one key and nothing else: with the
-// largest value, and with the longest key. For others it returns nothing.
+// largest value, and with the longest key. For other commands it returns nothing.
 func derivedWorst(row *command.Command) []worst {
 	least, most := row.Words()
 	if first, last, _ := row.KeyPositions(); row.Run == nil || least != 2 || most != 2 || first != 1 || last != 1 {
@@ -136,7 +137,7 @@ func TestMissingEntryIsFound(t *testing.T) {
 			{row: "get", stage: "nowhere", call: "GET k", where: onLoop}}))
 }
 
-// steps returns what test/worst has the compiler count; 0 without it.
+// steps returns the count of test/worst's counters; 0 without them.
 var (
 	steps      = func() int64 { return 0 }
 	stepsCount bool
@@ -219,7 +220,7 @@ func (w *measurement) turn(turn func()) {
 	w.most.took = longest
 }
 
-// manyTurns bounds the turns that are measured, because further turns are like those before.
+// manyTurns bounds the turns that are measured, because further turns are like the earlier ones.
 const manyTurns = 64
 
 // settle resumes the client until all of its calls are answered.
@@ -398,7 +399,7 @@ func (r *measured) observed() location {
 	return onLoop
 }
 
-// violations returns how an entry differs from what is stated, or exceeds a turn's work.
+// violations returns how an entry's calls differ from the entry, or exceed a turn's work.
 func (r *measured) violations() (violations []string) {
 	for i, way := range r.forms {
 		if total := r.most[i].total(); total > turnWork && r.exemption == "" {
@@ -419,7 +420,7 @@ var onlyWorst = flag.String("worst", "", "measure the worst calls of the rows th
 // time of the longest turns.
 func TestWorstCalls(t *testing.T) {
 	if !stepsCount {
-		return // go test ./test/worst has it count
+		return // go test ./test/worst runs this test with counters
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // background goroutines wait for the end of the turn
 	defer debug.SetGCPercent(debug.SetGCPercent(400))

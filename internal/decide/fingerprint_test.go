@@ -10,8 +10,8 @@ import (
 	"cellserver/internal/command"
 )
 
-// The bytes are kept in stores that servers of several versions share. If a new version had others for the same call,
-// a client that repeats a call during an upgrade would take twice.
+// Fingerprints are kept in stores that servers of several versions share. If a new version made another fingerprint
+// for the same call, a client that repeats a call during an upgrade would take twice.
 func TestFingerprintsStayTheSame(t *testing.T) {
 	for _, c := range []struct {
 		row, call, want string

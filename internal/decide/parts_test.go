@@ -25,7 +25,7 @@ func TestKeysOfAStep(t *testing.T) {
 		"[a s t b]": {Options: id, Key: key("a"), Parts: st, asked: ab},
 		// The first member is a policy whose limits come last, because it is in shadow mode.
 		"[t s a b]": {Options: id, Key: key("t"), Parts: st, asked: ab},
-		// A limiter has the name of a standing.
+		// A limiter on the key of a standing.
 		"[s a]": {Parts: []Part{part("s")}, asked: []store.LimitRequest{request("a"), request("s")}},
 	} {
 		var names []string

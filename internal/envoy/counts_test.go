@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Decisions are counted on after a reload, for limits that stay, and together beyond a number of limits.
+// After a reload, counts of decisions go on for limits that stay. Beyond a number of limits, further
+// limits are counted together.
 func TestDecisions(t *testing.T) {
 	read := func(text string, before *Config) *Config {
 		c, _, err := Parse([]File{{"a", []byte(text)}}, false, before)

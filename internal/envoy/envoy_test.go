@@ -90,7 +90,7 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// What the original refuses is refused at its line.
+// Configurations that the original refuses are refused, at their line.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                "1: a configuration must have a domain, which is not empty",
@@ -118,7 +118,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What the original accepts by accident is accepted, with a warning.
+// Configurations that the original accepts by accident are accepted, with a warning.
 func TestWarnings(t *testing.T) {
 	c, warnings := parse(t, `
 domain: a

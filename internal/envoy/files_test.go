@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Files that are refused leave in force what was, and are reported once. What changes is applied when two looks have
-// seen the same.
+// Refused files change nothing, and are reported once. A change is applied when two looks have seen the same files.
 func TestFiles(t *testing.T) {
 	var out bytes.Buffer
 	text, failure := "domain: ''", error(nil)

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Any bytes are read as a configuration, or refused with an error of one line that stands in the file.
+// Any bytes are read as a configuration, or refused with an error of one line, at a line of the file.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(matching), "user", "xab")
 	f.Add([]byte("domain: shop\nshadow_mode: on\n---\n"), "a", "")

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// first is the first of some patterns that matches a text, found by the definition: the index of the pattern, or -1.
+// first returns the index of the first pattern that matches a text, or -1, by the definition.
 func first(list []string, text string) int {
 	for i, p := range list {
 		if matchesAll(p, text) {
@@ -30,7 +30,7 @@ func matchesAll(pattern, text string) bool {
 	return text != "" && text[0] == pattern[0] && matchesAll(pattern[1:], text[1:])
 }
 
-// finder finds with the index.
+// finder returns a function that finds the same with the package's index.
 func finder(list []string) func(text string) int {
 	var p patterns
 	of := map[*level]int{}
@@ -47,7 +47,7 @@ func finder(list []string) func(text string) int {
 	}
 }
 
-// The index finds what a look at each pattern in order finds.
+// The index finds the same pattern as a look at each pattern in order.
 func TestIndex(t *testing.T) {
 	word := rapid.StringOfN(rapid.SampledFrom([]rune("ab*")), 0, 8, -1)
 	rapid.Check(t, func(t *rapid.T) {
@@ -61,7 +61,7 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// The check would find an index that prefers what matches more, as the order of a tree would.
+// The test finds an index that prefers longer matches, as the order of a tree would.
 func TestIndexCatches(t *testing.T) {
 	require.Equal(t, 0, first([]string{"a*", "ab*"}, "ab"))
 	require.Equal(t, 1, first([]string{"*c", "*b", "ab*"}, "ab"))

@@ -23,7 +23,7 @@ descriptors:
 	for request, want := range map[string]string{
 		"user=alice":              "alice",
 		"user=":                   "",
-		"a=b":                     "team b", // by its place: a_b is found by the text
+		"a=b":                     "team b", // by its place, because a_b is found by its text
 		"path=/files/1 ulysses_x": "",
 		"path=/files/1 us=_x":     "/files/*:_x:/files/*",
 	} {
@@ -47,7 +47,7 @@ shop.user: policy=api, subject={user}, shadow_mode: false, quota_mode: false
 	require.Empty(t, c.Unknown(func(policy string) bool { return policy == "api" }))
 }
 
-// What could count something else than its writer means is refused at its line.
+// Descriptors that might count something else than their writer means are refused, at their line.
 func TestRefusedSubjects(t *testing.T) {
 	for descriptor, want := range map[string]string{
 		"policy: a, rate_limit: {unit: day, requests_per_unit: 1}": "a descriptor has rate_limit or policy, and not both",

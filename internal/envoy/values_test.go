@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The paths by which decisions are counted, as the original names them.
+// Decisions are counted under the same paths as in the original.
 func TestCountedPaths(t *testing.T) {
 	c, _, err := Parse([]File{{Name: "a", Text: []byte(`
 domain: d

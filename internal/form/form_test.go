@@ -19,9 +19,8 @@ import (
 
 const now = int64(1_700_000_000_123_456_789)
 
-// golden has states with their forms. No line may ever be changed, because such forms are in files,
-// and in stores that several versions of cellserver share. Lines for another version of the forms
-// may be added.
+// golden has states with their forms. Never change a line: such forms are in files, and in stores
+// that several versions of cellserver share. You may add lines for another version of the forms.
 var golden = []struct {
 	state State
 	form  string // without the mark
@@ -77,7 +76,7 @@ func bytesOf(t testing.TB, form string) []byte {
 	return append([]byte("\x00cl1"+form[:1]), state...)
 }
 
-// Every kind that has a form is in golden, and so in the tests below, such as TestShift.
+// Every kind that has a form is in golden, and therefore in the tests below, such as TestShift.
 func TestEveryKindIsGolden(t *testing.T) {
 	known := map[limit.Kind]bool{}
 	for _, g := range golden {
@@ -108,8 +107,8 @@ func requireReads(t require.TestingT, want State, form []byte) {
 	require.Equal(t, want, got)
 }
 
-// A form that is truncated, or followed by more bytes, is refused. One with a changed byte is
-// refused too, or it is the only form of another state.
+// A form that is truncated, or followed by more bytes, is refused. A form with a changed byte is
+// refused too, or is the only form of another state.
 func TestChangedForms(t *testing.T) {
 	refused, others := 0, 0
 	for _, g := range golden {
@@ -278,8 +277,7 @@ func TestTAT(t *testing.T) {
 	}
 }
 
-// A version changes neither the state nor any other form, and is what identifies a form that has
-// one.
+// A version changes neither the state nor any other form, and identifies the form that has it.
 func TestVersions(t *testing.T) {
 	for _, g := range golden {
 		value := bytesOf(t, g.form)

@@ -27,7 +27,7 @@ func BenchmarkUpTo(b *testing.B)     { benchmarkStep(b, 3, quota.UpTo) }
 func BenchmarkForce(b *testing.B)    { benchmarkStep(b, 1, quota.Force) }
 func BenchmarkGiveBack(b *testing.B) { benchmarkStep(b, -1, quota.Take) }
 
-// The cost for a command whose limit is not cached.
+// BenchmarkNewLimitAndTake measures a call whose limit is not cached.
 func BenchmarkNewLimitAndTake(b *testing.B) {
 	now, tat, period := int64(epoch), int64(0), int64(60)
 	b.ReportAllocs()

@@ -18,7 +18,7 @@ import (
 const epoch = int64(1_800_000_000_000_000_000)
 
 // stepFunc is the type of Limit.Step. Checks take the step as an argument, so that they can be run
-// on a faulty one.
+// on a faulty step.
 type stepFunc func(l Limit, now, tat, quantity int64, mode quota.Mode) (quota.Decision, int64, error)
 
 // A timeline is the history of one key. A line is a limit (max_burst, count_per_period, period),
@@ -332,7 +332,7 @@ func TestNewLimit(t *testing.T) {
 	require.Equal(t, quota.ArgumentError{Name: "max_burst", Lo: -1, Hi: math.MaxInt64 - 1}, *outside)
 }
 
-// next for clocks and states that are extreme or invalid.
+// Clocks and states that are extreme or invalid lead to these states.
 func TestStepAtTheEdges(t *testing.T) {
 	l, err := NewLimit(4, 1, 1)
 	require.NoError(t, err)
@@ -343,7 +343,7 @@ func TestStepAtTheEdges(t *testing.T) {
 		next               int64
 		err                error
 	}{
-		{now: never, tat: never, quantity: 1, next: 1e9}, // both count as 0
+		{now: never, tat: never, quantity: 1, next: 1e9}, // now and tat both count as 0
 		{now: -1, tat: -1, quantity: 0, next: -1},        // nothing is stored, tat is returned unchanged
 		{now: 0, tat: full, quantity: 1, next: full},     // limited
 		{now: 0, tat: full, quantity: 1, mode: quota.Force, next: full, err: quota.ErrQuantity},

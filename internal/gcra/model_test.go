@@ -14,8 +14,8 @@ import (
 )
 
 // The model implements the contract a second time, with integers of any size. It is written to be
-// compared with the contract, not to be fast, and shares no arithmetic with the code under test: it
-// knows neither levels nor overflow.
+// compared with the contract, and not to be fast. It shares no arithmetic with the code under test:
+// it has no levels and no overflow.
 
 func n(i int64) *big.Int              { return big.NewInt(i) }
 func plus(a, b *big.Int) *big.Int     { return new(big.Int).Add(a, b) }

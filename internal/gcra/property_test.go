@@ -80,8 +80,8 @@ func requireHolds(t *rapid.T, err error) {
 	}
 }
 
-// requireCaught requires check to report something within as many draws as a thorough run makes.
-// The seeds are fixed.
+// requireCaught requires check to report a fault within as many draws as a thorough run makes. The
+// seeds are fixed.
 func requireCaught(t *testing.T, check func(*rapid.T) error) {
 	draws := rapid.Custom(check)
 	for seed := range 10_000 {

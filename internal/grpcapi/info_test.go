@@ -11,7 +11,7 @@ import (
 	"cellserver/internal/grpcapi"
 )
 
-// INFO shows each domain, with what was decided about its limits.
+// INFO shows each domain, with counts of the decisions about its limits.
 func TestInfo(t *testing.T) {
 	require.Empty(t, grpcapi.Info(nil))
 	text := "domain: \"a\\r\\nb\"\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}, {key: l, policy: p}]"

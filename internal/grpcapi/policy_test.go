@@ -45,7 +45,8 @@ func newPolicyService(t *testing.T, change func(s *grpcapi.Settings)) *service {
 	return s
 }
 
-// The limits of a policy decide, all or none, and a refusal takes nothing. The limit that has decided is shown.
+// The limits of a policy decide together, and a refusal takes nothing. The answer shows the limit that has
+// decided.
 func TestPolicies(t *testing.T) {
 	s := newPolicyService(t, nil)
 	s.requireAnswers(`
@@ -77,7 +78,8 @@ func TestPolicies(t *testing.T) {
 	s.requireAnswers("user=a -> OVER_LIMIT, OVER_LIMIT 3/MONTH plan.quota-month@Europe/Berlin 0 2674550")
 }
 
-// A descriptor that would be over keeps policies from taking too, and without a reply --envoy-fails decides.
+// A descriptor that would be over its limit keeps policies from taking too. Without a reply, --envoy-fails
+// decides.
 func TestPoliciesStop(t *testing.T) {
 	s := newPolicyService(t, func(s *grpcapi.Settings) { s.StopWhenOver = "yes" })
 	s.requireAnswers(`

@@ -17,7 +17,8 @@ import (
 	"cellserver/internal/grpcapi"
 )
 
-// recorded is what the original was asked in a variant, and its answers: see TestRecord in test/envoy.
+// recorded is the requests to the original in one variant, and its answers: see TestRecord in
+// test/envoy.
 type recorded struct {
 	Variant   string
 	Configs   map[string]string // by domain
@@ -42,8 +43,8 @@ var ofVariant = map[string]func(s *grpcapi.Settings){
 	"shadow":         func(s *grpcapi.Settings) { s.Shadow = "yes" },
 }
 
-// differences repeats what the original was asked, and returns how many answers are not as the original's. The first
-// of them is a text.
+// differences repeats the requests, and returns how many answers differ from the original's, and the first
+// difference as text.
 func (r *recorded) differences(t *testing.T, change func(s *grpcapi.Settings)) (n int, first string) {
 	t.Helper()
 	s := newService(t, func(s *grpcapi.Settings) {
@@ -75,8 +76,8 @@ func (r *recorded) differences(t *testing.T, change func(s *grpcapi.Settings)) (
 	return n, first
 }
 
-// withoutTimes removes when windows end, which depends on when the original was asked, and what protobuf prints with
-// one or two spaces.
+// withoutTimes removes the ends of windows, which depend on when the original was asked, and texts that protobuf
+// prints with one or two spaces.
 func withoutTimes(r *pb.RateLimitResponse) {
 	for _, d := range r.Statuses {
 		if d.DurationUntilReset != nil {
@@ -104,7 +105,7 @@ func TestRecordedAnswers(t *testing.T) {
 	}
 }
 
-// The comparison finds servers that count, or answer, otherwise.
+// The comparison finds servers that count, or answer, differently.
 func TestRecordedAnswersCatch(t *testing.T) {
 	all := readRecorded(t)
 	for name, change := range map[string]func(s *grpcapi.Settings){

@@ -129,8 +129,8 @@ func request(domain string, descriptors ...string) *pb.RateLimitRequest {
 	return r
 }
 
-// ask returns the answer to a request as a line: the code, and for each descriptor its own code, limit, name, what
-// remains and the seconds until the window ends.
+// ask returns the answer to a request as a line: the code, and for each descriptor its own code, limit, name,
+// remaining requests, and the seconds until the window ends.
 func (s *service) ask(descriptors ...string) string {
 	s.Helper()
 	a, err := s.ShouldRateLimit(s.Context(), request("shop", descriptors...))
@@ -159,7 +159,7 @@ func (s *service) requireAnswers(conversation string) {
 	}
 }
 
-// What is asked and answered, line by line, as the original does.
+// Each line is a request, and the answer to it, which is the same as the original's.
 func TestAnswers(t *testing.T) {
 	s := newService(t, nil)
 	s.requireAnswers(`
@@ -196,7 +196,8 @@ func TestAnswers(t *testing.T) {
 	s.requireAnswers("minute=c -> OK, OK 1/MINUTE minutes 0 60")
 }
 
-// Metadata of limits that let a request pass is in the answer, as a copy: of two values, the first counts.
+// The answer has a copy of the metadata of limits that let a request pass. Of two values for a field, the
+// first counts.
 func TestMetadata(t *testing.T) {
 	s := newService(t, func(s *grpcapi.Settings) { s.Metadata = "yes" })
 	s.configure(`
@@ -292,7 +293,7 @@ func TestModes(t *testing.T) {
 	`)
 }
 
-// The calls of requests are those of a client, which CLIENT LIST shows, and its keys are ordinary ones.
+// A client makes the calls for requests. CLIENT LIST shows this client, and its keys are ordinary keys.
 func TestKeysAreOrdinary(t *testing.T) {
 	s := newService(t, nil)
 	s.ask("user=a")
@@ -309,13 +310,13 @@ func (s *service) view() store.View {
 	return view
 }
 
-// spoil makes a key one that does not count.
+// spoil sets a key to something that is not a counter.
 func (s *service) spoil(key string) {
 	err := s.view().Write(s.Context(), []byte(key), store.Value{Bytes: []byte("x")}, store.Never)
 	require.NoError(s, err)
 }
 
-// A limit that cannot be asked is decided as --envoy-fails says.
+// --envoy-fails decides about a limit that cannot be asked.
 func TestFails(t *testing.T) {
 	for fails, want := range map[string]string{
 		"allow": "OK, OK 3/HOUR users 3 3590",

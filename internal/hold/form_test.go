@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/hold"
 )
 
-// A form is read as it was written; a part of it, or one of another version, is not.
+// A form is read as it was written. A part of a form, or a form of another version, is refused.
 func TestForms(t *testing.T) {
 	b := hold.Book{Kind: 2}
 	c := hold.Counter{At: 5, Span: 7}
@@ -34,7 +34,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// The instants of a book move to another clock and back. Zero is no instant.
+// The instants of a book move to another clock and back. Zero stands for no instant.
 func TestShift(t *testing.T) {
 	for _, unix := range []bool{false, true} {
 		b := hold.Book{Path: hold.Path{Last: 20, Marks: []hold.Mark{{From: 1, Counter: hold.Counter{At: 30, Span: 4}}}},

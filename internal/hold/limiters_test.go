@@ -11,10 +11,10 @@ import (
 type key interface {
 	// step takes or refunds a quantity, and returns what was taken.
 	step(now, quantity int64, mode quota.Mode) int64
-	counters(now int64) []hold.Counter // those of the state, the newest first
+	counters(now int64) []hold.Counter // the state's counters, the newest first
 	level(now int64, c hold.Counter) int64
 	giveBack(now int64, c hold.Counter, n int64)
-	unit() int64 // of a level, for one of a quantity
+	unit() int64 // how much a quantity of 1 adds to the level
 }
 
 type throttle struct {

@@ -17,9 +17,9 @@ import (
 )
 
 // The model of this test is a history: what was taken, given back and refunded from which counter, and when. For each
-// state of a real key there is one of the model, which computes the whole history again, with the actual quantities
-// of settled holds in place of their estimates. The real key must never hold less than the model: then a hold would
-// have given back more than if the actual quantity had been taken at first.
+// state of the real key, the model computes the whole history again, with the actual quantities of settled holds in
+// place of their estimates. The real key must never have less charged than the model. Otherwise a hold would have
+// given back more than if the actual quantity had been taken at first.
 
 // event is an event of a history: a charge, or if it is negative a refund, in units of the level.
 type event struct {
@@ -28,11 +28,11 @@ type event struct {
 	amount   int64
 }
 
-// rules are what a hold does; faults change them.
+// rules are the rules of holds, which faults change.
 type rules struct {
 	correct func(p *hold.Path, number uint64, c hold.Counter, d int64) int64
-	decay   bool // before each event, on a key whose level decays
-	fall    bool // after a refund
+	decay   bool // apply before each event, on a key whose level decays
+	fall    bool // apply after a refund
 	forget  bool
 }
 
@@ -73,7 +73,7 @@ func (h *history) model() map[hold.Counter]int64 {
 			continue
 		}
 		for c := range levels {
-			if len(e.counters) > 0 && c.Span != e.counters[0].Span { // another period has converted it
+			if len(e.counters) > 0 && c.Span != e.counters[0].Span { // another period converted it
 				levels[c] = 0
 			}
 		}
@@ -203,8 +203,8 @@ func (h *history) check() string {
 	return ""
 }
 
-// isExact reports whether the level is known exactly: no marks have joined, and of a level that decays nothing was
-// unseen.
+// isExact reports whether the level is known exactly: no marks have been joined, and if the level decays, no call
+// was unseen.
 func (h *history) isExact() bool {
 	switch k := h.key.(type) {
 	case *throttle:
@@ -296,8 +296,8 @@ func play(seed uint64, r rules) (wrong string, calls int, h *history) {
 	return "", calls, h
 }
 
-// No correction makes a key hold less than if the actual quantity had been taken at first. HOLD_CALLS sets the number
-// of random calls.
+// After a correction, a key has at least as much charged as if the actual quantity had been taken at first.
+// HOLD_CALLS sets the number of random calls.
 func TestCorrectionsGiveBackNoMore(t *testing.T) {
 	most, given := 300_000, map[string]int64{}
 	if n, err := strconv.Atoi(os.Getenv("HOLD_CALLS")); err == nil {
@@ -350,8 +350,8 @@ func TestFaultsOfCorrectionsAreFound(t *testing.T) {
 	}
 }
 
-// Whatever the order of events is, nothing panics, no level is negative, and nothing is given back that was not
-// there.
+// Whatever the order of events is, nothing panics, no level is negative, and no more is given back than was
+// charged.
 func FuzzPath(f *testing.F) {
 	f.Add([]byte{0, 5, 0, 3, 1, 2, 2, 1, 3, 0})
 	f.Fuzz(func(t *testing.T, calls []byte) {

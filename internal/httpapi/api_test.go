@@ -212,7 +212,7 @@ func TestStatusOfCalls(t *testing.T) {
 	}
 }
 
-// TestConnection: a connection is one client, which is gone with its connection.
+// TestConnection: each connection is one client, which ends with the connection.
 func TestConnection(t *testing.T) {
 	a := newAPI(t)
 	a.operate("ACL SETUSER alice on >secret +@all ~*")

@@ -17,9 +17,9 @@ import (
 	"cellserver/internal/web"
 )
 
-// BenchmarkTake compares a request that takes with one that a handler answers with 200 and nothing else, and
-// with one that it answers with as many fields and bytes. The bar is 1.3 times as long as the former. On a busy
-// machine, cpu-ns/op says more: it is the time of the processor, for the client too.
+// BenchmarkTake compares a request that takes with two others: a request that a handler answers with 200 and
+// nothing else, and one that it answers with as many fields and bytes. The bar is 1.3 times the time of the
+// first. On a busy machine, cpu-ns/op says more: it is CPU time, including the client's.
 func BenchmarkTake(b *testing.B) {
 	keys := memory.New(memory.Options{})
 	b.Cleanup(func() { keys.Close() })
@@ -67,7 +67,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// answerAsMuch answers with fields and a body like those of a request that takes.
+// answerAsMuch answers with fields and a body like the answer to a request that takes.
 func answerAsMuch(w http.ResponseWriter, _ *http.Request) {
 	header := w.Header()
 	for i, name := range []string{"Cache-Control", "Ratelimit-Policy", "Ratelimit", "X-Ratelimit-Limit",
@@ -81,7 +81,7 @@ var asMuch = []string{"no-store", `"p";q=1000000000;w=1000000000`, `"p";r=999999
 	"1", "application/json", `{"allowed":true,"policy":"p","decided_by":"throttle","shadow":false,"limit":1000000000,` +
 		`"remaining":999999999,"retry_after":-1,"reset_after":1}`}
 
-// processorTime returns the time of the processor that this process has used, in nanoseconds.
+// processorTime returns the CPU time that this process has used, in nanoseconds.
 func processorTime(b *testing.B) int64 {
 	var used syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))

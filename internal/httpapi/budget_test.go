@@ -17,14 +17,14 @@ import (
 // padded returns a call with so many bytes.
 func padded(call string, bytes int) string { return call + strings.Repeat(" ", bytes-len(call)) }
 
-// TestMemoryOfAllRequests: when there is no more memory for requests, others are refused, except for those that fit
-// in the memory of their connection; afterwards, they are not.
+// TestMemoryOfAllRequests: when there is no more memory for requests, further requests are refused, unless they fit
+// in their connection's own memory. When there is memory again, they are accepted.
 func TestMemoryOfAllRequests(t *testing.T) {
 	a := newAPI(t)
 	post := func(bytes int, call string) (status int, reply string) { return a.post(padded(call, bytes)) }
 	const call = `["CL.FIXED", "b", 1000, 60]`
 	a.post(`["CL.FIXED", "a", 6, 60, 6]`)
-	a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 72 << 20}) // a half is for requests over HTTP
+	a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 72 << 20}) // half of it is for requests over HTTP
 	a.instance.Clients.UpdateLimits(0, 0)
 	bodies := []int{1 << 20, 1 << 20, 780_000, 20_000} // these take all but some kilobytes
 	answers := make(chan int)
@@ -67,7 +67,7 @@ func TestBodyThatNeverFits(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status, reply)
 }
 
-// TestAnnouncedBodies: a length that is announced holds no memory.
+// TestAnnouncedBodies: a body that is only announced holds no memory.
 func TestAnnouncedBodies(t *testing.T) {
 	a := newAPI(t)
 	const announce = "POST /v1 HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nExpect: 100-continue\r\n" +

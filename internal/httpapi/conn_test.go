@@ -16,8 +16,8 @@ import (
 	"cellserver/test/certs"
 )
 
-// TestRepliesThatAreTooLong: what is not sent of them is not sent to the next request either, which may be
-// another user's: proxies share connections among their clients.
+// TestRepliesThatAreTooLong: the unsent rest of a reply is not sent to the next request either, which may
+// be another user's, because proxies share connections among their clients.
 func TestRepliesThatAreTooLong(t *testing.T) {
 	a := newAPI(t)
 	var calls []string

@@ -27,7 +27,7 @@ import (
 	"cellserver/test/certs"
 )
 
-// withUsers makes the requests of an API come with a certificate, which names the user that is returned.
+// withUsers makes the requests of an API come with a certificate that names user.
 func (a *api) withUsers() (user *atomic.Value) {
 	user = new(atomic.Value)
 	authority := certs.New(a.t)
@@ -78,8 +78,8 @@ func drawValue(t *rapid.T) string {
 	return strings.Repeat(value, length/max(len(value), 1)+1)[:min(length, length*len(value))]
 }
 
-// TestEveryRequestIsDecided: whatever a client sends, and whatever the rights of the gateway's user are, a request is
-// not allowed for want of a decision. Policies in shadow mode refuse nothing.
+// TestEveryRequestIsDecided: whatever a client sends, and whatever the rights of the gateway's user are, no request
+// is allowed because a decision is missing. Policies in shadow mode refuse nothing.
 func TestEveryRequestIsDecided(t *testing.T) {
 	a := newAPIWith(t, decided(), func(c *commands.Config) {
 		c.Settings = commands.NewSettings()
@@ -137,8 +137,8 @@ func TestLongSubjectsOfRestrictedUsers(t *testing.T) {
 	}
 }
 
-// TestRightsThatLackAPolicy: if the rights of its user exclude a subject, or a command, the gateway's client gets 403,
-// except if only policies in shadow mode are asked.
+// TestRightsThatLackAPolicy: if the user's rights exclude a subject or a command, the gateway's client gets 403,
+// unless only policies in shadow mode are asked.
 func TestRightsThatLackAPolicy(t *testing.T) {
 	a := newAPIWith(t, decided())
 	user := a.withUsers()
@@ -186,8 +186,8 @@ func TestFullMemory(t *testing.T) {
 	}
 }
 
-// TestHeadersThatStandTwice: a client does not evade a policy that allows requests without a header by sending it
-// twice; a policy in shadow mode refuses no request for want of a header.
+// TestHeadersThatStandTwice: a client cannot evade a policy that allows requests without a header by sending the
+// header twice. A policy in shadow mode refuses no request because a header is missing.
 func TestHeadersThatStandTwice(t *testing.T) {
 	a := newAPIWith(t, decided())
 	for _, c := range []struct {
@@ -209,7 +209,7 @@ func TestHeadersThatStandTwice(t *testing.T) {
 	}
 }
 
-// contendedStore is a store of whose keys many others use each.
+// contendedStore is a store in which too many others use every key.
 type contendedStore struct{ store.Store }
 
 func (s contendedStore) View() store.View { return contendedView{s.Store.View()} }
@@ -235,8 +235,8 @@ func TestContendedKeys(t *testing.T) {
 	}
 }
 
-// TestReboundNames: a page of a site whose name resolves to a loopback address gets no decision, because it could use
-// up the limits of others. What gateways send does.
+// TestReboundNames: a web page gets no decision even if its site's name resolves to a loopback address, because it
+// could use up others' limits. Requests of gateways get one.
 func TestReboundNames(t *testing.T) {
 	a := newAPI(t)
 	port := a.address[strings.LastIndexByte(a.address, ':'):]

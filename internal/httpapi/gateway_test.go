@@ -62,7 +62,8 @@ func TestGateway(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status, "Authorization is the client's")
 }
 
-// TestGatewayWithoutDecision: what is no decision is answered as the policy says, and never with 401 or 404.
+// TestGatewayWithoutDecision: if there is no decision, the answer is what the policy says, and never 401 or
+// 404.
 func TestGatewayWithoutDecision(t *testing.T) {
 	a := newAPI(t)
 	a.operate("SET both:{u}:throttle value")
@@ -189,7 +190,8 @@ func TestRenamedCommands(t *testing.T) {
 	assert.Equal(t, http.StatusTooManyRequests, status, body)
 }
 
-// TestSeveralPolicies: all or none, and the fields of all.
+// TestSeveralPolicies: either all policies are charged or none, and the answer has the fields of
+// all.
 func TestSeveralPolicies(t *testing.T) {
 	a := newAPI(t)
 	user := []string{"X-User", "u"}
@@ -235,7 +237,7 @@ func TestShadowViolatesNothing(t *testing.T) {
 	assert.Contains(t, body, `"violated-policies":["share"]`)
 }
 
-// TestForwardedFor: of X-Forwarded-For, the last address that is no proxy's is the client's.
+// TestForwardedFor: the last address in X-Forwarded-For that is not a proxy's is the client's.
 func TestForwardedFor(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range []struct {
@@ -280,7 +282,7 @@ func TestBodyIsNotAwaited(t *testing.T) {
 	}
 }
 
-// TestTrustedProxies: other peers get 403, and so their X-Forwarded-For has no effect.
+// TestTrustedProxies: peers that are not trusted get 403, so their X-Forwarded-For has no effect.
 func TestTrustedProxies(t *testing.T) {
 	a := newAPI(t)
 	settings := httpapi.NewSettings()
@@ -298,8 +300,8 @@ func TestTrustedProxies(t *testing.T) {
 	assert.EqualValues(t, 1, counted.List[len(counted.List)-1].Value, "cellserver_http_untrusted_total")
 }
 
-// TestGatewaysWithCertificates: a certificate stands in for the option. If it names a user, requests have the rights
-// of this user, so that a client with a certificate of its own cannot take from what others have.
+// TestGatewaysWithCertificates: a peer with a certificate is trusted without the option. If the certificate names a
+// user, requests have this user's rights, so that a client with its own certificate cannot use up others' limits.
 func TestGatewaysWithCertificates(t *testing.T) {
 	authority := certs.New(t)
 	own := authority.Issue(t, "server")
@@ -325,7 +327,7 @@ func TestGatewaysWithCertificates(t *testing.T) {
 		{false, "several", "strict", http.StatusOK, ""},
 		{false, "shop", "strict", http.StatusOK, ""},
 		{false, "", "strict", http.StatusForbidden, ""},
-		{true, "several", "both", http.StatusForbidden, ""}, // the certificate has several names, or none
+		{true, "several", "both", http.StatusForbidden, ""}, // the certificate has several names or none
 		{true, "shop", "both", http.StatusOK, ""},
 		{true, "shop", "strict", http.StatusForbidden, "NOPERM No permissions to access a key"},
 		{true, "shop", "both,strict", http.StatusForbidden, "NOPERM No permissions to access a key"},
@@ -351,7 +353,8 @@ func TestGatewaysWithCertificates(t *testing.T) {
 	assert.Equal(t, ":0\r\n", a.operate("EXISTS strict:{trueshop}:fixed"))
 }
 
-// TestWarning: gateways on other machines would get 403, if only this machine is trusted. A reload says so again.
+// TestWarning: there is a warning if only this machine is trusted, because gateways on other machines would get
+// 403. A reload repeats it.
 func TestWarning(t *testing.T) {
 	a := newAPI(t)
 	for trusted, warnings := range map[string]int{"127.0.0.1/32": 1, "192.0.2.0/24": 0} {
@@ -368,7 +371,7 @@ func TestWarning(t *testing.T) {
 	}
 }
 
-// TestCertificatesWithoutUsersAreLogged: that a certificate names no user is in the log, for requests and for clients.
+// TestCertificatesWithoutUsersAreLogged: the log says that a certificate names no user, for requests and for clients.
 func TestCertificatesWithoutUsersAreLogged(t *testing.T) {
 	var log strings.Builder
 	a := newAPIWith(t, policies, func(c *commands.Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })

@@ -56,7 +56,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-// TestTakeHolds: charges are corrected once, and each wrong order has a status of its own.
+// TestTakeHolds: charges are corrected once, and each wrong order of calls has its own status.
 func TestTakeHolds(t *testing.T) {
 	a := newAPI(t)
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func TestLapsedHold(t *testing.T) {
 	assert.Equal(t, `{"error":"HOLDLAPSED the hold has lapsed: what it charged stays charged"}`, body)
 }
 
-// TestFieldsOfTake: the fields are those that VERBOSE shows.
+// TestFieldsOfTake: the fields are the same as with VERBOSE.
 func TestFieldsOfTake(t *testing.T) {
 	a := newAPI(t)
 	_, header, _ := a.do(a.request("/v1/take/both?subject=u", ""))
@@ -117,7 +117,7 @@ func TestFieldsOfTake(t *testing.T) {
 	assert.Empty(t, header.Get("RateLimit"))
 }
 
-// TestToldAsRead: what a request is told of a decision is what the reply of VERBOSE says.
+// TestToldAsRead: a request gets the same information about a decision as a reply with VERBOSE.
 func TestToldAsRead(t *testing.T) {
 	for _, subject := range []string{"u", "vip", "evil"} {
 		told, read := newAPI(t), newAPI(t)
@@ -167,8 +167,8 @@ func TestTakeWithWait(t *testing.T) {
 	assert.Equal(t, `"named";r=0;t=60 `+want, <-answer)
 }
 
-// TestBodyOfTake: a body has no effect, but a call is made when it has arrived, because the call may wait for longer
-// than a body may take.
+// TestBodyOfTake: a body has no effect, but the call is made only when the body has arrived, because the call may
+// wait longer than a body may take.
 func TestBodyOfTake(t *testing.T) {
 	a := newAPI(t)
 	for length, want := range map[int]int{1: http.StatusOK, 1<<20 + 1: http.StatusRequestEntityTooLarge} {
@@ -181,7 +181,7 @@ func TestBodyOfTake(t *testing.T) {
 	}
 }
 
-// TestPasswordOfDefault: the user default can be named with its password, as any other.
+// TestPasswordOfDefault: the user default can be named with its password, like any other user.
 func TestPasswordOfDefault(t *testing.T) {
 	a := newAPI(t)
 	a.operate("CONFIG SET requirepass top")
@@ -205,8 +205,8 @@ func TestRightsToTake(t *testing.T) {
 	assert.Equal(t, http.StatusMethodNotAllowed, status)
 }
 
-// TestDecisionsAreCounted: calls over HTTP count as those of other clients do. What /v1/auth asks a policy
-// to show what it has decided is no decision of that policy.
+// TestDecisionsAreCounted: calls over HTTP count like other clients' calls. When /v1/auth only asks a
+// policy for the fields that it shows, this does not count as a decision.
 func TestDecisionsAreCounted(t *testing.T) {
 	a := newAPI(t)
 	a.operate("SET strict:{u}:fixed value")

@@ -15,7 +15,8 @@ func callOf(n uint64) Call { return Call{ID: n * 0x9E3779B97F4A7C15, Words: n} }
 
 var taken = []quota.Decision{{Limit: 1000, Remaining: 42, RetryAfter: quota.Never, ResetAfter: 58e9, Taken: 1}}
 
-// A token of one limiter takes less than 64 bytes and itself, with its part of the index.
+// A token of one limiter takes less than 64 bytes in addition to itself, with its part of the
+// index.
 func TestBytes(t *testing.T) {
 	const n = 100_000
 	table := New(n)
@@ -58,7 +59,7 @@ func TestTooMany(t *testing.T) {
 	}
 }
 
-// When all tokens have expired, nothing is left of them but a chunk.
+// When all tokens have expired, only one chunk is left.
 func TestMemoryIsGivenBack(t *testing.T) {
 	table := New(1_000_000)
 	for i := range uint64(50_000) {
@@ -100,7 +101,8 @@ func TestAllocations(t *testing.T) {
 	require.Zero(t, allocations)
 }
 
-// Any decisions are read as they were written, and any other bytes are refused, or read as something.
+// Any decisions are read as they were written. Any other bytes are refused, or read as some
+// decisions.
 func TestDecisions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var decisions []quota.Decision

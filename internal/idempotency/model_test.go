@@ -10,7 +10,7 @@ import (
 	"cellserver/internal/quota"
 )
 
-// table is what the tests need of a Table.
+// table has the methods of a Table that the tests use.
 type table interface {
 	Find(now int64, call Call, dst []quota.Decision) ([]quota.Decision, Result)
 	Add(now int64, call Call, expires int64, decisions []quota.Decision)
@@ -67,8 +67,7 @@ func (n *naive) Expire(now int64, most int) (removed int) {
 
 func (n *naive) Evicted() int64 { return n.evicted }
 
-// compare makes random calls of a table and of the model, and returns the difference that it finds
-// first, or "".
+// compare makes random calls of a table and of the model, and returns the first difference, or "".
 func compare(t *rapid.T, newTable func(max int) table) string {
 	max := rapid.SampledFrom([]int{1, 2, 7, 300, 3000}).Draw(t, "max")
 	tested, model, now := newTable(max), &naive{max: max}, int64(0)
@@ -101,7 +100,8 @@ func compare(t *rapid.T, newTable func(max int) table) string {
 	return ""
 }
 
-// decisionsFor returns decisions that differ from one call to another: one, or now and then several.
+// decisionsFor returns decisions that differ from call to call: usually one, and now and then
+// several.
 func decisionsFor(call Call, now int64) (decisions []quota.Decision) {
 	n := 1
 	if call.ID%16 == 0 {
@@ -116,7 +116,7 @@ func decisionsFor(call Call, now int64) (decisions []quota.Decision) {
 	return decisions
 }
 
-// A table returns what the list of all calls says, for any calls.
+// For any calls, a table returns the same as the list of all calls.
 func TestTableIsLikeTheModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		difference := compare(t, func(max int) table { return New(max) })

@@ -71,8 +71,8 @@ func BenchmarkAcquireRelease3(b *testing.B) {
 	}
 }
 
-// Acquiring again, renewing and being limited do not allocate; a new holder allocates its name
-// only.
+// Acquiring again, renewing and being limited do not allocate. A new holder allocates only its
+// name.
 func TestAllocates(t *testing.T) {
 	for _, n := range []int{3, 1000} {
 		key := filled(n)

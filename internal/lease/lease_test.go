@@ -158,7 +158,7 @@ var timelines = []struct{ name, lines string }{
 		3000 holders          -> b=1:12000`},
 }
 
-const fewHolders = 5 // the maximum in timelines
+const fewHolders = 5 // the maximum of holders in timelines
 
 func TestTimelines(t *testing.T) {
 	for name, table := range tables {

@@ -120,8 +120,7 @@ func (n *naive) sorted(now int64) (leases []Lease) {
 }
 
 // agrees makes random calls on a table and on the model, and compares the whole state after each.
-// The limit changes between calls, but stays at most the one that was drawn, so that no more is
-// ever held.
+// The limit changes between calls, but never exceeds the drawn limit, so that no more is ever held.
 func agrees(t *rapid.T, key Table) error {
 	model := &naive{leases: map[string]Lease{}, maxHolders: rapid.SampledFrom([]int{3, 18, 100}).Draw(t, "max holders")}
 	names := rapid.SampledFrom([]int{2, 5, 40}).Draw(t, "names")
@@ -173,7 +172,7 @@ func agrees(t *rapid.T, key Table) error {
 	return nil
 }
 
-// peeks returns what a table says about a request that is not made, and what it should say.
+// peeks returns what a table and the model say about a request that is not made.
 func peeks(key Table, model *naive, now int64, r Request) (said, want string) {
 	d, err := key.Peek(now, r, model.maxHolders)
 	said = fmt.Sprint(d, err, key.Untaken(now, r), slices.Collect(key.Holders(now)))
@@ -203,7 +202,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// tables lists the representations of leases, and one that converts between them at every call.
+// tables lists the representations of leases, and a table that converts between them at every call.
 var tables = map[string]func() Table{
 	"leases":      func() Table { return new(Leases) },
 	"few":         func() Table { return new(Few) },
@@ -523,8 +522,8 @@ var faults = map[string]func() Table{
 	},
 }
 
-// FuzzLeases passes instants as no correct clock returns them. The structure must stay consistent,
-// and replies in their bounds.
+// FuzzLeases passes instants that no correct clock returns. The structure must stay consistent, and
+// replies within their bounds.
 func FuzzLeases(f *testing.F) {
 	f.Add(epoch, epoch+1, int64(0), int64(3), int64(2), int64(1))
 	f.Add(int64(math.MinInt64), int64(math.MaxInt64), int64(-1), int64(math.MaxInt64), int64(math.MaxInt64), int64(1e9))

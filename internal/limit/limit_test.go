@@ -8,7 +8,7 @@ import (
 	"cellserver/internal/quota"
 )
 
-// Each kind is described, and its names and its letter are its own.
+// Each kind is described, and no two kinds share a name or a letter.
 func TestKindsAreDescribed(t *testing.T) {
 	names, letters := map[string]bool{}, map[byte]bool{}
 	for k := range Kind(Kinds) {
@@ -33,7 +33,7 @@ func TestKindsAreDescribed(t *testing.T) {
 	}
 }
 
-// What handles plain kinds by their description can rely on it.
+// The descriptions of plain kinds are complete, so that code can rely on them.
 func TestPlainKindsAreWhole(t *testing.T) {
 	for k := range Kind(Kinds) {
 		p := k.Plain()

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestReopen checks that lines go to the file of that name after Reopen, and to the file that is open if
-// that is not possible.
+// TestReopen checks that after Reopen, lines go to a new file of that name, or if it cannot be opened,
+// to the file that is open.
 func TestReopen(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	f, err := OpenFile(path)

@@ -66,7 +66,7 @@ func TestQueueNeverBlocks(t *testing.T) {
 }
 
 // TestQueueBytesAreBounded checks the limit in bytes, and that after a dropped line no line is
-// queued until that has been reported.
+// queued until the loss has been reported.
 func TestQueueBytesAreBounded(t *testing.T) {
 	d := newBlockingWriter()
 	q := NewQueue(d, lostLine)
@@ -113,7 +113,7 @@ func TestCloseTimeout(t *testing.T) {
 	<-q.done
 }
 
-// fullDisk is a disk that has so many free bytes.
+// fullDisk is a disk with so many free bytes.
 type fullDisk struct {
 	bytes.Buffer
 	free int
@@ -130,7 +130,7 @@ func (f *fullDisk) Write(b []byte) (int, error) {
 }
 
 // TestFullDisk checks that lines that cannot be written are counted, and that the next line does
-// not continue one that was written in part.
+// not continue a partly written line.
 func TestFullDisk(t *testing.T) {
 	disk := &fullDisk{free: 7}
 	w := lossyWriter{out: disk, notice: lostLine}

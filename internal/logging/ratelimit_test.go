@@ -21,8 +21,8 @@ func (p *manualTimer) second() {
 	}
 }
 
-// TestRateLimit checks that one line per second is written with a message: the latest, with the
-// number of the others.
+// TestRateLimit checks that at most one line per second is written with the same message: the
+// latest, with the number of the others.
 func TestRateLimit(t *testing.T) {
 	var out bytes.Buffer
 	var clock manualTimer

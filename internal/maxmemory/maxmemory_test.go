@@ -61,8 +61,8 @@ func TestGarbageDoesNotExceedMaxMemory(t *testing.T) {
 	require.Equal(t, 2, f.Collected, "it would not help")
 }
 
-// Memory of keys that were removed is there for others at once, even if garbage was collected a moment
-// ago, and even if that took long.
+// Memory of removed keys can be used at once, even if garbage was collected a moment ago, and even if
+// the collection took long.
 func TestFreedMemoryIsUsableAtOnce(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	f.Instance.Memory.Collect = func() {
@@ -85,7 +85,7 @@ func TestFreedMemoryIsUsableAtOnce(t *testing.T) {
 	require.False(t, f.IsFull())
 }
 
-// What calls reserve counts for all of them together, before it is allocated.
+// The memory that calls reserve counts for all calls together, before it is allocated.
 func TestReservedMemory(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	m := f.Instance.Memory
@@ -104,8 +104,8 @@ func TestReservedMemory(t *testing.T) {
 	require.True(t, m.Reserve(1<<40, false))
 }
 
-// Garbage does not have bytes refused: outside an event loop it is collected first, and for calls in
-// one soon after the refusal.
+// Garbage does not cause lasting refusals: outside an event loop it is collected before a refusal,
+// and for calls in an event loop soon after a refusal.
 func TestGarbageIsNotReserved(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	m := f.Instance.Memory
@@ -169,7 +169,7 @@ func TestGarbageCollectionTimeIsBounded(t *testing.T) {
 	require.InDelta(t, 2, f.Collected, 1)
 }
 
-// While there is enough memory, no hook is set, so calls cost nothing more.
+// While there is enough memory, no hook is set, so calls have no additional cost.
 func TestSufficientMemoryCostsNothing(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	require.False(t, f.IsFull())

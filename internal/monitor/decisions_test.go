@@ -18,7 +18,7 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// withPolicies returns an instance with policies, and the function that puts others in force.
+// withPolicies returns an instance with policies, and a function that replaces them.
 func withPolicies(t testing.TB, text string) (in *session.Instance, reload func(text string)) {
 	t.Helper()
 	keys := memory.New(memory.Options{Clock: store.NewStillClock(1), SweepEvery: -1})
@@ -107,8 +107,8 @@ func TestDecisionsAddUp(t *testing.T) {
 	}
 }
 
-// TestHeldByPolicy: what was held and what holds were settled with is counted for each policy that was charged, once
-// each. Holds that have charged nothing would falsify how much too high the estimates are.
+// TestHeldByPolicy: held and settled quantities are counted once for each policy that was charged. Holds that have
+// charged nothing are not counted: they would falsify the figures about too high estimates.
 func TestHeldByPolicy(t *testing.T) {
 	in, _ := withPolicies(t, fewPolicies+"  most: {limits: [{fixed: {limit: 9223372036854775807, period: 60s}}]}\n")
 	const most = "9223372036854775807"

@@ -15,12 +15,12 @@ import (
 	"cellserver/internal/session"
 )
 
-// maxScrape is the most bytes of a scrape.
+// maxScrape bounds the bytes of a scrape.
 const maxScrape = 200 << 10
 
-// largest returns an instance whose scrape is as long as it can be: every command was called, and fails in
-// every way, and so many policies with names of the greatest length make decisions about so many keys, whose
-// names have odd bytes.
+// largest returns an instance whose scrape is as long as possible: every command was called and has failed
+// in every way, and as many policies as possible, with the longest names, have decided about keys whose
+// names have unusual bytes.
 func largest(t testing.TB, keys int) *session.Instance {
 	t.Helper()
 	var text strings.Builder

@@ -32,8 +32,8 @@ type fixture struct {
 	ticks  chan time.Time
 }
 
-// newFixture has the users viewer, with the right to look, and admin, with all rights. Both have the
-// password secret.
+// newFixture returns a fixture with the users viewer, who may only look, and admin, who has all
+// rights. Both have the password secret.
 func newFixture(t *testing.T, change func(*Config)) *fixture {
 	data := memory.New(memory.Options{})
 	t.Cleanup(func() { data.Close() })
@@ -74,7 +74,7 @@ func (f *fixture) call(words ...string) reply {
 	return r
 }
 
-// do sends a request as a user; no user if the name is empty.
+// do sends a request as a user, or without a user if the name is empty.
 func (f *fixture) do(method, path, user, body string, headers ...string) (status int, answer string) {
 	f.Helper()
 	r, err := http.NewRequestWithContext(f.Context(), method, f.server.URL+path, strings.NewReader(body))
@@ -131,8 +131,8 @@ func (f *fixture) waitForViewers(n int) {
 	require.Eventually(f, func() bool { return f.page.Viewers() == n }, time.Minute, time.Millisecond)
 }
 
-// The page needs a user, whose password is checked as AUTH does. With --page-open it needs none on this
-// machine, unless the user default has a password.
+// The page needs a user, whose password it checks as AUTH does. With --page-open, browsers on this
+// machine need no user, unless the user default has a password.
 func TestLogin(t *testing.T) {
 	f := newFixture(t, unchanged)
 	for path, method := range map[string]string{"/": "GET", "/page.js": "GET", "/stream": "GET", "/inspect": "POST"} {
@@ -158,7 +158,7 @@ func TestLogin(t *testing.T) {
 	assert.Equal(t, http.StatusUnauthorized, status)
 }
 
-// A peer on another machine may not log in without TLS, and --page-open is not for it.
+// A peer on another machine may not log in without TLS, and --page-open does not apply to it.
 func TestPasswordsNeedTLS(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.Settings.Open = "yes" })
 	for _, url := range []string{"http://192.0.2.1/", "https://192.0.2.1/"} {
@@ -179,7 +179,7 @@ func TestPasswordsNeedTLS(t *testing.T) {
 	}
 }
 
-// Another page cannot have the browser of a user change anything, nor read anything, nor occupy streams.
+// Another page cannot make a user's browser change anything, read anything, or occupy streams.
 func TestForeignRequestsAreRefused(t *testing.T) {
 	f := newFixture(t, func(c *Config) { c.Settings.Hosts = "limits.example.com other" })
 	f.call("CL.THROTTLE", "a", "5", "1", "60")
@@ -277,7 +277,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// The bans of a policy are listed on request, and subjects of any bytes as text.
+// The bans of a policy are listed on request. Subjects of any bytes are shown as text.
 func TestBans(t *testing.T) {
 	f := newFixture(t, unchanged)
 	status, text := f.do("POST", "/bans", "admin", `{"key":"api"}`)
@@ -293,7 +293,7 @@ func TestBans(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, status)
 }
 
-// Viewers of one user share the calls. Names of any bytes do not leave their line.
+// Viewers with the same user share the calls. Names of any bytes stay within their line.
 func TestStream(t *testing.T) {
 	f := newFixture(t, unchanged)
 	for _, key := range []string{"<img src=x onerror=alert(1)>", "</script>", "\n\nevent: x", "\xff\xfe\x00"} {
@@ -326,7 +326,7 @@ func TestStream(t *testing.T) {
 	require.Eventually(t, func() bool { return f.page.config.Instance.Connected() == 1 }, time.Minute, time.Millisecond)
 }
 
-// Streams are bounded, and a place that a viewer leaves is for the next.
+// Streams are bounded, and the next viewer gets the place of a viewer that has left.
 func TestViewersAreBounded(t *testing.T) {
 	f := newFixture(t, unchanged)
 	var leave func()
@@ -366,7 +366,7 @@ func TestViewerThatDoesNotReadIsCut(t *testing.T) {
 // pipeListener accepts the ends of pipes.
 type pipeListener struct{ conns chan net.Conn }
 
-// localPipe is a pipe whose addresses are those of this machine.
+// localPipe is a pipe with addresses of this machine.
 type localPipe struct{ net.Conn }
 
 func (localPipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
@@ -406,7 +406,7 @@ func TestStreamsEnd(t *testing.T) {
 	f.waitForViewers(0)
 }
 
-// A name of any bytes is shown as redis-cli prints it, and is found again by that.
+// A name of any bytes is shown as redis-cli prints it, and this text finds it again.
 func TestNames(t *testing.T) {
 	for name, shown := range map[string]string{
 		"": `""`, "a b": `"a b"`, "\n\r\t\b\a\"\\": `"\n\r\t\b\a\"\\"`, "\x00\x7f\xff": `"\x00\x7f\xff"`, "é": `"\xc3\xa9"`,

@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/quota"
 )
 
-// An override that no request can match is named, and no other.
+// The advice names an override that no request can match, and no other override.
 func TestAdviceOnOverrides(t *testing.T) {
 	hex := strings.Repeat("0a", 32)
 	for from, patterns := range map[string]map[string]bool{
@@ -35,7 +35,7 @@ func TestAdviceOnOverrides(t *testing.T) {
 	}
 }
 
-// What the advice says of a throttle is what the algorithm admits, in the worst case.
+// The advice about a throttle says how much the algorithm admits in the worst case.
 func TestAdviceOnThrottles(t *testing.T) {
 	const why = ": the burst, and what comes back meanwhile"
 	for text, want := range map[string]string{
@@ -56,7 +56,7 @@ func TestAdviceOnThrottles(t *testing.T) {
 }
 
 // admitted returns how many tokens a throttle admits in a period that begins with a full bucket, to a client that
-// asks for one token after the other, each as soon as it has come back.
+// takes each token as soon as it has come back.
 func admitted(t *testing.T, l gcra.Limit, period time.Duration) string {
 	count, tat := 0, int64(0)
 	for now := int64(0); now < int64(period); {

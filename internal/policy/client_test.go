@@ -13,7 +13,7 @@ import (
 var proxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8"),
 	netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// subjectOf returns the subject of a request; of one without its headers, "without".
+// subjectOf returns the subject of a request, or "without" if the request lacks the headers.
 func subjectOf(t require.TestingT, from, peer, host string, header http.Header) string {
 	h := one(t, "{limits: [{fixed: {limit: 1, period: 1s}}], from: '"+from+"'}").HTTP
 	c := Client{Host: host, Header: header.Values}
@@ -64,7 +64,7 @@ func TestClientIP(t *testing.T) {
 		{"::1", []string{"1.2.3.4"}, "1.2.3.4"},
 		{"::ffff:10.0.0.1", []string{"1.2.3.4"}, "1.2.3.4"},
 		{"", []string{"1.2.3.4"}, "1.2.3.4"},
-		// Each proxy appends an address, and what a client has sent stands before.
+		// Each proxy appends an address. Addresses that the client has sent stand before.
 		{"10.0.0.1", []string{"9.9.9.9, 1.2.3.4"}, "1.2.3.4"},
 		{"10.0.0.1", []string{"9.9.9.9", "1.2.3.4"}, "1.2.3.4"},
 		{"10.0.0.1", []string{"9.9.9.9, 1.2.3.4, 10.0.0.2,10.0.0.3"}, "1.2.3.4"},
@@ -80,7 +80,7 @@ func TestClientIP(t *testing.T) {
 		{"10.0.0.1", []string{"[2001:db8:1:2:3:4:5:6]"}, "2001:db8:1:2::"},
 		{"10.0.0.1", []string{"2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::"},
 		{"10.0.0.1", []string{"fe80::1%eth0"}, "fe80::"},
-		// No header, a broken one, or nothing but proxies: the peer.
+		// Without the header, with a broken header, or with only proxies in it: the peer.
 		{"10.0.0.1", nil, "10.0.0.1"},
 		{"10.0.0.1", []string{""}, "10.0.0.1"},
 		{"10.0.0.1", []string{"garbage"}, "10.0.0.1"},
@@ -91,7 +91,7 @@ func TestClientIP(t *testing.T) {
 		{"10.0.0.1", []string{"127.0.0.1, [::1]:5"}, "10.0.0.1"},
 		{"fd00::1:2:3:4", nil, "fd00::"},
 		{"", nil, "-"},
-		// A peer that is no proxy may send anything.
+		// A peer that is not a proxy may send anything.
 		{"5.6.7.8", []string{"1.2.3.4"}, "5.6.7.8"},
 		{"::ffff:5.6.7.8", []string{"1.2.3.4"}, "5.6.7.8"},
 		{"2001:db8::1", []string{"1.2.3.4"}, "2001:db8::"},

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDiff has pairs of a policy p, and what the log says when the second takes the place of the first.
+// TestDiff has pairs of a policy p, and the log's lines when the second replaces the first.
 func TestDiff(t *testing.T) {
 	const throttle, day = "{throttle: {burst: 20, rate: 100/1m}}", "{quota: {limit: 100, per: day}}"
 	for _, test := range []struct{ before, after, want string }{
@@ -76,7 +76,7 @@ func TestDiffOfPolicies(t *testing.T) {
 	require.Equal(t, "and 5 changes more", lines[maxDiff])
 }
 
-// describe returns all that clients notice of a Set. It is the same for equal Sets.
+// describe returns everything that clients can notice of a Set. It is the same for equal Sets.
 func describe(s *Set) string {
 	var b strings.Builder
 	limits := func(all []Limit) {

@@ -175,7 +175,7 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
-// Files that are refused whatever their policies are.
+// These files are refused whatever their policies are.
 func TestInvalidFiles(t *testing.T) {
 	const none = `no policies; a file that is to have none says "policies: {}"`
 	for text, want := range map[string]string{

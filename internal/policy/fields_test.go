@@ -139,7 +139,7 @@ func TestFieldsAreStructured(t *testing.T) {
 	})
 }
 
-// After t, there is one unit more of a throttle, and not before.
+// After t, and not before, a throttle has one unit more.
 func TestNextUnit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		burst, count := rapid.IntRange(1, 1000).Draw(t, "burst"), rapid.IntRange(1, 1_000_000).Draw(t, "count")

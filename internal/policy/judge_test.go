@@ -108,7 +108,8 @@ func TestDecidingLimit(t *testing.T) {
 		{[]quota.Decision{decision(1, 20, 0, 6, 1), decision(1, 100, 50, 5, 9)}, 0},
 		{[]quota.Decision{decision(1, 20, 0, 5, 1), decision(1, 100, 50, 5, 9), decision(1, 1, 0, 6, 9)}, 2},
 		{[]quota.Decision{decision(1, 20, 0, most, 1), decision(1, 100, 50, -1, 9), decision(1, 7, 0, -1, 9)}, 1},
-		// In 64 bits the products overflow, and as floating-point numbers the parts are equal.
+		// With 64 bits the products overflow, and with floating-point numbers the fractions are
+		// equal.
 		{[]quota.Decision{decision(0, most, most-1, -1, 1), decision(0, most-1, most-2, -1, 1)}, 1},
 		{[]quota.Decision{decision(0, most-1, most-2, -1, 1), decision(0, most, most-1, -1, 1)}, 0},
 		{[]quota.Decision{decision(0, 9, 1, -1, 1), decision(0, 0, 0, -1, 0), decision(0, 5, 0, -1, 1)}, 1},
@@ -119,7 +120,7 @@ func TestDecidingLimit(t *testing.T) {
 	}
 }
 
-// naiveDeciding is deciding as a list that is sorted, with exact fractions.
+// naiveDeciding does the same as deciding, by sorting a list with exact fractions.
 func naiveDeciding(decisions []quota.Decision) int {
 	order := make([]int, len(decisions))
 	for i := range order {
@@ -196,7 +197,7 @@ func TestDecidingIsTheModels(t *testing.T) {
 	}
 }
 
-// decidingFaults are decidesBefore with one fault each.
+// decidingFaults are versions of decidesBefore with one fault each.
 var decidingFaults = map[string]func(a, b *quota.Decision) bool{
 	"-1 is the shortest": func(a, b *quota.Decision) bool {
 		if a.Limited && b.Limited {
@@ -254,7 +255,7 @@ func TestDecidingPolicy(t *testing.T) {
 	require.Equal(t, 0, Deciding([]Verdict{a, a}))
 }
 
-// What counts for a ban, and what does not.
+// Which decisions count for a ban.
 func TestCountsForBan(t *testing.T) {
 	p := one(t, "{"+judged+"}")
 	refused := []quota.Decision{decision(0, 100, 50, -1, 1), decision(1, 20, 0, 1e9, 9)}
@@ -278,7 +279,7 @@ func TestCountsForBan(t *testing.T) {
 		// Modes.
 		{Request{1, quota.Peek}, AtOnce, refused, false},
 		{Request{1, quota.Force}, AtOnce, refused, false},
-		// A LEAVE alone has refused what remained.
+		// Only LEAVE has refused the call, because enough remained without it.
 		{Request{4, quota.Take}, AtOnce, left, false},
 		{Request{1000, quota.UpTo}, AtOnce, left, false},
 		// Waits, repeated calls, decisions without the limits.

@@ -41,7 +41,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// The subject of a standing is found in its key, unless it is long. Other keys have none.
+// The key of a standing contains the subject, unless the subject is long. Other keys have no
+// subject.
 func TestSubjectsOfStandings(t *testing.T) {
 	const prefix = "cl*[a]?\\"
 	p := one(t, network)
@@ -78,8 +79,8 @@ func sha256Of(text string) string {
 
 type tagFunc func(dst, subject []byte) []byte
 
-// tagsDiffer checks the tags of two subjects: as Redis finds them in a key, they are not empty and end where
-// the subject does, they consist of printable characters, and are equal only if the subjects are.
+// tagsDiffer checks the tags of two subjects, as Redis finds them in a key: they are not empty, end where
+// the subject ends, consist of printable characters, and are equal only if the subjects are equal.
 func tagsDiffer(tagOf tagFunc, a, b []byte) error {
 	tags := [2][]byte{tagOf(nil, a), tagOf(nil, b)}
 	for _, tag := range tags {
@@ -176,7 +177,7 @@ func TestKeysAllocateNothing(t *testing.T) {
 	}))
 }
 
-// areSafe says yes only if no byte has to be written as digits, and yes to usual subjects.
+// areSafe returns true only if no byte has to be written as digits, and for usual subjects it does.
 func TestSafeSubjects(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 100_000 {

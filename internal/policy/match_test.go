@@ -69,7 +69,7 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// An address is the same with a zone, however long that is: a client may add one.
+// An address is the same with a zone, however long the zone is, because a client may add one.
 func TestZones(t *testing.T) {
 	p := one(t, network)
 	for _, zone := range []string{"%eth0", "%25eth0", "%", "%" + strings.Repeat("x", 1000), "%:", "%a%b"} {
@@ -83,8 +83,8 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Comparing a subject with patterns is bounded; 100 patterns on 1,000 bytes are within the bound. A subject beyond
-// it is blocked.
+// Comparing a subject with patterns is bounded. 100 patterns on 1,000 bytes are within the bound, and a subject
+// beyond the bound is blocked.
 func TestCostlySubjects(t *testing.T) {
 	overrides := func(n int, pattern string) *Policy {
 		text := "{limits: [{fixed: {limit: 1, period: 1s}}], overrides: ["

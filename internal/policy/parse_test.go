@@ -20,7 +20,7 @@ func parse(t require.TestingT, text string) *Set {
 	return s
 }
 
-// one reads one policy, in the form of {limits: ...}.
+// one reads one policy, in the form {limits: ...}.
 func one(t require.TestingT, text string) *Policy {
 	return parse(t, "policies: {p: "+text+"}").Policy([]byte("p"))
 }

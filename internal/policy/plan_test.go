@@ -47,7 +47,8 @@ func TestManyPlans(t *testing.T) {
 	require.ErrorContains(t, err, "more than 32 plans")
 }
 
-// A plan that is removed is reported, with what its subjects have then, and so is each change of its limits.
+// A removed plan is reported, with the limits that its subjects have then, and so is each change of a plan's
+// limits.
 func TestDiffOfPlans(t *testing.T) {
 	changed := strings.NewReplacer("pro: {limits: [{fixed: {limit: 9,", "gold: {limits: [{fixed: {limit: 7,",
 		"limit: 1,", "limit: 2,").Replace(planned)

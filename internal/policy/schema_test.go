@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The schema is for editors. It accepts whatever Parse accepts, and refuses what a schema can describe of
-// the rest.
+// The schema is for editors. It accepts everything that Parse accepts, and refuses as much of the rest as
+// a schema can describe.
 const schemaFile = "../../docs/policies.schema.json"
 
 func compileSchema(t *testing.T) *jsonschema.Schema {

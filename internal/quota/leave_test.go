@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/window"
 )
 
-// limiter is a limiter with a state. with returns one whose limit is lower by n, in the same state.
+// limiter is a limiter with a state. with returns a limiter in the same state whose limit is lower
+// by n.
 type limiter interface {
 	step(now, quantity int64, mode quota.Mode) (quota.Decision, error)
 	with(t *rapid.T, n int64) limiter
@@ -65,8 +66,8 @@ func someLimiter(t *rapid.T) limiter {
 	}
 }
 
-// A call with LEAVE n gets the decision of the same call with a limit that is lower by n, but for what is
-// shown of the whole limit, and leaves the same state.
+// A call with LEAVE n gets the same decision, and leaves the same state, as the call with a limit that is
+// lower by n. Only the figures about the whole limit differ.
 func TestLeaveDecidesWithALowerLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { require.Empty(t, leaveDiffers(t, quota.Leave)) })
 }
@@ -74,7 +75,7 @@ func TestLeaveDecidesWithALowerLimit(t *testing.T) {
 type leaveFunc = func(n, quantity int64, mode quota.Mode,
 	take func(int64, quota.Mode) (quota.Decision, error)) (quota.Decision, error)
 
-// leaveDiffers returns a step that is not decided as with a lower limit.
+// leaveDiffers returns a step with another decision than with a lower limit.
 func leaveDiffers(t *rapid.T, leave leaveFunc) string {
 	l, now := someLimiter(t), int64(1e18)
 	whole, err := l.step(now, 0, quota.Peek)
@@ -96,7 +97,7 @@ func leaveDiffers(t *rapid.T, leave leaveFunc) string {
 			continue
 		}
 		if quantity < 0 {
-			continue // a refund is one of the whole limit
+			continue // a refund is decided by the whole limit
 		}
 		want, err := lower.step(now, quantity, mode)
 		require.NoError(t, err)

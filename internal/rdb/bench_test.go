@@ -25,7 +25,7 @@ func write(w *Writer) error {
 	return w.Close()
 }
 
-// An operation of the benchmark writes a million keys.
+// One operation writes a million keys.
 func BenchmarkWrite(b *testing.B) {
 	for b.Loop() {
 		w := NewWriter(io.Discard)

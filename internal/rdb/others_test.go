@@ -28,8 +28,8 @@ func TestFileOfRedis86(t *testing.T) {
 	}
 }
 
-// A file of the same server in a cluster, where each slot precedes its keys, and with the frequency
-// of use of keys.
+// A file of the same server in a cluster, in which each slot precedes its keys, and keys have their
+// frequency of use.
 func TestFileOfACluster(t *testing.T) {
 	lines, err := readAll(readerOf(fixture(t, "redis-8.6-cluster.rdb"), small))
 	require.Equal(t, io.EOF, err)

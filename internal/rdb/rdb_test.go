@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// small is the size of the smallest buffer that a reader can work with: everything that can cross
-// its end does.
+// small is the size of the smallest buffer that a reader can work with. With it, everything that
+// can cross the end of a buffer does.
 const small = 16
 
 func readerOf(file []byte, bufferBytes int) *Reader {
@@ -148,7 +148,8 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// Strings that just fit in the buffer, and that just do not, are read as they were written.
+// Strings that just fit in the buffer, and strings that just do not fit, are read as they were
+// written.
 func TestLongStrings(t *testing.T) {
 	var values [][]byte
 	for _, n := range []int{63, 64, bufferBytes - 20, bufferBytes, bufferBytes + 1, 3*bufferBytes + 7} {

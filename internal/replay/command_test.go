@@ -139,7 +139,7 @@ func TestExitStatus(t *testing.T) {
 	}
 }
 
-// The options that choose requests, and those that change what is decided.
+// The options that choose requests, and the options that change decisions.
 func TestOptions(t *testing.T) {
 	policies := write(t, "p.yaml", small)
 	text := ""
@@ -230,7 +230,7 @@ func TestBansAreCounted(t *testing.T) {
 	require.Contains(t, r.By, By{"override", 1})
 }
 
-// The page shows what clients have sent as text.
+// The page escapes everything that clients have sent.
 func TestPageEscapes(t *testing.T) {
 	policies := write(t, "p.yaml", strings.Replace(small, "{client_ip}", "{header.X-Key}", 1))
 	log := write(t, "json.log", strings.Repeat(`{"time":"2026-11-23T10:00:00Z","http_x_key":"<script>"}`+"\n", 3)+
@@ -245,7 +245,8 @@ func TestPageEscapes(t *testing.T) {
 	require.NotContains(t, run(policies, log).stdout, "script", "subjects of headers are hidden")
 }
 
-// On a terminal, text has the terminal's colour, and nothing that a client has sent reaches it as it is.
+// On a terminal, text has the terminal's colour, and control characters that a client has sent do not
+// reach the terminal.
 func TestTerminal(t *testing.T) {
 	text := ""
 	for i, user := range []string{`\u001b[2J`, `\u009b31m`, `\u202e`, `a\u0000b\nc`, "\xff\x1b[2J"} {

@@ -44,7 +44,7 @@ func TestMemoryOfSubjects(t *testing.T) {
 // inUse returns how many bytes are in use.
 func inUse() int64 {
 	runtime.GC()
-	runtime.GC() // what has a finalizer is freed only now
+	runtime.GC() // objects with a finalizer are freed only now
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)

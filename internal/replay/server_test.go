@@ -22,7 +22,7 @@ import (
 	"cellserver/internal/weblog"
 )
 
-// judged are policies with which a server decides the requests of a log, too.
+// judged are policies with which a server decides the requests of a log too.
 const judged = `
 policies:
   one: {limits: [{throttle: {burst: 20, rate: 60/1m}}]}
@@ -60,7 +60,7 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// lines returns how many lines a log has that a server judges.
+// lines returns how many lines the logs of these tests have.
 func lines(t *testing.T) int {
 	text := os.Getenv("CELLSERVER_TEST_LINES")
 	if text == "" {
@@ -90,7 +90,7 @@ func writeLog(t *testing.T, count int) string {
 	return path
 }
 
-// asReply returns a decision as the server replies it, in milliseconds.
+// asReply returns a decision in the form of a server's reply, in milliseconds.
 func asReply(v policy.Verdict) string {
 	ms := func(ns int64) int64 {
 		if ns == quota.Never {
@@ -176,14 +176,14 @@ func compareWithServer(t *testing.T, log, name string, wrong time.Duration) (com
 	return compared, differs
 }
 
-// withPolicy sets what the command line would set.
+// withPolicy sets the options that the command line would set.
 func withPolicy(o *options, name string, e *Environment) *Environment {
 	o.name, o.reading.Subject, o.reading.Zone, o.memory, o.disorder = name, "{client_ip}", time.UTC, 1<<30, 10*time.Second
 	o.reading.Quantity = "{body_bytes_sent}"
 	return e
 }
 
-// limitedBy returns how many requests the report says to be limited.
+// limitedBy returns how many requests are limited according to the report.
 func limitedBy(t *testing.T, log, name string) int64 {
 	var out, stderr strings.Builder
 	e := testEnvironment(&out, &stderr)

@@ -92,7 +92,8 @@ func TestPlantedLimitIsFound(t *testing.T) {
 	}
 }
 
-// The limit that is suggested for a part of the requests limits no more when it is replayed.
+// If a limit is suggested that should limit a part of the requests, replaying it limits no more
+// than this part.
 func TestSuggestedShareIsKept(t *testing.T) {
 	log := planted(t, 40, 100, 15, 1)
 	for _, part := range []string{"0%", "1%", "10%"} {

@@ -25,7 +25,7 @@ var small = Limits{Bulk: 64, Words: 40, Inline: 100, Query: 400}
 var long = strings.Repeat("1", 64<<10)
 
 // grammar lists streams with the calls and the error that they give. Each was compared with
-// redis-server 7.0.15; a comment says where the difference is intended.
+// redis-server 7.0.15; comments mark intended differences.
 var grammar = []struct{ name, stream, want string }{
 	{"a call", "*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n", `["ECHO" "hi"]`},
 	{"two calls", ping + ping, `["PING"]["PING"]`},
@@ -441,7 +441,7 @@ type reading func(r *Reader, last [][]byte) ([][]byte, error)
 
 func next(r *Reader, _ [][]byte) ([][]byte, error) { return r.Next() }
 
-// inParts keeps unfinished calls in parts of so many bytes.
+// inParts returns a reading that keeps unfinished calls in parts of so many bytes.
 func inParts(part int) reading {
 	return func(r *Reader, _ [][]byte) ([][]byte, error) {
 		r.parts.size = part
@@ -462,7 +462,8 @@ func gather(r *Reader, last [][]byte) ([][]byte, error) {
 	return words, err
 }
 
-// gatherLast returns a reading in which calls repeat one from which they differ in their last word, too.
+// gatherLast returns a reading in which a call also counts as a repetition if only its last word
+// differs.
 func gatherLast() reading {
 	length := 0 // of the last word of the call that Append has read last
 	return func(r *Reader, last [][]byte) ([][]byte, error) {

@@ -23,7 +23,7 @@ func TestWriter(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		write        func(w *Writer)
-		resp2, resp3 string // resp3 "" if the same
+		resp2, resp3 string // resp3 is "" if it is the same
 	}{
 		{"int", func(w *Writer) { w.Int(7); w.Int(-10); w.Int(math.MinInt64) }, ":7\r\n:-10\r\n:-9223372036854775808\r\n",
 			""},
@@ -267,8 +267,8 @@ func (g *valueTree) integer() (n int64) {
 	return n >> (g.next() % 64)
 }
 
-// grow writes one value. The types that have elements are the last kinds, so that they can be
-// excluded below some depth.
+// grow writes one value. Types with elements are the last kinds, so that they can be excluded below
+// some depth.
 func (g *valueTree) grow(depth int) any {
 	kind := g.next() % kinds
 	if depth > 5 {

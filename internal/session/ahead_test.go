@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/session"
 )
 
-// similarCalls returns random calls. Many differ from the one before in one word only.
+// similarCalls returns random calls. Many differ from the previous call in only one word.
 func similarCalls(random *rand.Rand, words []string) (calls [][]byte) {
 	keys := []string{"a", "b", "c", "", strings.Repeat("k", 98), strings.Repeat("k", 300), strings.Repeat("k", 1<<16+1),
 		"id", "5"}
@@ -92,8 +92,8 @@ func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
 	}
 }
 
-// The checks that a call has passed are skipped for its repeats until the end of the turn, and no
-// longer: a MONITOR that begins between two turns sees the calls of the second.
+// The checks that a call has passed are skipped for its repeats only until the end of the turn: a
+// MONITOR that begins between two turns sees the calls of the second turn.
 func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
 	s := commandstest.New(t)
 	c, monitor := s.Connect(), s.Connect()
@@ -114,7 +114,7 @@ func TestRepeatsAreCheckedAgainEachTurn(t *testing.T) {
 // The rights to the key of a repeat are checked.
 func TestEachKeyOfRepeatsIsAuthorized(t *testing.T) {
 	user := commandstest.New(t).ConnectAs(t, "+@all ~a*")
-	require.Equal(t, ":1\r\n", user.Do(t, "INCR a")) // the first of a row is timed
+	require.Equal(t, ":1\r\n", user.Do(t, "INCR a")) // the first call of a row is timed
 	require.NoError(
 		t,
 		user.Send(slices.Concat(commandstest.Encode([]string{"INCR", "a"}), commandstest.Encode([]string{"INCR", "b"}))),

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Coroutines that no session has needed between two trims are stopped, and all when there is no
-// session.
+// Coroutines that no session has needed between two trims are stopped. When there is no session,
+// all are stopped.
 func TestIdleCoroutinesAreStopped(t *testing.T) {
 	stopped := 0
 	in := new(Instance)
@@ -18,7 +18,7 @@ func TestIdleCoroutinesAreStopped(t *testing.T) {
 		idle = append(idle, &coroutine{stop: func() { stopped++ }})
 	}
 	cs.add(idle)
-	cs.trim() // they were added since the trim before
+	cs.trim() // they were added since the previous trim
 	require.Zero(t, stopped)
 
 	taken := []*coroutine{in.takeCoroutine(), in.takeCoroutine(), in.takeCoroutine()}

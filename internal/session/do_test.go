@@ -39,8 +39,8 @@ func do(c *session.Caller, onWait func(), lines ...string) (replies []string, er
 	return replies, err
 }
 
-// Calls are made in their order, more than a window of them in several turns, and those that are made outside
-// the event loop too.
+// Calls are made in order, also calls that are made outside the event loop. More calls than a window holds
+// are made in several turns.
 func TestDo(t *testing.T) {
 	c := newCaller(t, newServer(t))
 	var lines, want []string
@@ -57,7 +57,7 @@ func TestDo(t *testing.T) {
 	assert.True(t, c.IsIdle())
 }
 
-// The limits of the protocol hold.
+// The limits of the protocol apply to Do too.
 func TestDoIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -104,8 +104,9 @@ func TestDoEnds(t *testing.T) {
 	assert.Equal(t, errFull, err)
 }
 
-// What CL.TAKE decides is a value, in a turn, outside of it, and after the call has waited. Then it is that of
-// the client that gets the reply, although another has begun to wait.
+// The outcome of a CL.TAKE is a value, whether it is decided in a turn, outside a turn, or after the call has
+// waited. After a wait, the outcome belongs to the client that gets the reply, even if another client began to
+// wait.
 func TestOutcomes(t *testing.T) {
 	s := newServer(t)
 	take := func(c *session.Caller, onWait func(), line string) []policy.Outcome {

@@ -89,8 +89,8 @@ func increments(n int) (calls, replies string) {
 	return calls, replies
 }
 
-// A pipeline of a client is a pipeline of the store: up to 64 calls are submitted before the first is
-// answered. Their replies come in the order of the calls.
+// A client's pipeline becomes a pipeline of the store: up to 64 calls are submitted before the first
+// is answered. Replies come in the order of the calls.
 func TestPipelineIsSubmittedAsAWhole(t *testing.T) {
 	inBubble(t, 1, func(o *overlapTest) {
 		calls, replies := increments(64)
@@ -142,8 +142,8 @@ func TestCallsOfSeveralStepsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Few calls that may read a long value are under way at a time, and what they return is charged: the
-// replies of a pipeline of them do not fit in memory together.
+// Only a few calls that may read a long value are under way at a time, and the values are charged:
+// all replies of a pipeline of such calls would not fit in memory together.
 func TestFewLongValuesAreUnderWay(t *testing.T) {
 	inBubble(t, 1, func(o *overlapTest) {
 		long := strings.Repeat("x", 100_000)
@@ -242,7 +242,7 @@ func (v *promptView) Throttle(
 
 // newPrompt returns a client of a server over a promptStore, and a pipeline of 64 calls.
 func newPrompt(t testing.TB) (c *sessiontest.Client, calls []byte) {
-	clock := store.NewStillClock(clockStart) // by which no call is slow
+	clock := store.NewStillClock(clockStart) // no call is slow by this clock
 	data := promptStore{memstore.New(memstore.Options{Clock: clock, SweepEvery: -1})}
 	s := newServerOver(t, data, func(*commands.Settings) {})
 	for i := range 64 {
@@ -324,7 +324,7 @@ var randomCalls = []string{
 	"CLIENT TRACKING OFF", "SUBSCRIBE ch", "UNSUBSCRIBE ch", "PUBLISH ch #", "AUTH u x", "RESET",
 }
 
-// randomPipeline returns up to 150 random calls. Mostly they are of rows that overlap.
+// randomPipeline returns up to 150 random calls, mostly of rows that overlap.
 func randomPipeline(random *rand.Rand) string {
 	var b strings.Builder
 	if random.IntN(2) == 0 {
@@ -350,9 +350,10 @@ func randomPipeline(random *rand.Rand) string {
 	return b.String()
 }
 
-// differences sends the same random pipelines to a server over a store that waits, and to one over
-// the memory store, and returns the first that has other replies. The store answers in random order.
-// The seed also decides whether a client monitors the servers, and whether they log all calls as slow.
+// differences sends the same random pipelines to a server over a store that waits, and to a server
+// over the memory store, and returns the first pipeline with different replies. The store answers in
+// random order. The seed also decides whether a client monitors the servers, and whether they log all
+// calls as slow.
 func differences(t *testing.T, seed uint64, pipelines int, disorder bool) (difference string) {
 	inBubble(t, seed, func(o *overlapTest) {
 		o.store.DisorderKeys = disorder
@@ -390,8 +391,8 @@ func differences(t *testing.T, seed uint64, pipelines int, disorder bool) (diffe
 	return difference
 }
 
-// A thousand random pipelines have the same replies over a store that waits as over the memory store,
-// in whatever order it answers. So do the statistics, the slow log and MONITOR.
+// A thousand random pipelines have the same replies over a store that waits, in whatever order it
+// answers, as over the memory store. The statistics, the slow log and MONITOR are the same too.
 func TestRandomPipelinesOnWaitingStore(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call that repeats one that was refused, with another key, has the arguments of that one, not of the call
-// before it, which was made.
+// A call that repeats a refused call with another key gets the arguments of the refused call, not of the
+// last call that was made.
 func TestCallThatRepeatsARefusedOne(t *testing.T) {
 	made := encode(strings.Fields("CL.THROTTLE a1 15 30 60"))
 	refused := encode(strings.Fields("CL.THROTTLE b1 11 30 60"))

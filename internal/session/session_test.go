@@ -188,8 +188,8 @@ func TestClosingSessionIsNotListed(t *testing.T) {
 	require.Zero(t, s.Instance.Clients.Eviction().Leaving)
 }
 
-// The timeout for idle clients spares subscribers and monitors, as in Redis. As there, it does not
-// spare clients with CLIENT TRACKING, which receive messages too.
+// As in Redis, the timeout for idle clients spares subscribers and monitors, and does not spare
+// clients with CLIENT TRACKING, although they receive messages too.
 func TestIdleClientsAreCut(t *testing.T) {
 	s := newServer(t)
 	stay := map[*sessiontest.Client]string{s.Connect(): "SUBSCRIBE a", s.Connect(): "PSUBSCRIBE a",
@@ -203,7 +203,7 @@ func TestIdleClientsAreCut(t *testing.T) {
 		c.Do(t, line)
 	}
 	for c := range stay {
-		c.Output() // discards what the monitors were shown
+		c.Output() // discards the calls that the monitors were shown
 	}
 	require.NoError(t, s.Advance(10*time.Second))
 	s.Instance.CutIdle(9 * time.Second)
@@ -221,8 +221,8 @@ func TestIdleClientsAreCut(t *testing.T) {
 	}
 }
 
-// A web page can make a browser send commands in the body of a request. Nothing of it is answered,
-// and nothing after it is read.
+// A web page can make a browser send commands in the body of a request. No part of the request is
+// answered, and nothing after it is read.
 func TestHTTPIsDisconnected(t *testing.T) {
 	for _, line := range []string{"POST / HTTP/1.1", "post /", "Host: localhost", "*1\r\n$4\r\nPOST"} {
 		c := newServer(t).Connect()
@@ -279,7 +279,7 @@ func TestDeepPipelineYields(t *testing.T) {
 	}{
 		{"PING", 5000, command.TurnCalls},
 		{"INFO", 40, 4},                               // expensive calls cost more
-		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do long ones
+		{"ECHO " + strings.Repeat("x", 50000), 50, 6}, // and so do long calls
 	} {
 		s := newServer(t)
 		c := s.Connect()
@@ -315,8 +315,8 @@ func TestErrorReplacesPartialReply(t *testing.T) {
 	require.Equal(t, "+PONG\r\n-ERR syntax error\r\n+PONG\r\n", s.Connect().Do(t, "PING\r\nHALF\r\nPING"))
 }
 
-// The calls of a window are decided at one instant, and those of the next window at a later one. The end of
-// the turn is read too, because the calls share its time.
+// All calls of a window are decided at the same instant, and the calls of the next window at a later
+// instant. The clock is also read at the end of the turn, because the calls share its time.
 func TestWindowReadsClockOnce(t *testing.T) {
 	ticking := &sessiontest.TickingClock{Start: clockStart}
 	s := newServerOn(t, ticking)

@@ -14,7 +14,7 @@ func played(t *testing.T) []*transcript.File {
 	return slices.DeleteFunc(commandstest.Conversations(t), func(f *transcript.File) bool { return f.Advances })
 }
 
-// They pass however slowly they are played, as on a busy machine.
+// Played conversations pass however slowly they are played, as on a busy machine.
 func TestConversationsPlayedSlowly(t *testing.T) {
 	for _, by := range []time.Duration{70 * time.Millisecond, 2 * time.Second} {
 		slowly := func(s transcript.Stage) transcript.Stage {
@@ -30,7 +30,8 @@ func TestConversationsPlayedSlowly(t *testing.T) {
 	}
 }
 
-// They pass too if a minute goes by before any one of their calls. Of long ones, only some calls are chosen.
+// Played conversations also pass if a minute goes by before any one of their calls. In long conversations,
+// the test tries only some of the calls.
 func TestConversationsWithAPause(t *testing.T) {
 	for _, f := range played(t) {
 		t.Run(f.Base(), func(t *testing.T) {

@@ -16,8 +16,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// waitingMachine makes random calls, and checks after each that the calls that wait are those that have
-// to: in the order of their arrival, none admitted early, and none forgotten.
+// waitingMachine makes random calls. After each it checks that exactly the calls wait that have to:
+// they are in the order of arrival, none was admitted early, and none is forgotten.
 type waitingMachine struct {
 	server  *sessiontest.Server
 	other   *sessiontest.Client
@@ -50,7 +50,7 @@ var (
 	quantities = rapid.SampledFrom([]int{1, 1, 2, 5})
 )
 
-// idle returns a client that does not wait; nil if all do.
+// idle returns a client that does not wait, or nil if all clients wait.
 func (m *waitingMachine) idle() *sessiontest.Client {
 	for _, c := range m.clients {
 		if !slices.ContainsFunc(m.waiting, func(w *waitingCall) bool { return w.client == c }) {
@@ -70,7 +70,8 @@ func (m *waitingMachine) line(key string) (line []*waitingCall) {
 	return line
 }
 
-// retryAfter returns what a call would be told now if no client waited, in milliseconds.
+// retryAfter returns the retry_after that a call would get now if no client waited, in
+// milliseconds.
 func (m *waitingMachine) retryAfter(t require.TestingT, key string, quantity int) (limited bool, ms int) {
 	var numbers [5]int
 	_, err := fmt.Sscanf(m.other.Ask(t, "CL.THROTTLE %s %s %d PEEK MS", key, limit, quantity), "[%d, %d, %d, %d, %d]",
@@ -102,7 +103,7 @@ func (m *waitingMachine) wait(t *rapid.T) {
 	}
 }
 
-// check compares the replies with what they have to be. done are the calls that have ended.
+// check compares the replies with the expected replies. done are the calls that have ended.
 func (m *waitingMachine) check(t require.TestingT) {
 	now := m.server.Clock.Now()
 	for _, w := range slices.Clone(m.waiting) {

@@ -19,8 +19,8 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// admitted returns the numbers of the clients that have a reply that they are admitted, in the order in
-// which they are given. It fails if one has another reply.
+// admitted returns the numbers of the clients with a reply that admits them, in the order of clients.
+// It fails if a client has another reply.
 func admitted(t testing.TB, clients []*sessiontest.Client) (numbers []int) {
 	for i, c := range clients {
 		if line := c.Reply(); line != "" {
@@ -31,7 +31,7 @@ func admitted(t testing.TB, clients []*sessiontest.Client) (numbers []int) {
 	return numbers
 }
 
-// waiters connects clients that wait for a key each, with a limit of one per second.
+// waiters connects clients that each wait for a key, with a limit of one per second.
 func waiters(t testing.TB, s *sessiontest.Server, number int, key func(i int) string) (clients []*sessiontest.Client) {
 	for i := range number {
 		c := s.Connect()
@@ -98,7 +98,7 @@ func TestKeysDoNotWaitForOneAnother(t *testing.T) {
 	require.Equal(t, numbers(750, 1000), admitted(t, clients))
 }
 
-// Another limit of later calls changes nothing for those that wait: each has its own.
+// Later calls with another limit change nothing for calls that wait: each call has its own limit.
 func TestLimitsMayDiffer(t *testing.T) {
 	s := newServer(t)
 	first, second, other := s.Connect(), s.Connect(), s.Connect()
@@ -114,7 +114,8 @@ func TestLimitsMayDiffer(t *testing.T) {
 	require.Equal(t, "[0, 10, 0, -1, 10]", second.Reply())
 }
 
-// The bound of calls that wait, in all and for a key. A call beyond it takes nothing.
+// The number of calls that wait is bounded, in all and for each key. A call beyond a bound takes
+// nothing.
 func TestManyCallsWait(t *testing.T) {
 	s := newServer(t)
 	s.Instance.SetMaxWaiting(20)
@@ -192,7 +193,7 @@ func TestListensWhileCallsWait(t *testing.T) {
 	require.Zero(t, over.listeners)
 }
 
-// A call that waits is counted, timed and shown when it ends, with what it did itself.
+// A call that waits is counted, timed and shown when it ends. Its time does not include the wait.
 func TestWaitingCallsAreCounted(t *testing.T) {
 	s := newServer(t)
 	c, other, monitor := s.Connect(), s.Connect(), s.Connect()
@@ -213,7 +214,7 @@ func TestWaitingCallsAreCounted(t *testing.T) {
 	require.Equal(t, `[["key", 2, 0]]`, other.Ask(t, "CL.TOP SEEN"))
 }
 
-// Changes that a call makes after it has waited are its client's.
+// Changes that a call makes after it has waited count as its own client's changes.
 func TestChangesOfWaitingCallsAreTheirClients(t *testing.T) {
 	s := newServer(t)
 	c, other, listener := s.Connect(), s.Connect(), s.Connect()
@@ -233,7 +234,8 @@ func TestChangesOfWaitingCallsAreTheirClients(t *testing.T) {
 	require.Contains(t, events, `"cl.throttle"`)
 }
 
-// The rights are those at the time of the decision: what is taken away while a call waits, it has not.
+// Rights are checked at the time of the decision: a call does not have rights that were taken away
+// while it waited.
 func TestRightsOfWaitingCalls(t *testing.T) {
 	s := newServer(t)
 	c, other := s.Connect(), s.Connect()
@@ -247,7 +249,7 @@ func TestRightsOfWaitingCalls(t *testing.T) {
 	require.Equal(t, "[0, 1, 0, -1, 1]", other.Ask(t, "CL.THROTTLE key 0 1 1"), "nothing was taken")
 }
 
-// When the server stops, calls that wait are limited, and so are those that come.
+// When the server stops, calls that wait are limited, and so are calls with WAIT that arrive later.
 func TestServerStopsWhileCallsWait(t *testing.T) {
 	s := newServer(t)
 	s.Connect().Ask(t, "CL.THROTTLE key 0 1 1")

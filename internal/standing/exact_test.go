@@ -30,7 +30,8 @@ func (times refusals) bans(s State, r Rule) (numbers []int) {
 	return numbers
 }
 
-// Timelines in which a sliding window counter decides otherwise, and the bounds of the time and of the count.
+// Timelines in which a sliding window counter would decide differently, and the bounds of the time and of the
+// count.
 func TestTimelines(t *testing.T) {
 	brief := func(after, within int64) Rule { return rule(t, after, within, time.Millisecond, 1, time.Millisecond) }
 	for name, test := range map[string]struct {
@@ -53,8 +54,8 @@ func TestTimelines(t *testing.T) {
 	}
 }
 
-// From MaxExact on, the count is an estimate: of 100 refusals a minute, it takes some at the end of a minute for
-// earlier ones, as a sliding window counter does.
+// From MaxExact on, the count is an estimate. Like a sliding window counter, it takes some of 100 refusals at
+// the end of a minute for earlier refusals.
 func TestManyAreEstimated(t *testing.T) {
 	r := rule(t, MaxExact+1, 60, time.Minute, 1, time.Minute)
 	require.Equal(t, []int{MaxExact + 1}, every(0, 0, MaxExact+1).bans(State{}, r))
@@ -70,7 +71,8 @@ func TestManyAreEstimated(t *testing.T) {
 	require.False(t, banned)
 }
 
-// A rule that changes goes on with what was kept by the one before: what both count is added up.
+// A rule that changes goes on with the refusals that the earlier rule kept: both counts are added
+// up.
 func TestChangedRules(t *testing.T) {
 	small, large := rule(t, 5, 60, time.Minute, 1, time.Minute), rule(t, 200, 60, time.Minute, 1, time.Minute)
 	var s State
@@ -97,15 +99,15 @@ func TestChangedRules(t *testing.T) {
 	require.Equal(t, recent(6e9, epoch+30e9, epoch+31e9), next.Recent)
 }
 
-// If the clock runs backwards, a refusal counts as one at the instant of the newest.
+// If the clock runs backwards, a refusal counts at the instant of the newest refusal.
 func TestClockRunsBackwards(t *testing.T) {
 	s, banned := State{Recent: recent(600e9, epoch)}.Refused(epoch-5, login(t))
 	require.False(t, banned)
 	require.Equal(t, recent(600e9, epoch, epoch), s.Recent)
 }
 
-// The bytes of versions that counted all refusals by estimate are read, and their refusals count until they have
-// ended. From then on, the count is exact.
+// The bytes of versions that counted all refusals by estimate are read. These refusals count until they have
+// ended, and from then on the count is exact.
 func TestUpgrade(t *testing.T) {
 	old := strings.ReplaceAll("01 "+zero+" 00 "+zero+" 00 00 "+zero, " ", "")
 	old += "17979cfe362a0000" + "00" + "09" + hex.EncodeToString(duration(1200e9)) + zero // 9 refusals at epoch

@@ -41,7 +41,7 @@ func recent(period int64, instants ...int64) (r Recent) {
 	return r
 }
 
-// grants returns grants, of which none has ended.
+// grants returns grants that have not ended.
 func grants(all ...Grant) Grants {
 	s := State{}
 	for _, grant := range all {
@@ -82,8 +82,8 @@ func TestGoldenForms(t *testing.T) {
 	require.Equal(t, s, read)
 }
 
-// Truncated bytes are refused, and so are bytes with one more, and another version. With a changed byte
-// they are refused, or they are the bytes of another state.
+// Truncated bytes are refused, and so are bytes followed by another byte, and another version. Bytes
+// with a changed byte are refused, or belong to another state.
 func TestChangedForms(t *testing.T) {
 	for _, g := range golden {
 		value := Append(nil, &g.state)
@@ -171,8 +171,8 @@ func drawState(t *rapid.T) State {
 	return s
 }
 
-// Whatever leads to a state, it is valid, its bytes are read as the same state, and on a shifted clock it
-// goes on as before.
+// Every state that can be reached is valid, its bytes are read as the same state, and on a shifted clock
+// it goes on as before.
 func TestStatesAreKept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawState(t)

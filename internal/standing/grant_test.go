@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A grant takes the place of one with the same label, ends by itself or with a quantity of 0, and survives a pardon.
+// A grant replaces a grant with the same label, ends by itself or with a quantity of 0, and survives a pardon.
 func TestGrants(t *testing.T) {
 	grant := func(label string, quantity, until int64) Grant { return Grant{label, quantity, Term{until, "why"}} }
 	s := State{Ban: Term{Until: 100}}
@@ -32,7 +32,7 @@ func TestGrants(t *testing.T) {
 	require.Equal(t, State{}, s.At(100))
 }
 
-// What has ended makes room for another grant.
+// Grants that have ended make room for others.
 func TestMostGrants(t *testing.T) {
 	s := State{}
 	for i := range MaxGrants {

@@ -89,7 +89,7 @@ func TestAfterOne(t *testing.T) {
 	require.Equal(t, Term{Until: epoch + 1e9}, s.Ban)
 }
 
-// An instant before that of the clock is 0, and the level stays the highest one.
+// Instants before 0 count as 0, and the level stays within its maximum.
 func TestBoundsOfRefused(t *testing.T) {
 	r := rule(t, 1, 60, time.Second, 1, time.Second)
 	s, banned := State{}.Refused(-5, r)
@@ -150,7 +150,7 @@ func (m *model) refused(now int64, r Rule) (banned bool) {
 	return true
 }
 
-// level returns how many bans there were, each less than Max after the end of the one before.
+// level returns how many bans there were, each less than Max after the end of the previous ban.
 func (m *model) level(now int64, r Rule) (level int64) {
 	for i := len(m.bans) - 1; i >= 0 && now < m.bans[i].to+r.Max; i-- {
 		now = m.bans[i].from
@@ -201,8 +201,8 @@ func agrees(t *rapid.T, refused refusedFunc) (difference string) {
 	return ""
 }
 
-// Up to MaxExact, the count is exact: a refusal leads to a ban if and only if there were After within less than
-// Within.
+// Up to MaxExact, the count is exact: a refusal leads to a ban if and only if there were After refusals within
+// less than Within.
 func TestRefusedIsTheModels(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		if difference := agrees(t, State.Refused); difference != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reading that follows another is not smaller, on any core.
+// A later reading is not smaller, on any core.
 func TestSystemClockIsMonotonic(t *testing.T) {
 	const readers, readings = 4, 20_000
 	c := NewClock()

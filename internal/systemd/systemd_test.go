@@ -58,7 +58,7 @@ func TestWithoutSystemd(t *testing.T) {
 	require.ErrorContains(t, err, "NOTIFY_SOCKET")
 }
 
-// A parent's watchdog does not count, nor one that is not a time.
+// A parent's watchdog does not count, and neither does a watchdog whose value is not a time.
 func TestWatchdogOfOthers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
 	listen(t, path)

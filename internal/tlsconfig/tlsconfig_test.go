@@ -175,7 +175,7 @@ func invalidOptions(f invalidFiles, otherKey, emptyDir string) map[string]func(*
 func TestClientErrorsNameTheOption(t *testing.T) {
 	a, good := options(t)
 	files := writeInvalidFiles(t)
-	for _, path := range []string{files.garbage, files.large} { // each has an error of its own
+	for _, path := range []string{files.garbage, files.large} { // each has its own error
 		require.NoError(t, os.Remove(path))
 	}
 	for says, c := range map[string]tlsconfig.ClientOptions{

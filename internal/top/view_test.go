@@ -99,7 +99,7 @@ func TestUnknownRates(t *testing.T) {
 	}
 }
 
-// What policies decide is shown by policy, the busiest first, as far as there is room.
+// The decisions of policies are shown by policy, the busiest first, as far as there is room.
 func TestByPolicy(t *testing.T) {
 	text := func(allowed, banned int) string {
 		return fmt.Sprintf("policy_decisions_api:allowed=%d,limited=4,shadow=0,banned=%d,error=1\n"+

@@ -34,7 +34,7 @@ func all(s *sketch, now int64, database int32, n int) []KeyCount {
 }
 
 // wrong compares a list with the exact counts. It reports counts that are out of their bounds, and
-// keys of the first most frequent that are missing.
+// missing keys among the most frequent ones, as many as first says.
 func wrong(top []KeyCount, exact map[string]int64, first int) (complaints []string) {
 	listed := map[string]bool{}
 	for _, h := range top {

@@ -75,7 +75,8 @@ func TestRealClock(t *testing.T) {
 	assert.Error(t, stage.Advance(-time.Second))
 }
 
-// A time in a reply may be less on a real clock, by what may have passed; nothing else may.
+// On a real clock, a time in a reply may be shorter by the time that may have passed. Nothing else
+// may differ.
 func TestTimes(t *testing.T) {
 	for _, c := range []struct {
 		text, got string

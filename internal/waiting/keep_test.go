@@ -9,9 +9,9 @@ import (
 	"pgregory.net/rapid"
 )
 
-// requireOrder requires that no call of a queue can be forgotten: each line has its next turn at a known instant, or
-// its first call has its turn, or its key is kept for a call of which one of these is true; and that each kept
-// key belongs to a call that waits. So no call that keeps a key waits for another call.
+// requireOrder requires that no call of a queue can be forgotten. For each line, the next turn is at a known
+// instant, or the first call has its turn, or the key is kept for a call in a line of which one of these is true.
+// Each kept key must belong to a call that waits. So no call that keeps a key waits for another call.
 func requireOrder[T any](t require.TestingT, q *Queue[T]) {
 	for at, l := range q.lines {
 		keeper := q.keeper(at.database, []byte(at.key))
@@ -48,17 +48,17 @@ var all = []string{"a", "b", "c", "d"}
 // taker is a call that takes from some buckets, at once or not at all.
 type taker struct {
 	keys  []string
-	turns int // in which it was passed over
+	turns int // how many turns it was passed over
 }
 
-// place of takers: the buckets, the queue, and the calls that have their turn.
+// buckets are the buckets, the queue of takers, and the calls that have their turn.
 type buckets struct {
 	of     map[string]*bucket
 	queue  *Queue[*taker]
 	now    int64
 	inTurn []*Call[*taker]
 	left   int
-	turns  int // of calls that have left, the most
+	turns  int // the most turns of a call that has left
 }
 
 func newBuckets(t *rapid.T) *buckets {
@@ -86,7 +86,7 @@ func (b *buckets) add(t *rapid.T, keys []string) {
 	b.queue.SetKeys(c, 0, func(i int) []byte { return []byte(keys[i]) }, len(keys))
 }
 
-// begin begins the turns that are due, at most some at once, as several workers over a store do.
+// begin begins turns that are due, at most so many at once, as several workers over a store do.
 func (b *buckets) begin(most int) {
 	for len(b.inTurn) < most {
 		c, due := b.queue.Next(b.now)
@@ -188,7 +188,7 @@ func TestNoCallOfSeveralKeysIsForgotten(t *testing.T) {
 	})
 }
 
-// While others come for ever, a call on all keys is passed over in as many turns as docs/limiters.md says, at most.
+// While others come for ever, a call on all keys is passed over at most as often as docs/limiters.md says.
 func TestTurnsPassedOver(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBuckets(t)

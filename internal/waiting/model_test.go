@@ -243,7 +243,7 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 			m.model.wake(key, m.now)
 			m.queue.Wake(0, []byte(key), m.now)
 		},
-		"wake all": func(*rapid.T) { // the lines are few, so one call of Next wakes them, the last line first
+		"wake all": func(*rapid.T) { // there are few lines, so one call of Next wakes all, the last line first
 			for _, l := range slices.Backward(m.queue.order) {
 				m.model.wake(l.key, m.now)
 			}
@@ -270,12 +270,12 @@ func (m *machine) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// The queue does what the model does.
+// The queue behaves like the model.
 func TestQueueIsItsModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { t.Repeat(newMachine().actions()) })
 }
 
-// The model finds a queue with a defect: one that lets the last call of a line have its turn.
+// The model finds a queue with a defect, which gives the turn to the last call of a line.
 func TestModelFindsADefect(t *testing.T) {
 	require.True(t, differs(func(q *Queue[*waiter]) {
 		for _, l := range q.order {
@@ -307,7 +307,7 @@ func ExampleQueue() {
 	_ = q.Add(first, 0, []byte("key"), 1000, 0)
 	_ = q.Add(second, 0, []byte("key"), 1000, 0)
 	c, _ := q.Next(0)
-	_ = q.Stay(c, 0, []byte("key"), 500, 0) // it is limited for another 500
+	_ = q.Stay(c, 0, []byte("key"), 500, 0) // it is limited until 500
 	fmt.Println(q.At())
 	c, _ = q.Next(500)
 	fmt.Println(c.Of)

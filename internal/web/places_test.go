@@ -17,8 +17,8 @@ import (
 	"cellserver/internal/web"
 )
 
-// port is a port whose requests say as whom they are made: by their paths. A path that ends with /wait is answered
-// when the test says so.
+// port is a port whose requests name their user in the path. A path that ends with /wait is answered when the test
+// says so.
 type port struct {
 	t        *testing.T
 	server   *web.Server
@@ -62,7 +62,8 @@ func (p *port) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// ask sends a request on a connection, and returns the status of the response; 0 if the connection is closed.
+// ask sends a request on a connection, and returns the status of the response, or 0 if the connection is
+// closed.
 func (p *port) ask(conn net.Conn, path string) int {
 	p.t.Helper()
 	if _, err := io.WriteString(conn, "GET /"+path+" HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
@@ -99,8 +100,8 @@ func (p *port) isClosed(conn net.Conn) bool {
 	return err != nil
 }
 
-// TestUsersShare: requests of users that wait hold up to half of the places, and one user's no more than the others
-// leave. Gateways have the rest, whatever unauthenticated peers do.
+// TestUsersShare: users' waiting requests hold up to half of the places, and one user's requests no more than the
+// others leave. Gateways have the rest, whatever unauthenticated peers do.
 func TestUsersShare(t *testing.T) {
 	p := newPort(t, 8)
 	var waiting []net.Conn
@@ -127,8 +128,8 @@ func TestUsersShare(t *testing.T) {
 	assert.Equal(t, 1, closed)
 }
 
-// TestUnauthenticatedPeersMakeRoom: the connection of an unauthenticated peer makes room for a new one, also while it
-// does not read what it gets, and connections of peers that are known do not.
+// TestUnauthenticatedPeersMakeRoom: the connection of an unauthenticated peer makes room for a new connection, even
+// while the peer does not read its response. Connections of known peers do not make room.
 func TestUnauthenticatedPeersMakeRoom(t *testing.T) {
 	p := newPort(t, 4)
 	user, gateway := dial(t, p.address), dial(t, p.address)
@@ -171,7 +172,7 @@ func TestTrustedPeersAreCutLast(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 }
 
-// TestForget: a connection whose user has left is that of an unauthenticated peer again.
+// TestForget: a connection whose user has left counts as an unauthenticated peer's again.
 func TestForget(t *testing.T) {
 	p := newPort(t, 4)
 	conn := dial(t, p.address)
@@ -202,7 +203,7 @@ func TestMemoryCountsOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return p.charged.Load() == 0 }, time.Minute, time.Millisecond)
 }
 
-// TestHeadersCount: a header counts before it is parsed, and connections that have been there for longest are cut.
+// TestHeadersCount: a header counts before it is parsed, and the oldest connections are cut.
 func TestHeadersCount(t *testing.T) {
 	p := newPort(t, 1000)
 	half := "GET / HTTP/1.1\r\n" + strings.Repeat("a:\r\n", 7000)

@@ -14,8 +14,8 @@ import (
 	"cellserver/test/certs"
 )
 
-// TestHandshakesTakeTurns: a handshake computes only while it has one of the places that all ports share, and has
-// none while it waits for its peer, when it has ended, and when it has failed.
+// TestHandshakesTakeTurns: a handshake computes only while it has one of the places that all ports share. It has
+// no place while it waits for its peer, and after it has ended or failed.
 func TestHandshakesTakeTurns(t *testing.T) {
 	authority := certs.New(t)
 	own := authority.Issue(t, "server")
@@ -37,7 +37,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, free, time.Minute, time.Millisecond, "a handshake that has failed keeps its place")
 
-	places <- struct{}{} // of another port
+	places <- struct{}{} // another port takes a place
 	transport := &http.Transport{TLSClientConfig: authority.Client(t, certs.Pair{}), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	answered := make(chan error, 1)

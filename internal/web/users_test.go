@@ -105,7 +105,7 @@ func TestUser(t *testing.T) {
 	assert.Contains(t, call(t, in, "AUTH top", "INFO stats"), "acl_access_denied_tls_cert:2")
 }
 
-// TestNoWrongPasswordIsLogged: a request without a password is no attempt.
+// TestNoWrongPasswordIsLogged: a request without a password does not count as an attempt.
 func TestNoWrongPasswordIsLogged(t *testing.T) {
 	in := newInstance(t)
 	call(t, in, "CONFIG SET requirepass top")

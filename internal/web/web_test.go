@@ -53,7 +53,7 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// exchange sends a request as it stands, and returns the response with its body.
+// exchange sends a request unchanged, and returns the response with its body.
 func exchange(t *testing.T, conn net.Conn, request string) (status int, header http.Header, body string) {
 	t.Helper()
 	_, err := io.WriteString(conn, request)
@@ -129,8 +129,7 @@ func TestMaxConns(t *testing.T) {
 	}
 }
 
-// TestMaxConnsWithoutRequests: connections without a request make room, those that have waited for longest
-// first.
+// TestMaxConnsWithoutRequests: connections without a request make room, the longest waiting first.
 func TestMaxConnsWithoutRequests(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	s, address := start(t, web.Config{Handler: echo, MaxConns: 2})
@@ -149,8 +148,8 @@ func TestMaxConnsWithoutRequests(t *testing.T) {
 	}
 }
 
-// TestMaxConnsWithoutBodies: so do those whose requests lack their bodies, whether a handler reads them or not,
-// and those that have sent them do not.
+// TestMaxConnsWithoutBodies: connections whose requests lack their bodies make room, whether a handler reads
+// the bodies or not. Connections that have sent the bodies do not.
 func TestMaxConnsWithoutBodies(t *testing.T) {
 	entered, answer := make(chan struct{}, 9), make(chan struct{})
 	_, address := start(t, web.Config{MaxConns: 3, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -190,7 +189,7 @@ func TestMaxConnsWithoutBodies(t *testing.T) {
 	assert.Equal(t, http.StatusOK, response.StatusCode)
 }
 
-// TestMaxConnsAfterRequests: so do connections whose requests have been answered.
+// TestMaxConnsAfterRequests: connections whose requests have been answered make room.
 func TestMaxConnsAfterRequests(t *testing.T) {
 	const request = "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	_, address := start(t, web.Config{Handler: echo, MaxConns: 1})
@@ -328,7 +327,8 @@ func TestShutdownTimeout(t *testing.T) {
 	<-ended
 }
 
-// TestTLS: certificates that change, with which sessions end, and HTTP/2 if every peer must have a certificate.
+// TestTLS: certificates can change, which ends sessions, and there is HTTP/2 if every peer must have a
+// certificate.
 func TestTLS(t *testing.T) {
 	for clients, proto := range map[string]string{"yes": "HTTP/2.0", "optional": "HTTP/1.1", "no": "HTTP/1.1"} {
 		t.Run(clients, func(t *testing.T) { testTLS(t, clients, proto) })

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// samples are a line of each format, as its program writes it, and what it says.
+// samples are a line of each format, as its program writes it, and the request that it describes.
 var samples = []struct {
 	format, line, client, host, time string
 	status                           int
@@ -66,7 +66,7 @@ func parserOf(t testing.TB, o Options, lines ...string) *Parser {
 	return p
 }
 
-// The format of each line is found, and its fields are those that its program wrote.
+// The format of each line is detected, and its fields are read as its program wrote them.
 func TestFormats(t *testing.T) {
 	for _, s := range samples {
 		subject := "{client_ip}"
@@ -85,7 +85,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// A description as nginx's log_format has it, with headers, and with the time of the end and the duration.
+// A description in the form of nginx's log_format, with headers, and with the time of the end and the
+// duration.
 func TestNginxFormat(t *testing.T) {
 	p := parserOf(t, Options{Subject: "{header.X-Api-Key}|{remote_user}",
 		Format: `$msec $request_time ${remote_addr} "$http_x_api_key" [$remote_user]`})
@@ -104,7 +105,7 @@ func TestNginxFormat(t *testing.T) {
 	}
 }
 
-// CSV with quoted fields; JSON with a header, and with a field by its path; and what is not there.
+// CSV with quoted fields; JSON with a header, and with a field by its path; and missing fields.
 func TestFieldsByName(t *testing.T) {
 	p := parserOf(t, Options{Subject: "{User}", Quantity: "{cost}"}, "time,user,cost",
 		`2026-11-23 10:00:00,"a ""b"", c",7`)
@@ -135,7 +136,7 @@ func TestInstants(t *testing.T) {
 	for text, want := range map[string]string{
 		"29/Feb/2024:23:59:59 +0000":          "2024-02-29T23:59:59Z",
 		"01/Jan/1970:00:00:00 +0000":          "1970-01-01T00:00:00Z",
-		"25/Oct/2026:02:30:00 +0200":          "2026-10-25T00:30:00Z", // the hour that comes twice: by its offset
+		"25/Oct/2026:02:30:00 +0200":          "2026-10-25T00:30:00Z", // the offset tells which of two hours
 		"25/Oct/2026:02:30:00 +0100":          "2026-10-25T01:30:00Z",
 		"2026-07-01T12:00:00,5":               "2026-07-01T10:00:00.5Z", // by the zone
 		"2026-07-01 12:00:00.123456789-07:30": "2026-07-01T19:30:00.123456789Z",
@@ -179,8 +180,8 @@ func line(user string, second int) string {
 	return fmt.Sprintf(`10.0.0.1 - %s [10/Oct/2026:13:55:%02d +0000] "GET / HTTP/1.0" 200 2326`+"\n", user, second)
 }
 
-// Requests of one second are spread over it, those of each file by themselves; files are merged; lines are put in
-// order, as far as they are not too far apart.
+// The requests of one second are spread over the second, for each file separately. Files are merged. Lines are
+// put in order if they are not too far apart.
 func TestOrder(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -228,7 +229,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// What is late is not held. A log that is read twice would be kept in memory.
+// Late requests are not held. Otherwise a log that is read twice would be kept in memory.
 func TestLateRequestsAreNotHeld(t *testing.T) {
 	late := newOrder(10, 1, func(r *Request) error { return nil })
 	for i := range int64(1000) {
@@ -255,7 +256,7 @@ func TestTooManySubjects(t *testing.T) {
 	require.Less(t, full.Subjects, 140)
 }
 
-// Subjects have the numbers that a map would give them, and a text whose hash is alike is another.
+// Subjects get the same numbers as with a map. Two texts with the same hash are different subjects.
 func TestNames(t *testing.T) {
 	n, want := newNames(), map[string]int32{}
 	for i := range 20_000 {
@@ -281,7 +282,7 @@ func TestNames(t *testing.T) {
 	require.False(t, known)
 }
 
-// FuzzLine: no line makes a reader fail, whatever its format, and what it reads is within bounds.
+// FuzzLine: no line makes a reader fail, whatever its format, and its results are within bounds.
 func FuzzLine(f *testing.F) {
 	var parsers []*Parser
 	for _, s := range samples {
@@ -306,7 +307,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// FuzzFormat: no description of a format, no template and no first line makes it fail.
+// FuzzFormat: no description of a format, no template and no first line makes a reader fail.
 func FuzzFormat(f *testing.F) {
 	f.Add(`$a "$b" ${c}`, "{client_ip}{header.X}", samples[0].line)
 	f.Add("json", "{json.a.b}", `{"a":{"b":1},"ts":1}`)
@@ -326,7 +327,7 @@ func FuzzFormat(f *testing.F) {
 	})
 }
 
-// FuzzFile: no file makes it fail, compressed or not, and all requests come in order.
+// FuzzFile: no file makes a reader fail, compressed or not, and all requests come in order.
 func FuzzFile(f *testing.F) {
 	f.Add([]byte(line("a", 3) + line("b", 1)))
 	f.Add([]byte{0x1f, 0x8b, 8, 0, 0})

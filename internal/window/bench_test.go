@@ -33,7 +33,7 @@ func BenchmarkSliding(b *testing.B) {
 	}
 }
 
-// ring is a deque like that of a store: edits take constant time.
+// ring is a deque like a store's: edits take constant time.
 type ring struct {
 	entries []Entry // the length is a power of two
 	first   int

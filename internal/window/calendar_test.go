@@ -9,8 +9,8 @@ import (
 	"cellserver/internal/quota"
 )
 
-// stepPeriods is StepCalendar as a store calls it, with windows of the period of the limit, of
-// which the first began with the year 1970.
+// stepPeriods is StepCalendar as a store calls it, with windows that are as long as the limit's
+// period. The first window began with the year 1970.
 func stepPeriods(l Limit, now int64, s Calendar, quantity int64, mode quota.Mode) (quota.Decision, Calendar, error) {
 	now = instant(now)
 	present := s

@@ -10,9 +10,9 @@ import (
 )
 
 // TestHandOverForgetsNothing checks that when another period takes over, no call is allowed more
-// than a moment before, unless all that was taken in its own period leaves that much. Of two calls
-// that name different periods, the one that the stored period does not decide gets the result of
-// the other.
+// than a moment before, unless everything that was taken in its own period leaves so much. Of two
+// calls that name different periods, the call that the stored period does not decide gets the
+// result of the other.
 func TestHandOverForgetsNothing(t *testing.T) {
 	t.Run("fixed", func(t *testing.T) {
 		checkHandOver(t, fixed, func(Fixed) int64 { return 0 }, fixedFaults["the window is read by the call's own period"])
@@ -27,8 +27,8 @@ func TestHandOverForgetsNothing(t *testing.T) {
 	})
 }
 
-// before returns the instant at which another period takes over; 0 if the key ends before, so that
-// there is nothing to convert.
+// before returns the instant at which another period takes over, or 0 if the key ends before that,
+// so that there is nothing to convert.
 func before(until, end int64) int64 {
 	if until < end {
 		return until

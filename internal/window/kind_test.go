@@ -19,7 +19,7 @@ import (
 const epoch = int64(1_800_000_000_000_000_000)
 
 // stepFunc is the type of all steps in these tests; S is the state of a key. Checks take the step
-// as an argument, so that they can be run on a faulty one.
+// as an argument, so that they can be run on a faulty step.
 type stepFunc[S any] func(l Limit, now int64, s S, quantity int64, mode quota.Mode) (quota.Decision, S, error)
 
 // kind describes one of the three limiters for the tests.
@@ -66,7 +66,7 @@ var log = kind[logState]{
 	faults: faultsOf(stepLog),
 }
 
-// logState is what the store keeps of a log. A step never changes the state passed to it.
+// logState is the state of a log that the store keeps. A step never changes the state passed to it.
 type logState struct {
 	Log
 	entries list

@@ -25,7 +25,7 @@ func times(a, b *big.Int) *big.Int { return new(big.Int).Mul(a, b) }
 // modelOf describes a kind of state by the terms of the contract.
 type modelOf[S any] struct {
 	weigh  func(l Limit, s S, t int64) *big.Int // what is in view at t, times the period
-	all    func(l Limit, s S, t int64) *big.Int // what can be refunded at t
+	all    func(l Limit, s S, t int64) *big.Int // how much can be refunded at t
 	stored func(s S) (period, until int64)      // the stored period, and until when it decides; a fixed window has none
 	apply  func(l Limit, s S, now, taken int64) (S, *big.Int)
 	name   func(own, l Limit, s S, now int64) S // the state after own has taken, and l has decided
@@ -69,7 +69,7 @@ func (v modelOf[S]) step(own Limit, now int64, s S, quantity int64, mode quota.M
 	return d, after, nil
 }
 
-// room returns what fits at t. It rounds down, as Div does for positive divisors.
+// room returns how much fits at t. It rounds down, as Div does for positive divisors.
 func (v modelOf[S]) room(l Limit, s S, t int64) *big.Int {
 	return new(big.Int).Div(minus(times(n(l.size), n(l.period)), v.weigh(l, s, t)), n(l.period))
 }
@@ -78,7 +78,7 @@ func (v modelOf[S]) fits(l Limit, s S, t, quantity int64) bool {
 	return n(quantity).Cmp(v.room(l, s, t)) <= 0
 }
 
-// admit returns whether a call is limited, what it takes, and what must fit before a retry.
+// admit returns whether a call is limited, how much it takes, and how much must fit before a retry.
 func (v modelOf[S]) admit(l Limit, s S, now, quantity int64, mode quota.Mode) (limited bool, taken, wanted int64) {
 	switch {
 	case quantity < 0:
@@ -98,7 +98,7 @@ func (v modelOf[S]) admit(l Limit, s S, now, quantity int64, mode quota.Mode) (l
 	return false, quantity, quantity
 }
 
-// take returns the state after a call, and what the call has taken or refunded.
+// take returns the state after a call, and how much the call has taken or refunded.
 func (v modelOf[S]) take(own, l Limit, s S, now, quantity int64) (after S, taken int64, err error) {
 	after, taken = s, quantity
 	if all := v.all(l, s, now); taken < 0 && plus(all, n(taken)).Sign() < 0 {
@@ -125,8 +125,8 @@ func (v modelOf[S]) retryAt(own, l Limit, after S, now, wanted int64) int64 {
 	return at
 }
 
-// firstAt returns the first instant from now on for which holds is true; it must be true for all
-// later ones.
+// firstAt returns the first instant from now on for which holds is true. It must be true for all
+// later instants.
 func firstAt(now int64, holds func(t int64) bool) int64 {
 	if holds(now) {
 		return now
@@ -176,8 +176,8 @@ func modelFixed(l Limit, now int64, s Fixed, quantity int64, mode quota.Mode) (q
 	return viewedFixed.step(l, now, s, quantity, mode)
 }
 
-// handed converts to another period as the contract says: what the stored one had in view when it
-// stopped deciding leaves with one window of the other.
+// handed converts to another period as the contract says: everything that the stored period had in
+// view when it stopped deciding leaves together with one window of the other period.
 func handed(l Limit, s Sliding, t int64) Sliding {
 	kept, _ := storedSliding(s)
 	if t >= s.End || l.period == kept || kept < 1 || kept > 1e18 {
@@ -275,7 +275,7 @@ func (s logState) inView(l Limit, e Entry, t int64) bool {
 	return t < s.Until || e.At > max(s.Until, 0)-1-s.period()
 }
 
-// viewedLogAll returns the sum of what is in view.
+// viewedLogAll returns the sum of the entries in view.
 func viewedLogAll(l Limit, s logState, t int64) *big.Int {
 	sum := n(0)
 	for i, quantity := range s.quantities() {
@@ -316,7 +316,7 @@ var viewedLog = modelOf[logState]{
 		}
 		if taken > 0 {
 			at, held = append(at, now), append(held, taken)
-			// The entry joins the newest one, at the later instant.
+			// The entry joins the newest entry, at the later instant.
 			if last := len(at) - 1; last > 0 && (at[last-1] >= now || last >= s.spare+3) {
 				held[last-1] += taken
 				at[last-1] = max(at[last-1], now)

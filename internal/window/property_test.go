@@ -50,8 +50,8 @@ func TestFixed(t *testing.T)   { checkKind(t, fixed, fixedFaults) }
 func TestSliding(t *testing.T) { checkKind(t, sliding, slidingFaults, "retry is reset") }
 func TestLog(t *testing.T)     { checkKind(t, log, logFaults, "retry is reset") }
 
-// checkKind also requires the model to detect the kind's own faults, and those that do not apply to
-// all kinds: the wait of a fixed window equals its reset.
+// checkKind also requires the model to detect the kind's own faults, and faults that do not apply
+// to all kinds: the wait of a fixed window equals its reset.
 func checkKind[S any](t *testing.T, k kind[S], own map[string]stepFunc[S], agree ...string) {
 	faults := maps.Clone(k.faults)
 	for name, fault := range own {
@@ -284,7 +284,8 @@ func remainingIsExact[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 }
 
 // givingBackCancels checks that taking and refunding at the same instant leaves the same in view,
-// then and later. In a full log entries have been joined, and leave later than they would have.
+// then and later. In a full log, entries have been joined, and leave later than they would have
+// left alone.
 func givingBackCancels[S any](t *rapid.T, k kind[S], step stepFunc[S]) error {
 	c := drawCall(t, k, quota.Take, quota.UpTo, quota.Force)
 	d, taken, err := c.step(step)

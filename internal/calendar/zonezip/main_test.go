@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The archive in the repository is what this program writes of its content: the same database gives the same
-// bytes.
+// From the content of the archive in the repository, this program writes the same archive again, byte for
+// byte.
 func TestArchiveIsReproducible(t *testing.T) {
 	embedded, err := os.ReadFile("../zoneinfo.zip")
 	require.NoError(t, err)

@@ -20,8 +20,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// A client that has not logged in, or has no rights, can make the calls that are allowed to all
-// clients, and no others. This is checked for every row.
+// A client that has not logged in, or has no rights, can make only the calls that are allowed to
+// all clients. The test checks every row.
 func TestCallsWithoutRightsAreRefused(t *testing.T) {
 	s := commandstest.New(t)
 	withoutRights := s.ConnectAs(t, "")
@@ -54,7 +54,8 @@ func TestCallsWithoutRightsAreRefused(t *testing.T) {
 	assert.Equal(t, 4, free, "AUTH, HELLO, QUIT and RESET")
 }
 
-// The rights to every key and every channel of every call are checked, wherever it stands.
+// The rights to every key and every channel of every call are checked, wherever in the call it
+// stands.
 func TestEveryKeyAndChannelIsAuthorized(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.ConnectAs(t, "+@all ~k")
@@ -257,7 +258,7 @@ func TestNoSessionOfDeletedUser(t *testing.T) {
 	}
 }
 
-// A password, or its hash, is in the memory of the code that compares it, and nowhere else.
+// A password, or its hash, is only in the memory of the code that compares it.
 func TestSecretsAreNotExposed(t *testing.T) {
 	s := commandstest.New(t)
 	admin, watcher := s.Connect(), s.Connect()
@@ -434,8 +435,8 @@ func TestACLFileErrors(t *testing.T) {
 	require.Equal(t, []int{saves, loads}, []int{f.saves, f.loads}, "a file was used while keys were locked")
 }
 
-// ACL LOAD replaces all users at once: a client that logs in meanwhile gets the users from before
-// or those from after it.
+// ACL LOAD replaces all users at once: a client that logs in meanwhile gets a user from before or
+// from after it.
 func TestACLLoadIsAtomic(t *testing.T) {
 	s, f := commandstest.New(t), &fakeFile{text: "user alice on >pw +@all ~*\n"}
 	s.Instance.Accounts.File = f
@@ -575,8 +576,8 @@ func TestChecksDoNotAllocate(t *testing.T) {
 	require.True(t, c.Session.ChecksRights())
 }
 
-// Clients of a user that may do everything are not checked at each call. Whether that is so is
-// looked up once a turn.
+// Calls of a user that may do everything are not checked one by one. Whether the user may is looked
+// up once a turn.
 func TestUnrestrictedUserIsNotChecked(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()

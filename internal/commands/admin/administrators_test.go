@@ -15,7 +15,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Clients that pause, unblock, watch and reconfigure one another concurrently get one reply a call.
+// Clients that pause, unblock, watch and reconfigure one another concurrently get one reply per
+// call.
 func TestConcurrentAdministrators(t *testing.T) {
 	s := commandstest.NewOn(t, store.NewClock())
 	watcher := s.Connect()
@@ -43,7 +44,7 @@ func TestExtraReplyIsFound(t *testing.T) {
 	require.NotZero(t, runAdministrators(s, "HALFUNBLOCK"))
 }
 
-// runAdministrators has eight clients make administrative calls, and one more call, concurrently.
+// runAdministrators lets eight clients make administrative calls, and one more call, concurrently.
 // It returns how many calls did not get exactly one reply.
 func runAdministrators(s *commandstest.Server, call string) (wrong int64) {
 	calls := []string{"CLIENT PAUSE 1 WRITE", "CLIENT PAUSE 2", "CLIENT UNPAUSE", "WAIT 1 1", "WAIT 0 0", "CLIENT LIST",

@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/stats"
 )
 
-// A call takes a bounded amount of memory in SLOWLOG and in MONITOR, however large it is. What
-// monitors have not read is bounded as other pushes are.
+// A call takes a bounded amount of memory in SLOWLOG and in MONITOR, however large it is. Output
+// that monitors have not read is bounded like other pushes.
 func TestShownCallsAreBounded(t *testing.T) {
 	s := commandstest.New(t)
 	watcher, other := s.Connect(), s.Connect()

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All that ask while a flush runs share the next one, which begins after it.
+// All calls that ask while a flush runs share the next flush, which begins after it.
 func TestFlushesAreShared(t *testing.T) {
 	var f flushes
 	began, end := make(chan int), make(chan error)

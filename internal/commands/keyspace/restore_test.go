@@ -26,7 +26,7 @@ func formOfQuota(used int64) string {
 	}))
 }
 
-// The bounds of the limiters, and of values, hold for RESTORE too.
+// The bounds of limiters and of values apply to RESTORE too.
 func TestRestoreObeysBounds(t *testing.T) {
 	s, err := commandstest.NewWith(t, store.NewStillClock(commandstest.Start), func(s *commands.Settings) {
 		s.Limiter.MaxHolders, s.Limiter.MaxLogLimit, s.MaxBulk, s.MaxKeySize = 5, 7, 64<<10, 10
@@ -97,7 +97,7 @@ func TestRestoredWithAnotherClock(t *testing.T) {
 		commandstest.Call(to, t, "RESTORE", "k", "0", commandstest.PayloadOf(commandstest.FormOfLog(3)), "REPLACE"))
 }
 
-// With full memory, RESTORE is refused as SET is.
+// When memory is full, RESTORE is refused like SET.
 func TestRestoreInFullMemory(t *testing.T) {
 	f := commandstest.NewMemoryServer(t)
 	c := f.Connect()
@@ -107,8 +107,8 @@ func TestRestoreInFullMemory(t *testing.T) {
 		commandstest.Call(c, t, "RESTORE", "k", "0", commandstest.PayloadOf(commandstest.FormOfLog(3))))
 }
 
-// The right to RESTORE strings is not enough to set limits back: that needs the right to make the
-// calls of the limiter on the key.
+// The right to RESTORE strings is not enough to set back a limit: this needs the right to call the
+// limiter on the key.
 func TestRestoreChecksTheRightsOfTheLimiter(t *testing.T) {
 	s := commandstest.New(t)
 	s.Connect().Do(t, "CONFIG SET acllog-max-len 100")
@@ -204,8 +204,8 @@ func TestRestoredQuotas(t *testing.T) {
 	require.Equal(t, "-ERR key counts by DAY in Mars/Olympus", commandstest.Call(c, t, "CL.QUOTA", "k", "9", "DAY"))
 }
 
-// Any payload is refused or restored. Then it can be dumped, and that payload restored is the same.
-// Limiters can be used whatever their state is.
+// Any payload is refused or restored. A restored key can be dumped, and restoring that payload
+// gives the same key. Limiters can be used whatever their state is.
 func FuzzRestore(f *testing.F) {
 	for _, value := range []string{"", "v", "123", "-5", commandstest.FormOfLeases(2),
 		commandstest.FormOfLeases(60), commandstest.FormOfLog(2), commandstest.FormOfLog(100),

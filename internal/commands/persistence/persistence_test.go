@@ -21,12 +21,12 @@ import (
 	memstore "cellserver/internal/store/memory"
 )
 
-// testFolder is a folder that does nothing but note what it is asked for.
+// testFolder is a folder that only notes the calls of its methods.
 type testFolder struct {
 	mu     sync.Mutex
 	status persist.Status
 	asked  []string
-	err    error  // of SaveRDB, BeginSaveRDB and Compact
+	err    error  // the error of SaveRDB, BeginSaveRDB and Compact
 	saving func() // called by SaveRDB; may be nil
 }
 
@@ -104,7 +104,7 @@ func newPersistentServer(t *testing.T) *persistentServer {
 const loading = "-LOADING Redis is loading the dataset in memory\r\n"
 
 // While keys are loaded, each call of a row without Redis's flag loading is refused, and does not
-// reach the store. Afterwards none is.
+// reach the store. Afterwards no call is refused.
 func TestLoading(t *testing.T) {
 	s := newPersistentServer(t)
 	refused := 0
@@ -133,7 +133,8 @@ func TestLoading(t *testing.T) {
 	assert.Contains(t, c.Do(t, "INFO persistence"), "loading:0\r\n")
 }
 
-// A server without a folder never refuses a call for its sake, and no turn takes the slow path.
+// A server without a folder never refuses a call because of a folder, and no turn takes the slow
+// path.
 func TestNoFolderNoHooks(t *testing.T) {
 	s := commandstest.New(t)
 	s.Instance.Sample()
@@ -145,8 +146,8 @@ func TestNoFolderNoHooks(t *testing.T) {
 	require.False(t, p.Instance.Hooks.Any())
 }
 
-// With stop-writes-on-bgsave-error, calls that may write are refused while the disk fails, and no
-// longer. Without it, which is the default, they are answered.
+// With stop-writes-on-bgsave-error, calls that may write are refused as long as the disk fails.
+// Without it, which is the default, they are answered.
 func TestDiskFailing(t *testing.T) {
 	s := newPersistentServer(t)
 	s.Instance.Persistence.Loaded()
@@ -221,7 +222,7 @@ func TestSaveCommands(t *testing.T) {
 	require.Equal(t, "save dump.rdb", s.folder.taken())
 }
 
-// With a folder, WAITAOF has changes written, and says whether they are on the disk.
+// With a folder, WAITAOF causes a pass, and says whether the changes are on the disk.
 func TestWaitAOF(t *testing.T) {
 	s := newPersistentServer(t)
 	s.Instance.Persistence.Loaded()
@@ -237,7 +238,8 @@ func TestWaitAOF(t *testing.T) {
 	require.Equal(t, "*2\r\n:0\r\n:0\r\n", c.Do(t, "WAITAOF 1 0 0"))
 }
 
-// While SAVE waits for the disk, which may not answer, it does not keep other calls from the background.
+// While SAVE waits for the disk, which may not answer, it does not keep other calls from running in the
+// background.
 func TestSaveHoldsNoSlot(t *testing.T) {
 	s := newPersistentServer(t)
 	s.Instance.Persistence.Loaded()
@@ -251,7 +253,7 @@ func TestSaveHoldsNoSlot(t *testing.T) {
 // Redis.
 func TestShutdownDoesNotSave(t *testing.T) {
 	for _, call := range []string{"SHUTDOWN", "SHUTDOWN NOSAVE", "SHUTDOWN NOW", "SHUTDOWN SAVE"} {
-		s := newPersistentServer(t) // which is loading: it can be stopped nevertheless
+		s := newPersistentServer(t) // it is loading, and can be stopped nevertheless
 		c := s.Connect()
 		require.Equal(t, "", c.Do(t, call), call)
 		<-s.stopped
@@ -260,7 +262,7 @@ func TestShutdownDoesNotSave(t *testing.T) {
 }
 
 // The file is saved when as many keys have changed, and as much time has passed, as one of the rules
-// says. After a failure it is tried again five seconds later.
+// says. After a failure, the next attempt is made five seconds later.
 func TestSaveRules(t *testing.T) {
 	s := newPersistentServer(t)
 	c := s.Connect()

@@ -39,7 +39,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	require.Equal(t, "3600 1 300 100", list.Show("save"))
 }
 
-// What needs a folder is refused without one, at the start and by CONFIG SET.
+// Settings that need a folder are refused without one, at the start and by CONFIG SET.
 func TestSettingsThatNeedAFolder(t *testing.T) {
 	for _, c := range []struct{ name, value, dir, says string }{
 		{"appendonly", "yes", "", "appendonly yes: there is no folder for the journal; name one with --dir"},
@@ -64,7 +64,7 @@ func TestSettingsThatNeedAFolder(t *testing.T) {
 	require.Equal(t, "", list.Show("save"), "it stays as it was")
 }
 
-// appendonly shows whether there is a folder, and nothing else can be set.
+// appendonly shows whether there is a folder, and cannot be set to anything else.
 func TestAppendOnlyFollowsFromDir(t *testing.T) {
 	for dir, value := range map[string]string{"": "no", "/data": "yes"} {
 		_, list := optionsOf(t, option.Value{Name: "dir", Value: dir})

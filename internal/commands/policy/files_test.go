@@ -58,7 +58,8 @@ const (
 	reloaded = `level=INFO msg="policies reloaded" `
 )
 
-// Each line is what a Look finds, the policies that are in force then, and what is logged.
+// Each line has the files that a Look finds, the policies that are in force afterwards, and the
+// log.
 func TestLook(t *testing.T) {
 	w := newWritten(t, one)
 	for i, step := range []struct {
@@ -67,23 +68,23 @@ func TestLook(t *testing.T) {
 		log   string
 	}{
 		{one, "a", ""},
-		{two, "a", ""}, // it may not be all of it
+		{two, "a", ""}, // the file may be incomplete
 		{two, "a b", reloaded + "policies=2 changes=1\n" + `level=INFO msg="policy b: new"` + "\n"},
 		{two, "a b", ""},
 		{one, "a b", ""},              // the beginning of a file is valid
-		{two[:len(one)+9], "a b", ""}, // more of it
-		{two, "a b", ""},              // now it is whole, and as it was
+		{two[:len(one)+9], "a b", ""}, // more of the file
+		{two, "a b", ""},              // now the file is whole, and as before
 		{two, "a b", ""},              // nothing has changed
 		{two + "  c", "a b", ""},
-		{two + "  c", "a b", refused + `"p.yaml:4:`}, // what is not valid is reported once
+		{two + "  c", "a b", refused + `"p.yaml:4:`}, // an invalid file is reported once
 		{two + "  c", "a b", ""},
 		{"!no file", "a b", ""},
 		{"!no file", "a b", refused + `"no file"`},
 		{"!no file", "a b", ""},
 		{two, "a b", ""},
-		{two, "a b", reloaded + "policies=2 changes=0\n"}, // the report of before is no longer true
+		{two, "a b", reloaded + "policies=2 changes=0\n"}, // the earlier report is no longer true
 		{month, "a b", ""},
-		{one, "a b", ""}, // no two in succession are the same
+		{one, "a b", ""}, // no two successive looks find the same
 		{month, "a b", ""},
 		{month, "a", reloaded + "policies=1 changes=2\n" +
 			`level=INFO msg="policy a: quota day -> month: begins anew"` + "\n" + `level=INFO msg="policy b: removed"` + "\n"},

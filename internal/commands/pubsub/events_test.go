@@ -95,8 +95,8 @@ func TestBackgroundCallsAreNotified(t *testing.T) {
 	require.Equal(t, want.String(), commandstest.Pushed(listener))
 }
 
-// The changes of a call are not taken for changes of a background call before it, even if the
-// goroutine of that one has not ended.
+// The changes of a call are not taken for changes of an earlier background call, even if that
+// call's goroutine has not ended.
 func TestCallAfterBackgroundCallHasItsOwnEvents(t *testing.T) {
 	s := commandstest.New(t)
 	s.Instance.MaxTurnTransaction = -1 // every transaction runs outside the event loop

@@ -24,7 +24,8 @@ func notifying() (*Notifier, *client.Registry) {
 	return n, client.NewRegistry(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-// subscribe connects a client with one subscription. It returns whether the client was disconnected.
+// subscribe connects a client with one subscription, and returns a flag that is set when the client
+// is disconnected.
 func subscribe(n *Notifier, r *client.Registry, kind client.SubscriptionKind, name string) (disconnected *bool) {
 	disconnected = new(bool)
 	c := r.New(client.Peer{Wake: func() {}, Cut: func() { *disconnected = true }})
@@ -49,7 +50,7 @@ func TestNoEventIsNotedWithoutSubscribers(t *testing.T) {
 // are disconnected, and no others.
 func TestNoticesAreBounded(t *testing.T) {
 	n, r := notifying()
-	r.SetMaxPushes(2 * maxNoticeBytes) // the bound of pushes is not the one that is met
+	r.SetMaxPushes(2 * maxNoticeBytes) // so that the bound of pushes is not reached first
 	channel := subscribe(n, r, client.ToChannel, "__keyevent@0__:expired")
 	all := subscribe(n, r, client.ToPattern, "*")
 	other := subscribe(n, r, client.ToChannel, "news")

@@ -52,7 +52,7 @@ func TestPublishPastManyPatternsRunsInBackground(t *testing.T) {
 }
 
 // A transaction publishes its messages after its keys are unlocked, and its reply has the numbers
-// of receivers in their places, also when that is done outside the event loop.
+// of receivers in their places, even if the messages are published outside the event loop.
 func TestPublishInATransaction(t *testing.T) {
 	for _, many := range []int{3, 500} {
 		s := commandstest.New(t)

@@ -89,8 +89,8 @@ func TestExpiryFoundByCallInvalidates(t *testing.T) {
 	}
 }
 
-// A client that finds a key expired is sent the invalidation too, after the reply, except with
-// NOLOOP. In both cases it tracks the key's next value.
+// A client that finds a key expired gets the invalidation too, after the reply, except with NOLOOP.
+// In both cases it tracks the key's next value.
 func TestReaderOfExpiredKeyTracksNextValue(t *testing.T) {
 	s := commandstest.New(t)
 	c, quiet, b, d := s.ConnectTracking(
@@ -179,7 +179,7 @@ func TestLoweredTrackingLimitApplies(t *testing.T) {
 	require.Empty(t, commandstest.Pushed(c))
 }
 
-// A flush empties the table without looking at each key. So does the last client that ends
+// A flush empties the table without looking at each key, and so does the end of the last client's
 // tracking.
 func TestFlushEmptiesTheTable(t *testing.T) {
 	for _, end := range []string{"FLUSHALL ASYNC", "FLUSHDB", "SWAPDB 0 1", "CLIENT TRACKING OFF"} {
@@ -281,7 +281,7 @@ func TestCachesConverge(t *testing.T) {
 	require.Zero(t, staleAfter(t, func(string) bool { return false }))
 }
 
-// A cache that misses one message in three is found to be stale.
+// The test finds that a cache that misses one message in three is stale.
 func TestAStaleCacheIsFound(t *testing.T) {
 	missed := 0
 	require.NotZero(t, staleAfter(t, func(string) bool { missed++; return missed%3 == 0 }))
@@ -330,7 +330,7 @@ func staleAfter(t *testing.T, misses func(string) bool) (stale int) {
 	return stale
 }
 
-// writeRandomly has three clients change ten keys concurrently.
+// writeRandomly lets three clients change ten keys concurrently.
 func writeRandomly(s *commandstest.Server, t *testing.T) *sync.WaitGroup {
 	written := new(sync.WaitGroup)
 	for n := range 3 {
@@ -347,8 +347,8 @@ func writeRandomly(s *commandstest.Server, t *testing.T) *sync.WaitGroup {
 	return written
 }
 
-// A key that changes repeatedly is sent once to broadcast clients that do not read, and not by the
-// client that changes it.
+// A key that changes repeatedly is sent once to broadcast clients that do not read. The client that
+// changes it does not send it itself.
 func TestUnreadBroadcastsAreMerged(t *testing.T) {
 	s := commandstest.New(t)
 	const clients = 2 * 128

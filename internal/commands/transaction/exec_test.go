@@ -152,7 +152,8 @@ func TestTransactionStopsAtReplyLimit(t *testing.T) {
 	require.Equal(t, "$-1\r\n", c.Do(t, "GET after"))
 }
 
-// A call of a million words after MULTI is refused by their number, without allocating the words.
+// A call of a million words after MULTI is refused because of their number, without allocating the
+// words.
 func TestTooManyQueuedWordsAreRefusedWithoutParsing(t *testing.T) {
 	c := commandstest.New(t).Connect()
 	input := commandstest.Encode(append([]string{"DEL"}, slices.Repeat([]string{"k"}, commandstest.Mebibyte-1)...))

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// While few keys are watched, SWAPDB changes those that exist in either database, and no others. If
-// there are too many to look up while all keys are locked, it changes all watched keys of the two
-// databases.
+// While few keys are watched, SWAPDB marks only the watched keys as changed that exist in either
+// database. If there are too many to look up while all keys are locked, it marks all watched keys
+// of the two databases as changed.
 func TestSwapChangesWatchedKeys(t *testing.T) {
 	for _, many := range []bool{false, true} {
 		s := commandstest.New(t)
@@ -55,8 +55,8 @@ func TestWatchedKeysAreBounded(t *testing.T) {
 	require.Equal(t, "+OK\r\n", c.Do(t, "WATCH 0"))
 }
 
-// A flush changes the watched keys that existed, without looking each up. Keys that are watched
-// after it have not changed.
+// A flush marks the watched keys that existed as changed, without looking each up. Keys that are
+// watched after it are unchanged.
 func TestFlushChangesWatchedKeys(t *testing.T) {
 	s := commandstest.New(t)
 	a, b, c := s.Connect(), s.Connect(), s.Connect()

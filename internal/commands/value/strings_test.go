@@ -13,14 +13,14 @@ import (
 	"cellserver/internal/commands/commandstest"
 )
 
-// Reading or changing a part of a value costs the length of the part, not of the value, in bytes
-// that are copied while the shard is locked.
+// Reading or changing a part of a value copies as many bytes as the part has, and not the whole
+// value, while the shard is locked.
 func TestPartOfValueCostsItsLength(t *testing.T) {
 	s := commandstest.New(t)
 	c := s.Connect()
 	c.Session.Feed(commandstest.Encode([]string{"SET", "big", strings.Repeat("x", 1<<20-64<<10)}))
 	c.Session.Sent()
-	c.Do(t, "APPEND big 0123456789") // which moves the value to where it has capacity to grow
+	c.Do(t, "APPEND big 0123456789") // moves the value to a place where it can grow
 	for _, call := range []string{"STRLEN big", "GETRANGE big 500000 500009", "SUBSTR big 0 -900000",
 		"SETRANGE big 500000 0123456789", "APPEND big 0123456789"} {
 		const times = 100

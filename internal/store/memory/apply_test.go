@@ -62,8 +62,8 @@ func TestAWrongNumberOfKeysCostsLittle(t *testing.T) {
 	}
 }
 
-// Entries are applied shard by shard, and yet the last one of a key counts: in a batch, in the next
-// one, and if databases take turns.
+// Entries are applied shard by shard, and yet the last entry of a key counts: within a batch,
+// across batches, and if databases take turns.
 func TestTheLastEntryOfAKeyCounts(t *testing.T) {
 	t.Parallel()
 	m, l := newLoad(t)

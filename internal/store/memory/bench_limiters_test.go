@@ -130,7 +130,7 @@ type bytesPerKey struct {
 	keys int
 	fill fillKey
 	most float64 // bytes per key
-	off  float64 // the fraction of the memory that the store may fail to count
+	off  float64 // the largest fraction of the memory that the store may fail to count
 }
 
 // fillKey creates the state of a key.

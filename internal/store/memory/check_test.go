@@ -105,7 +105,8 @@ func (s *shard) checkSlabs(records map[ref]bool) error {
 	return errors.Join(s.logs.check(logs), s.leases.check(leased))
 }
 
-// checkStanding verifies that a standing fits in its slot, and that its record expires when it does.
+// checkStanding verifies that a standing fits in its slot, and that its record expires when the
+// standing ends.
 func (s *shard) checkStanding(at ref) error {
 	r := s.pages.at(at)
 	state, err := standing.Read(r.bytes())
@@ -364,7 +365,8 @@ func (p *pages) checkOpen() error {
 	return nil
 }
 
-// expiredFor returns the number of records, and of those that expired at least ns nanoseconds ago.
+// expiredFor returns the number of records, and the number of records that expired at least ns
+// nanoseconds ago.
 func (m *Store) expiredFor(ns int64) (records, expired int) {
 	now := m.clock.Now()
 	for n := range m.databases {

@@ -34,7 +34,7 @@ func TestMemoryKeepsHolds(t *testing.T) {
 	})
 }
 
-// The same with the periodic sweep running, as in a server.
+// The store keeps the contract while the periodic sweep runs, as in a server.
 func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
@@ -44,7 +44,7 @@ func TestMemoryKeepsTheContractWhileItSweeps(t *testing.T) {
 	})
 }
 
-// The same while passes are made all the time.
+// The store keeps the contract while passes are made all the time.
 func TestMemoryKeepsTheContractDuringPasses(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {
@@ -71,7 +71,7 @@ func TestMemoryKeepsTheContractDuringPasses(t *testing.T) {
 	})
 }
 
-// The same for the wrapper that makes a store wait.
+// The wrapper that makes a store wait keeps the contract too.
 func TestWaitingStoreKeepsTheContract(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {

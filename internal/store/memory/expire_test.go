@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/store"
 )
 
-// traffic is a minute of new keys that live for a second each, as from a client that invents keys.
+// traffic is a minute of new keys that live for a second each, as if a client invents keys.
 type traffic struct {
 	rate       func(second int) int // new keys in each second of the minute
 	keySize    int                  // bytes
@@ -22,8 +22,8 @@ type traffic struct {
 }
 
 // aPage is the length of a key whose record has a page to itself. A sweep visits 1/50 of a shard's
-// pages and one more, so only shards with hundreds of pages need a whole round; such keys make a
-// small table have them.
+// pages and one more, so only shards with hundreds of pages need a whole round. With such keys,
+// even a small table has hundreds of pages.
 const aPage = 1100
 
 func steady(rate int) func(int) int { return func(int) int { return rate } }

@@ -31,8 +31,8 @@ func TestMemoryOfHolds(t *testing.T) {
 	}
 }
 
-// BenchmarkOpenHolds says what an open hold takes in memory, and how long the longest steps on many holds hold their
-// locks: FLUSHALL, and DEL of a key with 1,000 holds.
+// BenchmarkOpenHolds measures how much memory an open hold takes, and how long the longest steps on many holds keep
+// their locks: FLUSHALL, and DEL of a key with 1,000 holds.
 func BenchmarkOpenHolds(b *testing.B) {
 	const n = 200_000
 	windowed, _ := window.NewLimit(1e6, quota.Seconds(100))

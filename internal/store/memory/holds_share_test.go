@@ -36,9 +36,9 @@ func (a *answers) Pop() any {
 	return last
 }
 
-// saturate plays requests that keep a limit of 100,000 tokens a minute busy for an hour. Their estimates are ten times
-// too high. It returns the part of the limit that was really used, and checks that it is never more than the limit
-// allows.
+// saturate plays requests that keep a limit of 100,000 tokens a minute busy for an hour, with estimates that are ten
+// times too high. It returns the part of the limit that was really used, and checks that the use never exceeds the
+// limit.
 func saturate(t *testing.T, rule limit.Rule, shortest, longest time.Duration) float64 {
 	const perMinute, estimate = 100_000, 10
 	r, random := newHoldRig(t, Options{Databases: 1}), rand.New(rand.NewPCG(1, 2))
@@ -82,8 +82,8 @@ func (r *holdRig) holdAll(key, id string, rule limit.Rule, quantity int64) bool 
 	return !decisions[0].Limited
 }
 
-// With estimates that are ten times too high, at least 95 % of a limit is used while its burst covers what is
-// estimated too much: (10 - 1) x 1,667 tokens a second x the mean time of an answer.
+// With estimates that are ten times too high, at least 95 % of a limit is used if its burst covers the excess
+// of the estimates: (10 - 1) x 1,667 tokens a second x the mean time of an answer.
 func TestShareThatIsUsed(t *testing.T) {
 	bucket, err := gcra.NewLimit(99_999, 100_000, quota.Seconds(60))
 	require.NoError(t, err)

@@ -45,7 +45,7 @@ var heldRules = func() (rules []limit.Rule) {
 		{Kind: limit.Quota, Window: daily, Cycle: calendar.Every(20 * time.Second)}}
 }()
 
-// hold makes a call with HOLD, and returns what it took.
+// hold makes a call with HOLD, and returns the quantity that it took.
 func (r *holdRig) hold(key, id string, rule limit.Rule, quantity int64, ttl time.Duration) int64 {
 	r.view.Begin()
 	requests := []store.LimitRequest{{Key: []byte(key), Rule: rule, Quantity: quantity, Held: true}}
@@ -120,7 +120,8 @@ func (r *holdRig) counters(key string, rule *limit.Rule) (list []hold.Counter, l
 	return list, levels
 }
 
-// heldEvent is what a call took from the first of its counters, or gave back to them in this order.
+// heldEvent is the quantity that a call took from the first of its counters, or gave back to its
+// counters in this order.
 type heldEvent struct {
 	now      int64
 	counters []hold.Counter
@@ -160,7 +161,7 @@ type heldHistory struct {
 	unit   int64
 	events []heldEvent
 	open   map[string]int   // the events of open holds
-	taken  map[string]int64 // and what they took
+	taken  map[string]int64 // and the quantities that they took
 	gave   bool
 }
 
@@ -206,7 +207,8 @@ func (h *heldHistory) settleOne(id string) {
 	delete(h.open, id)
 }
 
-// A key holds at least what it would if the actual quantities of its settled holds had been taken at first.
+// A key has at least as much charged as if the actual quantities of its settled holds had been taken at
+// first.
 func TestHoldsGiveBackNoMore(t *testing.T) {
 	gave := map[limit.Kind]bool{}
 	for seed := range uint64(300) {
@@ -307,7 +309,7 @@ func (r *holdRig) remaining(key string, rule limit.Rule) int64 {
 	return d.Remaining
 }
 
-// Beyond the bounds, the hold that ends first lapses before its time.
+// If there are too many holds, the hold that ends first lapses before its time.
 func TestTooManyHolds(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 1, MaxHolds: 3}), heldRules[1]
 	for i, ttl := range []time.Duration{50, 10, 40, 30} {
@@ -378,7 +380,7 @@ func TestHoldsGoWithTheirKeys(t *testing.T) {
 	}
 }
 
-// While memory is short, no hold is made, and those there are can be settled.
+// While memory is short, no hold is made, and existing holds can be settled.
 func TestHoldsWhileMemoryIsShort(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[1]
 	r.hold("key", "id", rule, 3, time.Minute)
@@ -398,7 +400,7 @@ func TestHoldsWhileMemoryIsShort(t *testing.T) {
 	require.Zero(t, r.store.Holds().Open)
 }
 
-// A limit that a policy got since the hold takes an excess only.
+// For a limit that a policy got after the hold, a settlement charges only an excess.
 func TestSettlementsOfOtherLimits(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[1]
 	for _, c := range []struct{ actual, old, added int64 }{{3, -2, 0}, {5, 0, 0}, {7, 2, 2}} {
@@ -413,7 +415,7 @@ func TestSettlementsOfOtherLimits(t *testing.T) {
 	}
 }
 
-// Holds of a key that is renamed while the sweep looks for it lapse in time all the same.
+// The holds of a key that is renamed while the sweep looks for it still lapse in time.
 func TestHoldsOfRenamedKeysLapse(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 2}), heldRules[1]
 	for i, to := range []store.KeyRef{{Key: []byte("to")}, {Database: 1, Key: []byte("to")}} {
@@ -433,7 +435,7 @@ func TestHoldsOfRenamedKeysLapse(t *testing.T) {
 	}
 }
 
-// A transaction that makes too many holds leaves no more than there may be, whatever their keys are.
+// A transaction that makes too many holds leaves only the maximum number, whatever their keys are.
 func TestTooManyHoldsOfATransaction(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 1, MaxHolds: 3}), heldRules[1]
 	r.hold("other", "first", rule, 1, time.Second)
@@ -455,7 +457,7 @@ func TestTooManyHoldsOfATransaction(t *testing.T) {
 	require.Equal(t, []string{"497", "498", "499"}, left)
 }
 
-// A book takes memory for the holds that are open, not for those that were.
+// A book takes memory for open holds, and not for settled holds.
 func TestSettledHoldsTakeNoMemory(t *testing.T) {
 	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[3]
 	rule.Log, _ = window.NewLogLimit(4000, quota.Seconds(1000), 4000)
@@ -472,7 +474,7 @@ func TestSettledHoldsTakeNoMemory(t *testing.T) {
 	require.LessOrEqual(t, cap(k.Marks), 16)
 }
 
-// The form of holds from a file that was made to do harm is refused.
+// A harmful form of holds from a file is refused.
 func TestHoldsOfDamagedFiles(t *testing.T) {
 	r := newHoldRig(t, Options{Databases: 1})
 	many := hold.Book{}

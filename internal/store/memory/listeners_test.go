@@ -8,7 +8,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Without listeners there is no list: after the last is removed as before the first is added.
+// Without listeners there is no list: before the first listener is added, and after the last is
+// removed.
 func TestNoListenersAreNoList(t *testing.T) {
 	m := New(Options{Clock: store.NewStillClock(0), SweepEvery: -1})
 	require.False(t, m.listeners.any())

@@ -45,7 +45,7 @@ func TestATransactionDuringALoad(t *testing.T) {
 	r := newTrackingRig(t, 0)
 	r.write("key", "value")
 	r.pass(false)
-	more := New(Options{Databases: 4, Clock: r.clock, SweepEvery: -1}) // than were kept
+	more := New(Options{Databases: 4, Clock: r.clock, SweepEvery: -1}) // more databases than were kept
 	loader := more.Load()
 	v := more.newView()
 	watched := []store.KeyRef{{Database: 0, Key: []byte("key")}, {Database: 3, Key: []byte("key")}}

@@ -319,8 +319,8 @@ func (w *twin) check() {
 	require.GreaterOrEqual(w.t, size, len(w.live()))
 }
 
-// kindOf returns the kind that most calls use a key with; the others find a wrong kind, or follow
-// it.
+// kindOf returns the kind with which most calls use a key. The other calls find a wrong kind, or
+// use the kind that they find.
 func kindOf(key string) limit.Kind { return limit.Throttle + limit.Kind(len(key))%6 }
 
 // operations draws steps on few keys, so that they interact, or on many, so that the table grows.

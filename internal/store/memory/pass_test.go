@@ -25,7 +25,7 @@ import (
 )
 
 // The tests below make steps, and passes meanwhile, and load the passes into another store. They
-// compare its keys with those of the model during the last pass.
+// compare its keys with the model's keys during the last pass.
 
 // content has the values of a database, by key.
 type content map[string]string
@@ -65,8 +65,8 @@ type trackingRig struct {
 	model   model
 	version int
 	large   bool     // most steps are on keys with long logs or many leases
-	chunks  [][]byte // of the last pass
-	copy    *Store   // into which they are loaded
+	chunks  [][]byte // the chunks of the last pass
+	copy    *Store   // the store into which they are loaded
 	loader  *Loader
 }
 
@@ -117,7 +117,7 @@ func (r *trackingRig) step() {
 	})
 }
 
-// smallStep makes one of the steps of a store in which most keys are small.
+// smallStep makes a step as in a store in which most keys are small.
 func (r *trackingRig) smallStep(choice, n int, db *modelContent, key string) {
 	ctx := context.Background()
 	switch choice {
@@ -408,8 +408,8 @@ func TestPassesContainWholeSteps(t *testing.T) {
 	}
 }
 
-// A snapshot, together with the passes from one before it to one after it, is the content of the
-// store.
+// A snapshot, together with the passes from the one before it to the one after it, is the content
+// of the store.
 func TestSnapshotsAreCompletedByPasses(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(30) {

@@ -39,7 +39,7 @@ func TestBlocksHaveOneOwner(t *testing.T) {
 	}
 }
 
-// When half of a huge page is in use, prepare is woken, and the next one is populated, once, also
+// When half of a huge page is in use, prepare is woken, and populates the next huge page once, also
 // if it is in another chunk.
 func TestNextHugePageIsPopulated(t *testing.T) {
 	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
@@ -68,8 +68,8 @@ func TestNextHugePageIsPopulated(t *testing.T) {
 	}
 }
 
-// A table that shrinks and grows among keys that stay does not leak memory, however often; what was
-// populated for it is returned too.
+// A table that shrinks and grows among keys that stay does not leak memory, however often it does.
+// Memory that was populated for it is returned too.
 func TestPeaksLeaveNoMemory(t *testing.T) {
 	p := pool{mappings: new(mappings), wakePrepare: make(chan struct{}, 1)}
 	defer p.mappings.unmap()
@@ -120,7 +120,7 @@ func offHeap() bool {
 	return mapping != nil
 }
 
-// residentBytes returns how much of the process is in memory.
+// residentBytes returns the resident memory of the process.
 func residentBytes(t *testing.T) (bytes int) {
 	statm, err := os.ReadFile("/proc/self/statm")
 	require.NoError(t, err)
@@ -152,7 +152,7 @@ func TestMemoryIsReturned(t *testing.T) {
 			m.Sweep()
 		}
 	}
-	fill() // allocates what stays for good
+	fill() // allocates memory that stays for good
 	clock.Advance(time.Hour)
 	settle()
 	for name, forget := range map[string]func(){

@@ -78,8 +78,8 @@ func TestTakeAllInFullShards(t *testing.T) {
 	require.Equal(t, int64(3), d[0].Remaining, "one taken when it was created, and one here")
 }
 
-// Then expired keys keep their slots, whatever calls access them, and whatever other keys are
-// written meanwhile.
+// If a shard has no page left, expired keys keep their slots, whatever calls access them, and
+// whatever other keys are written meanwhile.
 func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		c := newCrammed(t)
@@ -107,8 +107,8 @@ func TestExpiredKeysKeepTheirSlots(t *testing.T) {
 	}
 }
 
-// A key that has expired, and is in one shard with a key that the same call removes, is found again after that:
-// its slot was kept for it while memory was short, and is not any more.
+// An expired key is in the same shard as a key that the same call removes. The call must look it up again: its
+// slot was kept while memory was short, and the removal ends the shortage.
 func TestTakeAllFindsKeysOfAShardAgain(t *testing.T) {
 	clock := store.NewStillClock(1_800_000_000_000_000_000)
 	m := New(Options{Clock: clock, SweepEvery: -1, MaxPages: pagesPerStep + 2})

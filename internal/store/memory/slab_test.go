@@ -12,8 +12,8 @@ import (
 	"cellserver/internal/store"
 )
 
-// Each kind of damage that check must find is planted, because what it misses would go unnoticed in
-// every other test.
+// Each kind of damage that check must find is planted, because damage that check misses would go
+// unnoticed in every other test.
 func TestCheckFindsWhatDoesNotFit(t *testing.T) {
 	for name, plant := range map[string]func(s *shard, log, other, leases record){
 		"a log that no record holds":        func(s *shard, _, _, _ record) { s.logs.add() },
@@ -183,7 +183,7 @@ func TestObjectsAreRemovedWithTheirKeys(t *testing.T) {
 	require.Zero(t, s.database(0).shards[0].logs.bytes+s.database(0).shards[0].leases.bytes)
 }
 
-// giveBack releases all leases, or refunds all that a log holds.
+// giveBack releases all leases, or refunds everything in a log.
 func (s *slabStore) giveBack(key []byte, isLease bool) {
 	if !isLease {
 		s.view.Take(background, key, plainRule(limit.SlidingLog, 2*tooMany, 60), -2*tooMany, quota.Take)
@@ -208,7 +208,7 @@ func TestRefusedCallsCreateNoObject(t *testing.T) {
 	require.NoError(t, m.check())
 }
 
-// A single object that stays does not keep the memory of a million that were removed.
+// A single object that stays does not keep the memory of a million removed objects.
 func TestSlabFreesEmptyPieces(t *testing.T) {
 	var s slab[int]
 	var numbers []uint32

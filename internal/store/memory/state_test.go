@@ -51,8 +51,8 @@ func stateOf(kind limit.Kind, n int, now int64) *form.State {
 
 var formKinds = append(takers[:len(takers):len(takers)], limit.Lease, limit.Standing)
 
-// States and values replace each other in a few keys, of all sizes, with and without memory. What a
-// key holds is always what was written last without an error, and the store stays consistent.
+// States and values of all sizes replace each other in a few keys, with and without memory. A key
+// always has the content that was last written without an error, and the store stays consistent.
 func TestReplacedStates(t *testing.T) {
 	t.Parallel()
 	const seed, steps = 3, 20_000

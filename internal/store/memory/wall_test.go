@@ -48,7 +48,7 @@ func newQuotaTwin(t *testing.T, seed uint64) *quotaTwin {
 // unix is the Unix time by the wall clock.
 func (w *quotaTwin) unix() int64 { return w.clock.Now() + w.clock.Offset() }
 
-// set sets the wall clock by some hours, mostly back to where it was.
+// set sets the wall clock by some hours, and usually back to where it was.
 func (w *quotaTwin) set(offset time.Duration) {
 	now, before := w.clock.Now(), w.clock.Offset()
 	w.store.wall.unix(now) // the clocks were compared now
@@ -59,7 +59,7 @@ func (w *quotaTwin) set(offset time.Duration) {
 	}
 }
 
-// step makes time pass, and sometimes sets the wall clock.
+// pass makes time pass, and sometimes sets the wall clock.
 func (w *quotaTwin) pass() {
 	w.clock.Advance(time.Duration(w.random.Int64N(int64(time.Hour))))
 	w.store.wall.unix(w.clock.Now())
@@ -74,8 +74,7 @@ func (w *quotaTwin) pass() {
 	}
 }
 
-// cycle returns the windows of a key, and their length: they are hours and days in UTC, and a
-// period.
+// cycleOf returns the windows of a key, and their length: hours and days in UTC, and a period.
 func cycleOf(key int) (c calendar.Cycle, length time.Duration) {
 	switch key % 3 {
 	case 0:
@@ -88,7 +87,7 @@ func cycleOf(key int) (c calendar.Cycle, length time.Duration) {
 	return calendar.Every(7 * time.Minute), 7 * time.Minute
 }
 
-// live returns what the model has of a key, in its present window.
+// live returns the model's quota of a key, in its present window.
 func (w *quotaTwin) live(key int) (q plainQuota, exists bool) {
 	q, exists = w.model[fmt.Sprint(key)]
 	if !exists || q.end <= w.latest {
@@ -169,8 +168,8 @@ func TestQuotasWhileTheWallClockIsSet(t *testing.T) {
 	}
 }
 
-// A wall clock that is compared with the clock of the store is at most a millisecond late, does not
-// follow differences of a millisecond, and does not run back.
+// Compared with the store's clock, the wall clock is at most a millisecond late, does not follow
+// differences of a millisecond, and does not run back.
 func TestWallClock(t *testing.T) {
 	clock := store.NewStillClock(1e18)
 	clock.SetOffset(5 * time.Second)
@@ -188,7 +187,7 @@ func TestWallClock(t *testing.T) {
 	require.Equal(t, int64(1e18+61e9), w.latest(1e18+61e9), "it has caught up")
 }
 
-// The expiry of a quota on the clock of the store never overflows, and is never that of a key that
+// The expiry of a quota on the store's clock never overflows, and is never the expiry of a key that
 // lasts.
 func TestFarEndsOfQuotas(t *testing.T) {
 	for _, offset := range []time.Duration{0, 1, -1, math.MaxInt64 / 2, -math.MaxInt64 / 2} {

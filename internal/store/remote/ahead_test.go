@@ -41,7 +41,8 @@ func newLeasingRig(t *testing.T, lease time.Duration, mistakes bool) *leasingRig
 	return r
 }
 
-// aheadRules are the limits of which tokens can be taken ahead: 30,000 in a minute, and so 50 in a lease.
+// aheadRules returns the limits from which tokens can be taken ahead: 30,000 in a minute, and therefore
+// 50 in a lease.
 func aheadRules(t *testing.T) []limit.Rule {
 	throttle, err := gcra.NewLimit(aheadSize-1, aheadSize, 60)
 	require.NoError(t, err)
@@ -51,7 +52,7 @@ func aheadRules(t *testing.T) []limit.Rule {
 		{Kind: limit.Quota, Window: windows, Cycle: calendar.Every(time.Minute)}}
 }
 
-// A process that takes tokens ahead makes few steps, admits all that the limit admits, and no more: what is left of its
+// A process that takes tokens ahead makes few steps, and admits exactly as much as the limit admits: the rest of its
 // last block is given back, or comes back with the bucket.
 func TestBlocksAreSpentAndGivenBack(t *testing.T) {
 	for _, rule := range aheadRules(t) {
@@ -124,7 +125,7 @@ func (r *leasingRig) ban() {
 	}))
 }
 
-// A request may take tokens ahead in a step that looks at another key, too. For as long as its lease, that look counts.
+// A request may also take tokens ahead in a step that looks at another key. During the lease, this look counts.
 func TestBlocksOfSteps(t *testing.T) {
 	for _, rule := range aheadRules(t) {
 		for _, mistakes := range []bool{false, true} {
@@ -190,7 +191,7 @@ func withBlock(t *testing.T) (*leasingRig, store.LimitRequest) {
 	return r, usual
 }
 
-// Other requests are not decided from blocks, and neither is a call whose step has failed.
+// Blocks decide neither other requests nor a call whose step has failed.
 func TestBlocksAreForTheirOwnCalls(t *testing.T) {
 	r, usual := withBlock(t)
 	spender := r.view.(store.Spender)

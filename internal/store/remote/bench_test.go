@@ -31,8 +31,8 @@ func (e *echo) Submit(s *combine.Step) {
 	s.Done(nil, err)
 }
 
-// maxAllocations is what a CL.THROTTLE allocates: the channel that ends it, the name of the key, and
-// its value.
+// maxAllocations is the number of allocations of a CL.THROTTLE: the channel that ends it, the name
+// of the key, and its value.
 const maxAllocations = 3
 
 func newThrottling(tb testing.TB, ctx context.Context, wait func(<-chan struct{})) func() {
@@ -59,7 +59,7 @@ func TestAllocationsOfThrottle(t *testing.T) {
 
 func receive(done <-chan struct{}) { <-done }
 
-// BenchmarkThrottle measures what a view adds to a step.
+// BenchmarkThrottle measures how much a view adds to a step.
 func BenchmarkThrottle(b *testing.B) {
 	throttle := newThrottling(b, ctx, nil)
 	b.ReportAllocs()

@@ -27,8 +27,8 @@ func (s *twoServers) Primary(key string) combine.Primary {
 func (s *twoServers) Offset(p combine.Primary) int64    { return s.offsets[p] }
 func (s *twoServers) RoundTrip(p combine.Primary) int64 { return s.trips[p] }
 
-// Each key has the clock of its server, as soon as that is known. That of the process goes on with elapsed
-// time, whatever the others do.
+// Each key has the clock of its server, as soon as that clock is known. The clock of the process goes on
+// with elapsed time, whatever the servers' clocks do.
 func TestClocks(t *testing.T) {
 	machine := store.NewStillClock(1000)
 	servers := &twoServers{offsets: [2]int64{50, 70}}

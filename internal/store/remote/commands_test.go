@@ -41,8 +41,8 @@ func dialRemote(t *testing.T, r *rig) *redis.Client {
 	return c
 }
 
-// In a cluster, MGET and MSET are taken apart, and what has to be one step is refused if it is in
-// several slots.
+// In a cluster, MGET and MSET are split, and calls that must be one step are refused if their keys
+// are in several slots.
 func TestCommandsInACluster(t *testing.T) {
 	r := newRig(t, remote.Options{Slot: func(key string) int { return int(key[0]) }})
 	c := dialRemote(t, r)
@@ -65,7 +65,7 @@ func TestCommandsInACluster(t *testing.T) {
 	require.Equal(t, "", r.get("a")+r.get("b"))
 }
 
-// What needs an ability that the store does not have is refused.
+// Calls that need an ability that the store does not have are refused.
 func TestCommandsThatAreRefused(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	r.set("k", "v")

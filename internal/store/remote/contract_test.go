@@ -42,7 +42,8 @@ func TestRemoteKeepsHolds(t *testing.T) {
 	}
 }
 
-// The same if steps run several times, on values that other processes have written meanwhile.
+// The view keeps the contract if steps run several times, on values that other processes have
+// written meanwhile.
 func TestRemoteKeepsTheContractAmidConflicts(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {

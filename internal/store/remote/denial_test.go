@@ -41,10 +41,10 @@ func (r *rig) takeAlone(rule limit.Rule, leave, quantity int64, mode quota.Mode)
 	return err
 }
 
-// Only calls that take something may be denied by a value that was read before, and only those that
-// are limited are denied.
+// A value that was read before may deny only calls that take something, and denies only calls that
+// are limited.
 func TestDeniableCalls(t *testing.T) {
-	four := rules(t, 4) // with which a call that leaves 2 is decided as with two
+	four := rules(t, 4) // with LEAVE 2, decided like rules of 2
 	for i, rule := range rules(t, 2) {
 		t.Run(rule.Kind.String(), func(t *testing.T) {
 			r := newRig(t, remote.Options{})

@@ -19,7 +19,7 @@ import (
 type shelf struct {
 	mu    sync.Mutex
 	keys  map[string][]byte
-	stall chan struct{} // if not nil, nothing is answered before it is closed
+	stall chan struct{} // if not nil, the shelf answers nothing before it is closed
 }
 
 func (b *shelf) Primary(string) combine.Primary { return 0 }

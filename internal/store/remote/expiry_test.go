@@ -27,7 +27,8 @@ func expireIf(r *rig, at int64, meanwhile func()) (done bool) {
 	return done
 }
 
-// What depends on the expiry of a key is done again if another process has changed that alone.
+// A step that depends on a key's expiry is made again even if another process has changed only the
+// expiry.
 func TestExpiriesAreCompared(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	other := func(at time.Duration) {
@@ -57,7 +58,7 @@ func TestExpiriesAreCompared(t *testing.T) {
 	require.Equal(t, "w", r.get("k"))
 }
 
-// The same in a transaction.
+// Transactions that depend on a key's expiry are made again too.
 func TestTransactionsCompareExpiries(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	r.set("k", "v")

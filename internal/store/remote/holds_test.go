@@ -178,7 +178,8 @@ func (s *sameHolds) call() {
 	}
 }
 
-// Holds over a store are as in memory, whichever of two servers is asked, and although steps run again.
+// Holds over a store behave as in memory, whichever of two servers is asked, and although steps run
+// again.
 func TestHoldsAreAsInMemory(t *testing.T) {
 	t.Parallel()
 	given := map[limit.Kind]int64{}

@@ -108,7 +108,7 @@ func TestPartsThatFail(t *testing.T) {
 	}
 }
 
-// More keys of a slot than a step may have are in several steps.
+// If a slot has more keys than a step may have, they are read in several steps.
 func TestManyValues(t *testing.T) {
 	r, steps := newRecorded(t)
 	var pairs, keys [][]byte
@@ -124,7 +124,7 @@ func TestManyValues(t *testing.T) {
 	require.Equal(t, keys, values)
 }
 
-// KEYS and SCAN read no values, unless they have to know types, and the backend selects the names.
+// KEYS and SCAN read values only if they need the types. The backend selects the names.
 func TestNamesAreFoundWithoutValues(t *testing.T) {
 	r, steps := newRecorded(t)
 	scanned := &patterns{Table: r.table}
@@ -159,7 +159,7 @@ func (p *patterns) Scan(ctx context.Context, database int, cursor uint64, patter
 	return p.Table.Scan(ctx, database, cursor, pattern, count)
 }
 
-// The keys of the backend's own are refused, also among others and in a transaction.
+// The backend's own keys are refused, also among other keys and in a transaction.
 func TestReservedKeysAreRefused(t *testing.T) {
 	r := newRig(t, remote.Options{Reserved: func(key string) bool { return key[0] == '!' }})
 	c := dialRemote(t, r)

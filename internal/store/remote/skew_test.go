@@ -15,8 +15,8 @@ import (
 	"cellserver/internal/store/remote/combine"
 )
 
-// skews are the differences between the clock of the first server of a cluster, which has the keys
-// that begin with a, and that of the other, which has those that begin with b.
+// skews are the differences between the clocks of two servers of a cluster. The first has the keys
+// that begin with a, and the second the keys that begin with b.
 var skews = []time.Duration{0, -2 * time.Second, 2 * time.Second}
 
 // newSkewed returns a view over two servers with different clocks.
@@ -106,8 +106,8 @@ func TestUnknownClockIsAskedFor(t *testing.T) {
 	require.Equal(t, start+3e9, e.Expires)
 }
 
-// A context that is done when its call has just ended does not end the next call, which uses the same
-// step, although it is noticed at any later time.
+// A context that is done just after its call has ended does not end the next call, which uses the
+// same step, however late the end of the context is noticed.
 func TestLateContextsAreIgnored(t *testing.T) {
 	executor := &slow{begun: make(chan struct{}, 1)}
 	v := remote.New(remote.Options{Executor: executor, Clock: store.NewStillClock(start)}).View()
@@ -149,7 +149,8 @@ func TestSeveralCallsAreGivenUp(t *testing.T) {
 	require.ErrorIs(t, v.(store.ManyValues).WriteMany(stopped, pairs), store.ErrUnavailable)
 }
 
-// What concerns no key is on the clock of the process, also after calls on keys whose server has another.
+// Calls without keys are on the clock of the process, also after calls on keys whose server has another
+// clock.
 func TestProcessHasItsOwnClock(t *testing.T) {
 	for _, skew := range skews {
 		server := dialRemote(t, newSkewed(t, skew))

@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/window"
 )
 
-// A standing that an older version has written in the store, with nothing but an estimate of refusals, goes on.
+// A standing that an older version has written to the store, with only an estimate of refusals, goes on.
 func TestStandingOfAnOlderVersion(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	refusals, err := window.NewLimit(3, quota.Seconds(600))

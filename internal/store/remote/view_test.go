@@ -25,7 +25,7 @@ const start = int64(1_700_000_000_000_000_000)
 
 var ctx = context.Background()
 
-// rig is a view over a table, whose keys a test sees and sets as other programs do.
+// rig is a view over a table. A test sees and sets the table's keys as other programs do.
 type rig struct {
 	*testing.T
 	clock *store.StillClock
@@ -96,7 +96,8 @@ func refs(keys ...string) (refs []store.KeyRef) {
 	return refs
 }
 
-// The digits of a TAT are what redis-cell writes, and what it has written is understood.
+// Throttle keys have the same digits as redis-cell writes, and values that redis-cell has written
+// are understood.
 func TestThrottleKeysAreThoseOfRedisCell(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	_, err := r.throttle("k", 2, quota.Take)
@@ -108,8 +109,8 @@ func TestThrottleKeysAreThoseOfRedisCell(t *testing.T) {
 	require.Equal(t, int64(3e9), o.Level)
 }
 
-// An integer is a TAT to a limiter and a number to a counter, in a transaction too. What takes nothing
-// leaves it as it is.
+// An integer is a TAT to a limiter and a number to a counter, in a transaction too. A call that takes
+// nothing leaves it as it is.
 func TestCountersAreThrottleKeys(t *testing.T) {
 	for _, counter := range []string{"5", "-5", "0", fmt.Sprint(start + 1e9)} {
 		r := newRig(t, remote.Options{})
@@ -145,7 +146,8 @@ func parse(t *testing.T, s string) (n int64) {
 	return n
 }
 
-// A form of a newer version is refused by name, whatever reads it, and can be removed or replaced.
+// Every call that reads a form of a newer version refuses it by name. The key can be removed or
+// replaced.
 func TestNewerFormsAreRefused(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	key := []byte("k")
@@ -188,7 +190,7 @@ func TestMarkedValuesAreNotWritten(t *testing.T) {
 	require.Equal(t, "?cl1", r.get("k"))
 }
 
-// Logs and leases get another version with each write, and a step compares no more than that.
+// Logs and leases get another version with each write, and a step compares only the version.
 func TestVersionsOfLogs(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	seen := map[string]bool{}
@@ -205,7 +207,7 @@ func TestVersionsOfLogs(t *testing.T) {
 	require.Equal(t, 13, compared)
 }
 
-// In a cluster, a step touches one slot. Commands that only count keys, or remove them, are taken apart.
+// In a cluster, a step touches one slot. Commands that only count or remove keys are split.
 func TestSlots(t *testing.T) {
 	r := newRig(t, remote.Options{
 		Slot:   func(key string) int { return int(key[0]) },
@@ -241,7 +243,8 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, 4, n)
 }
 
-// Up to 16 times a transaction runs again if others change its keys; then nothing was changed.
+// If others change its keys, a transaction runs again up to 16 times. Then it fails, and nothing
+// was changed.
 func TestTransactionsGiveUp(t *testing.T) {
 	for _, conflicts := range []int{0, 1, 15, 16, 20} {
 		r := newRig(t, remote.Options{})
@@ -322,7 +325,7 @@ func (s *slow) Submit(step *combine.Step) {
 	s.begun <- struct{}{}
 }
 
-// A call whose context ends returns, and its step does not touch what belongs to the caller any more.
+// A call whose context ends returns, and its step no longer touches the caller's memory.
 func TestCallsThatAreGivenUp(t *testing.T) {
 	for _, suspends := range []bool{false, true} {
 		executor := &slow{begun: make(chan struct{}, 1)}
@@ -371,10 +374,10 @@ func TestCallsThatWait(t *testing.T) {
 	require.ElementsMatch(t, []int64{1e9, 2e9}, []int64{first.Level, second.Level})
 }
 
-// A key with the state of a limiter stays longer than that state, so that the backend does not remove
-// it while a process whose idea of the time is a little behind still counts on it, or while a step that
-// knows of no key is under way. What clients are told about the key goes by the state. Values have the
-// expiry that clients give them.
+// A key with the state of a limiter stays longer than the state. Otherwise the backend might remove it
+// while a process whose clock is a little behind still counts on it, or while a step that found no key
+// is under way. Clients are told about the state, and not about the key. Values have the expiry that
+// clients give them.
 func TestLimitersOutliveTheirStates(t *testing.T) {
 	testMargin(t, newRig(t, remote.Options{}), combine.ExpiryMargin)
 	testMargin(t, newRig(t, remote.Options{Timeout: 20 * time.Second}), 20e9)
@@ -427,7 +430,7 @@ func TestLimitersThatHaveEnded(t *testing.T) {
 	r.expectNone("k", "lease")
 }
 
-// The same with a long margin.
+// Limiters that have ended long ago, with a long margin.
 func TestLimitersThatHaveEndedLongAgo(t *testing.T) {
 	r := newRig(t, remote.Options{Timeout: 20 * time.Second})
 	_, err := r.throttle("k", 2, quota.Take)
@@ -453,8 +456,8 @@ func (r *rig) expectNone(keys ...string) {
 	}
 }
 
-// What changes a part of a value is refused if it is too long, because steps run while all others wait.
-// Whole values may be of any length.
+// Changes of a part of a value are refused if the value is too long, because all other steps wait while
+// a step runs. Whole values may have any length.
 func TestLargeValues(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	write := func(length int) {
@@ -482,7 +485,7 @@ func TestLargeValues(t *testing.T) {
 	require.Equal(t, 1<<20+1, length)
 }
 
-// A transaction is bounded in keys and in bytes, those that it reads and those that it writes.
+// A transaction is bounded in keys and in bytes, for reads and for writes.
 func TestTransactionsAreBounded(t *testing.T) {
 	r := newRig(t, remote.Options{})
 	run := func(keys int, steps func() error) error {

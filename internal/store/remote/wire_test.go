@@ -22,7 +22,7 @@ import (
 	"cellserver/internal/store/storetest"
 )
 
-// wire executes steps over RESP, by WATCH, MULTI and EXEC, each on its own: slowly, but by a server
+// wire executes steps over RESP, one by one, with WATCH, MULTI and EXEC: slowly, but on a server
 // that answers as Redis does.
 type wire struct {
 	clock   *store.StillClock
@@ -140,7 +140,8 @@ func arguments(key string, c combine.Change) []any {
 	return []any{"SET", key, escape(c.Bytes), "PXAT", (c.Expires + 999_999) / 1_000_000}
 }
 
-// The server is a cellserver, which refuses to set values with the mark of its own limiters.
+// The server is a cellserver, which refuses values with the mark of its own limiters, so values are
+// escaped.
 func escape(value []byte) []byte   { return remark(value, "\x00cl", "\x01cl") }
 func unescape(value []byte) []byte { return remark(value, "\x01cl", "\x00cl") }
 
@@ -199,8 +200,8 @@ func startCellserver(t *testing.T, clock store.Clock) string {
 }
 
 // The view keeps the contract over a server that speaks Redis's protocol: a cellserver, whose time the
-// cases can move. It takes a minute with the race detector, which the other stores of these tests are
-// checked with.
+// cases can move. With the race detector it would take a minute, and the tests of the other stores
+// run with it already.
 func TestRemoteKeepsTheContractOverTheWire(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(t *testing.T, clock store.Clock) store.Store {

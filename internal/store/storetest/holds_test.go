@@ -12,7 +12,8 @@ import (
 	"cellserver/internal/store/memory"
 )
 
-// holdFaults are the faults that the cases of RunHolds detect. Each is a way to do what the store in memory does right.
+// holdFaults are the faults that the cases of RunHolds detect. Each does one thing wrong that the store in memory does
+// right.
 var holdFaults = []struct {
 	name   string
 	found  []string // cases that must fail

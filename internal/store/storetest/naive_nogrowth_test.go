@@ -75,8 +75,8 @@ func (v *naiveView) refusesGrowth(name string, was, next keyState) bool {
 	return v.has(noGrowthRefusesAll) || v.needsMemory(name, was, next)
 }
 
-// needsMemory reports whether a step needs memory. It needs none if it can reuse that of an expired
-// key.
+// needsMemory reports whether a step needs memory. It needs none if it can reuse the memory of an
+// expired key.
 func (v *naiveView) needsMemory(name string, was, next keyState) bool {
 	stood, _ := v.database().get(name)
 	return next.needsMoreThan(was) && !(was.kind == limit.None && stood.reusable(v.last, next.kind))
@@ -150,8 +150,8 @@ func (v *naiveView) reportUntaken(requests []store.LimitRequest, now int64, full
 	}
 }
 
-// limitInGaps asks each lease that is allowed again at the time at which all others allow their quantities. It
-// reports whether one is limited then.
+// limitInGaps asks each allowed lease again, at the time at which all others allow their quantities. It
+// reports whether one of them is limited then.
 func (v *naiveView) limitInGaps(requests []store.LimitRequest, now int64, decisions []quota.Decision) (limited bool) {
 	retry, never := quota.LongestRetry(decisions)
 	for i, t := range requests {

@@ -38,7 +38,7 @@ func (n *naive) quotaExpiry(q window.Calendar, now int64) int64 {
 	return q.End - n.wall.offset
 }
 
-// misread returns the state that a step on a calendar quota is made on.
+// misread returns the state on which a step on a calendar quota is made.
 func (v *naiveView) misread(was keyState, rule limit.Rule, now int64) keyState {
 	switch {
 	case rule.Kind != limit.Quota:

@@ -59,7 +59,7 @@ func (v *naiveView) TakeAll(
 	return decisions, allowed, err
 }
 
-// ofQuantity returns requests for a quantity above 0, or for what they ask for.
+// ofQuantity returns the requests with this quantity, or unchanged if it is 0.
 func ofQuantity(requests []store.LimitRequest, quantity int64) []store.LimitRequest {
 	requests = slices.Clone(requests)
 	for i := range requests {

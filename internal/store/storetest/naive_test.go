@@ -28,7 +28,7 @@ type naive struct {
 	last      int64
 	wall      wallTime
 	acquired  int   // how many steps have taken the lock
-	caller    int64 // for whom the lock is held
+	caller    int64 // the caller for whom the lock is held
 	listeners []*store.Listener
 	databases []naiveDatabase
 	fault     fault

@@ -32,26 +32,26 @@ type model struct {
 	process []*process
 	plan    plan
 
-	level    int64           // of the oracle's bucket
-	levelAt  int64           // when it was
-	windows  map[int64]int64 // admitted, by the end of the window
+	level    int64           // the level of the oracle's bucket
+	levelAt  int64           // the instant of level
+	windows  map[int64]int64 // how much was admitted, by the end of the window
 	excess   int64           // the most that was admitted beyond what a window promises
 	admitted int64
-	steps    int64 // of the store
+	steps    int64 // steps that the store has made
 	calls    int64
 	refused  int64
 }
 
-// plan is what a model does.
+// plan says how a model behaves.
 type plan struct {
 	processes int
-	load      float64 // the demand as a part of the rate
+	load      float64 // the demand as a fraction of the rate
 	wrong     int64   // by how much clocks are wrong
 	delay     int64   // of a message
 	stops     bool    // processes stop for a while
 	adversary bool    // processes save blocks, and spend them all together
-	believed  int64   // what is said of the error of the clocks; the planted fault is another
-	lapses    bool    // blocks lapse; the planted fault is that they do not
+	believed  int64   // the error of the clocks that processes allow for; another value is a planted fault
+	lapses    bool    // blocks lapse; if not, this is a planted fault
 }
 
 type process struct {
@@ -127,9 +127,9 @@ func (m *model) arrive(p *process) {
 	m.call(p)
 }
 
-// save returns the pause after which an adversary calls next. It calls for a lease, so that its blocks are large,
-// takes a block, waits until nearly the end of the lease, and spends all that there is at once. Then it waits until
-// the bucket is full again.
+// save returns the pause after which an adversary calls next. It calls for the length of a lease, so that its
+// blocks are large, takes a block, waits until nearly the end of the lease, and spends the whole block at once.
+// Then it waits until the bucket is full again.
 func (m *model) save(pause int64) int64 {
 	cycle := 4*m.lease + 2*m.rule.Period(began)
 	switch phase := (m.now - began) % cycle; {
@@ -217,8 +217,8 @@ func (m *model) execute(now int64, s *Step) (r Result) {
 	return r
 }
 
-// decided tells the oracle. What was admitted conforms to a limit in any window if and only if a bucket of the limit
-// never overflows.
+// decided tells the oracle about a decision. The admitted tokens conform to a limit in every window if and only if a
+// bucket of the limit never overflows.
 func (m *model) decided(limited bool, at int64) {
 	if limited {
 		m.refused++

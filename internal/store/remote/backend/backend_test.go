@@ -80,7 +80,7 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// The slots are those of the cluster specification, and those that a redis-server has said.
+// Slots are as in the cluster specification, and as a redis-server has computed them.
 func TestSlot(t *testing.T) {
 	for key, slot := range map[string]int{
 		"123456789": 12739, "foo": 12182, "{foo}bar": 12182, "x{foo}{bar}": 12182, "foo{}": 5542, "{}foo": 9500, "": 0,
@@ -134,7 +134,7 @@ func TestReadRedirection(t *testing.T) {
 	}
 }
 
-// A timeline: one line is a measurement, and what the clock says then.
+// A timeline: each line is a measurement, and what the clock says afterwards.
 func TestClock(t *testing.T) {
 	const ms = int64(time.Millisecond)
 	var c clock
@@ -168,7 +168,8 @@ func TestClock(t *testing.T) {
 	assert.Equal(t, 501*ms, c.offset.Load(), "after a pause, the last counts, whatever its round trip")
 }
 
-// Whenever in its round trip the server has read its clock, the offset is wrong by half of it at most.
+// Whenever the server has read its clock during the round trip, the offset is wrong by at most half
+// the round trip.
 func TestMeasure(t *testing.T) {
 	const offset = 77_000
 	for sent := int64(0); sent < 10; sent++ {

@@ -30,7 +30,7 @@ const (
 
 func isHeld(s *sentinels) bool { return s.held() != nil }
 
-// From +selected-slave on requests are held back, until the failover has ended in one of three ways.
+// From +selected-slave on, requests are held back until the failover has ended in one of three ways.
 func TestRequestsAreHeldDuringAFailover(t *testing.T) {
 	var now int64
 	for event, text := range map[string]string{
@@ -51,11 +51,11 @@ func TestRequestsAreHeldDuringAFailover(t *testing.T) {
 	ctx, give := context.WithCancel(t.Context())
 	s.heard(ctx, selectedReplica, selectedText)
 	held := s.held()
-	give() // as the end of the longest time that a failover may take does
+	give() // the longest time that a failover may take has the same effect
 	<-held
 }
 
-// After a failover, answers of Sentinels that have not noticed yet are corrected, for some time.
+// For some time after a failover, answers of Sentinels that have not noticed it yet are corrected.
 func TestOldAnswersAreCorrected(t *testing.T) {
 	var now int64
 	s := newListening(t, &now)
@@ -92,8 +92,8 @@ func TestOtherEventsChangeNothing(t *testing.T) {
 	require.True(t, isHeld(s))
 }
 
-// Sentinels come and go, as pods do. The new ones are listened to, however many there were before, and the old ones are
-// not tried for ever.
+// Sentinels come and go, as pods do. The backend listens to new Sentinels, however many there were before, and stops
+// trying old ones after a time.
 func TestSentinelsAreReplaced(t *testing.T) {
 	const rounds = 3
 	var now int64

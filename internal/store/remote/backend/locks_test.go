@@ -34,7 +34,7 @@ func TestSocketsAreClosedAtOnce(t *testing.T) {
 	require.Error(t, err)
 }
 
-// What the machine asks for while it is locked takes no lock of the backend.
+// Calls that the machine makes while it is locked take no lock of the backend.
 func TestTheMachineDoesNotWaitForTheBackend(t *testing.T) {
 	s := newStand(t)
 	require.True(t, s.connect())
@@ -43,7 +43,7 @@ func TestTheMachineDoesNotWaitForTheBackend(t *testing.T) {
 	assert.NotZero(t, s.Offset(s.Primary("k")))
 }
 
-// The primaries of a cluster are asked for at each command, so they are not collected then.
+// Each command asks for the primaries of a cluster, so they are not collected anew each time.
 func TestPrimariesOfACluster(t *testing.T) {
 	address := Address{Kind: Cluster, Nodes: []string{"127.0.0.1:1"}}
 	b, err := Open(Config{Address: address, Now: func() int64 { return 1 }})
@@ -61,8 +61,8 @@ func TestPrimariesOfACluster(t *testing.T) {
 	assert.Zero(t, testing.AllocsPerRun(100, func() { b.Offset(b.Primaries()[0]) }))
 }
 
-// A backend is closed although a question about all keys is under way, and one waits. Questions give up
-// with their context.
+// A backend can be closed while a question about all keys is under way and another waits. Questions
+// give up with their context.
 func TestCloseAmidQuestions(t *testing.T) {
 	s := newStand(t)
 	asked := make(chan error, 2)
@@ -81,7 +81,7 @@ func TestCloseAmidQuestions(t *testing.T) {
 	go func() { s.Close(); close(closed) }()
 	require.ErrorIs(t, <-asked, combine.ErrDown, "Close ends it")
 	for {
-		s.Backend.mu.Lock() // is free, although Close waits
+		s.Backend.mu.Lock() // the lock is free, although Close waits
 		done := s.connections == nil
 		s.Backend.mu.Unlock()
 		if done {

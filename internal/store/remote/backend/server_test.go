@@ -154,7 +154,7 @@ func (s *stand) connect() bool {
 	return !batch.Failed
 }
 
-// get sends one request. It returns its reply, and whether the connection has failed.
+// get sends a request, and returns the reply and whether the connection has failed.
 func (s *stand) get() (combine.Reply, bool) {
 	r := &combine.Request{Kind: combine.Read, Parts: []combine.Part{{Key: "k"}}}
 	batch := combine.Batch{Requests: []*combine.Request{r}}
@@ -190,8 +190,8 @@ func TestOffsetIsMeasuredOnceASecond(t *testing.T) {
 	assert.Contains(t, s.log.String(), "milliseconds=-3601000")
 }
 
-// After a pause, the clock is read before anything is sent. If it is not what it was, what was decided
-// by it is not sent.
+// After a pause, the clock is read before anything is sent. If the clock has changed, decisions that
+// were made by it are not sent.
 func TestClockAfterAPause(t *testing.T) {
 	s := newStand(t)
 	require.True(t, s.connect())
@@ -200,8 +200,8 @@ func TestClockAfterAPause(t *testing.T) {
 		status       combine.Status
 		reads        int
 	}{
-		{stale, 5_000_000, combine.Done, 1}, // with the request
-		{stale + 1, 0, combine.Done, 1},     // before it
+		{stale, 5_000_000, combine.Done, 1}, // read with the request
+		{stale + 1, 0, combine.Done, 1},     // read before it
 		{stale + 1, 1_000_000, combine.Done, 1},
 		{stale + 1, 1_001_000, combine.Unsent, 1},
 		{0, 0, combine.Done, 0}, // decided again
@@ -252,7 +252,7 @@ func TestUnusableServers(t *testing.T) {
 	}
 }
 
-// Replies to a request, and what they say about it.
+// Replies to a request, and the status that they give it.
 func TestReplies(t *testing.T) {
 	for reply, want := range map[string]struct {
 		status combine.Status
@@ -264,7 +264,7 @@ func TestReplies(t *testing.T) {
 		"-TRYAGAIN x\r\n":         {combine.Later, false},
 		"-READONLY x\r\n":         {combine.Later, true}, // the next connection may reach the primary
 		"-NOSCRIPT x\r\n":         {combine.Redirected, false},
-		"-MOVED 1 a:1\r\n":        {combine.Refused, false}, // the URL is not that of a cluster
+		"-MOVED 1 a:1\r\n":        {combine.Refused, false}, // the URL does not say that this is a cluster
 		"not a reply\r\n":         {combine.Unknown, true},
 		"$5\r\nto":                {combine.Unknown, true},
 		"-ERR anything else \r\n": {combine.Refused, false},
@@ -278,8 +278,8 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// A node that is cut off from the others does not say which node has which slots, unless all that
-// answer are.
+// A node that is cut off from the others is not believed about slots, unless all nodes that answer
+// are cut off.
 func TestNodeThatIsCutOff(t *testing.T) {
 	slots := func(f *fake) string {
 		host, port, _ := net.SplitHostPort(f.addr)
@@ -293,7 +293,7 @@ func TestNodeThatIsCutOff(t *testing.T) {
 	b, err := Open(Config{Address: Address{Kind: Cluster, Nodes: []string{old.addr, fresh.addr}},
 		Now: func() int64 { return 1 }, Silence: time.Minute})
 	require.NoError(t, err)
-	b.Close() // it reads no slots by itself any more
+	b.Close() // b reads no slots by itself any more
 	c := b.topology.(*cluster)
 	for range 5 {
 		require.NoError(t, c.read(t.Context()))
@@ -307,7 +307,7 @@ func TestNodeThatIsCutOff(t *testing.T) {
 	assert.Equal(t, old.addr, b.Where(b.Primary("k")), "what was known stays")
 }
 
-// A server that does not load scripts refuses what needs one, in its own words.
+// A server that does not load scripts refuses requests that need one, in its own words.
 func TestScriptsAreRefused(t *testing.T) {
 	s := newStand(t)
 	s.set("script", "-NOPERM this user\r\n")

@@ -40,7 +40,7 @@ func TestRoundTripsAreCounted(t *testing.T) {
 	assert.Equal(t, 2.002100001, sum)
 }
 
-// A pipeline that is not answered has no duration; one that is answered with an error has.
+// A pipeline without an answer has no duration. A pipeline that is answered with an error has one.
 func TestRoundTripsWithoutReplyDoNotCount(t *testing.T) {
 	s := newStand(t)
 	require.True(t, s.connect())
@@ -68,7 +68,7 @@ type slow struct {
 func (s slow) Write(b []byte) (int, error) { *s.now += 1; return len(b), nil }
 func (s slow) Read(b []byte) (int, error)  { *s.now += 10; return len(b), nil }
 
-// A round trip lasts from the first bytes that are written to the last that are read.
+// A round trip lasts from the first written bytes to the last bytes read.
 func TestSocketMeasuresFromFirstToLast(t *testing.T) {
 	now := int64(100)
 	conn := slow{now: &now}
@@ -84,7 +84,7 @@ func TestSocketMeasuresFromFirstToLast(t *testing.T) {
 	}
 }
 
-// A round trip ends with the last reply: this one is longer than what go-redis reads at once.
+// A round trip ends with the last reply, which here is longer than go-redis reads at once.
 func TestRoundTripEndsWithTheLastReply(t *testing.T) {
 	s := newStand(t)
 	s.config.Now = func() int64 { return s.now.Add(1) }

@@ -6,8 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A key of which nothing is known is not read first if a step says that it hardly ever exists. If it does exist, the
-// write finds that out.
+// An unknown key is not read first if a step says that the key hardly ever exists. If it does exist, the write finds
+// out.
 func TestAbsentKeysAreNotRead(t *testing.T) {
 	d := newDesk(t)
 	d.keys["there"] = "5"

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// upTo adds to a key as long as that does not make it more than 20.
+// upTo adds to a key as long as the sum does not exceed 20.
 type upTo int
 
 func (n upTo) Fits(with Adding, _ int64) bool { return with != nil }
@@ -19,7 +19,7 @@ func (n upTo) Apply(_ int64, v Value) Value {
 	return v
 }
 
-// adding returns a step that the backend can make. told is set to what it is told.
+// adding returns a step that the backend can make. It sets told to its result.
 func (d *desk) adding(name string, n upTo, told *string) *Step {
 	s := d.add(name, int64(n), "k")
 	s.Adds = n
@@ -33,8 +33,8 @@ func (d *desk) adding(name string, n upTo, told *string) *Step {
 	return s
 }
 
-// The backend makes the steps of a key that is not known, or that another process has written, and all else is
-// compared and set.
+// The backend makes the steps of a key that is unknown or that another process has written. All other steps
+// are compared and set.
 func TestBackendMakesTheSteps(t *testing.T) {
 	d := newDesk(t)
 	var told [4]string
@@ -67,7 +67,7 @@ func TestBackendMakesTheSteps(t *testing.T) {
 	assert.EqualValues(t, 1, d.m.Counters().Conflicts)
 }
 
-// A step that ends while the backend makes it has been made for the ones behind it.
+// A step that ends while the backend makes it counts as made for the steps behind it.
 func TestBackendMakesStepsThatHaveEnded(t *testing.T) {
 	d := newDesk(t)
 	var told [2]string
@@ -82,7 +82,8 @@ func TestBackendMakesStepsThatHaveEnded(t *testing.T) {
 	assert.Equal(t, "no", told[1])
 }
 
-// What the backend cannot make on a value is compared and set, and so is what it is not asked to.
+// Steps that the backend cannot make on a value are compared and set, and so are steps that it is
+// not asked to make.
 func TestBackendRefusesSteps(t *testing.T) {
 	d := newDesk(t)
 	var told string

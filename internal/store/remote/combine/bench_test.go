@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// rounds returns a function that submits steps on so many keys, and carries out all that the machine
-// says, with a backend that says yes.
+// rounds returns a function that submits steps on so many keys, and sends everything that the
+// machine wants to send to a backend that agrees.
 func rounds(keys, stepsOfEach int) (*Machine, func()) {
 	m := New(Config{Topology: &still{}, Self: 7, Known: 1000, KnownBytes: 1 << 20, Connections: 1, Timeout: 100 * ms})
 	value, now := []byte("1"), 1000*ms

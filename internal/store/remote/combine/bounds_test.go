@@ -26,7 +26,7 @@ func TestQueuesAreBounded(t *testing.T) {
 	assert.Equal(t, int64(maxWaiting), d.m.Counters().Waiting)
 }
 
-// What is known is bounded in keys and in bytes.
+// Known values are bounded in number and in bytes.
 func TestKnownValuesAreBounded(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most, mostBytes := rapid.IntRange(1, 20).Draw(t, "most"), rapid.IntRange(10, 100).Draw(t, "bytes")
@@ -91,7 +91,7 @@ func without(keys []keyID, one keyID) (rest []keyID) {
 	return rest
 }
 
-// A flight's change of a key does what the changes of its steps do one after the other.
+// A flight's change of a key has the same effect as the changes of its steps one after the other.
 func TestChangesAreMerged(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		drawn := func(label string) []byte {
@@ -122,7 +122,7 @@ func TestChangesAreMerged(t *testing.T) {
 	})
 }
 
-// afterChange is what a server makes of a key.
+// afterChange returns a key's value after a server has made a change.
 func afterChange(v Value, op Op, bytes []byte, expires int64) Value {
 	switch {
 	case op == Remove:
@@ -155,8 +155,8 @@ func TestBreaker(t *testing.T) {
 	assert.Equal(t, []string{"c"}, d.took())
 }
 
-// A process that has lost twice takes the turn, and gives it back when it has won. One that sees the
-// turn of another lets the key rest.
+// A process that has lost twice takes the turn, and gives it back when it has won. A process that
+// sees another's turn lets the key rest.
 func TestTurns(t *testing.T) {
 	d := newDesk(t)
 	d.submit(d.add("a", 1, "k"))
@@ -184,8 +184,8 @@ func TestTurns(t *testing.T) {
 	assert.Equal(t, []string{"write k 13>14 +look k"}, d.sent(), "another process has written the key")
 }
 
-// A turn may be of any length, because anything may be in a turn key. A process waits for a quarter of
-// the timeout at most, and less each time.
+// A turn key may contain anything, so a turn may have any length. A process waits for at most a
+// quarter of the timeout, and less each time.
 func TestRestsAreBounded(t *testing.T) {
 	d := newDesk(t)
 	d.submit(d.add("a", 1, "k"))
@@ -210,8 +210,8 @@ func (d *desk) lose(b *Batch) {
 	d.execute(b)
 }
 
-// A step is tried until its deadline, however often others are faster. It ends with an error that says
-// so, and before a try whose reply would come too late, so that it is known not to have been counted.
+// A step is tried until its deadline, however often others are faster. It then ends with an error that
+// says so. It ends before a try whose reply would come too late, so that it certainly was not counted.
 func TestContendedSteps(t *testing.T) {
 	d := newDesk(t)
 	d.submit(d.add("a", 1, "k"))

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The breaker of a server that accepts connections and fails what is sent on them opens, too: that a
-// connection could be opened is no success of the server. The pauses before it is opened again grow.
+// The breaker also opens for a server that accepts connections and then cuts them: an open
+// connection alone is not a success. The pauses before another attempt grow.
 func TestBreakerOfServerThatCutsConnections(t *testing.T) {
 	d := newDesk(t)
 	ended := 0

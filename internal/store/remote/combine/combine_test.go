@@ -13,13 +13,13 @@ import (
 
 const ms = int64(time.Millisecond)
 
-// still is a topology of one primary whose clock is that of the process.
+// still is a topology of one primary whose clock is the process's clock.
 type still struct{ primary Primary }
 
 func (s *still) Primary(string) Primary { return s.primary }
 func (s *still) Offset(Primary) int64   { return 0 }
 
-// desk is a machine whose batches are answered by hand, and a backend that can answer them.
+// desk is a machine whose batches a test answers by hand, with a backend that can answer them.
 type desk struct {
 	t     *testing.T
 	m     *Machine
@@ -39,7 +39,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-// add is a step that adds to the numbers that keys hold.
+// add returns a step that adds to the numbers in keys.
 func (d *desk) add(name string, by int64, keys ...string) *Step {
 	return &Step{Keys: keys, Deadline: d.now + 100*ms,
 		Run: func(now int64, values []Value, changes []Change) error {
@@ -94,7 +94,7 @@ func (d *desk) collect() {
 	}
 }
 
-// sent describes what the first batch under way says.
+// sent describes the requests of the first batch under way.
 func (d *desk) sent() (lines []string) {
 	require.NotEmpty(d.t, d.out)
 	for _, r := range d.out[0].Requests {

@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// newDenyingDesk is a desk whose machine denies by values of up to 10 ms. The key k is known to hold 3.
+// newDenyingDesk returns a desk whose machine denies by values of an age of up to 10 ms. It knows that
+// the key k has the value 3.
 func newDenyingDesk(t *testing.T) *desk {
 	d := newDesk(t)
 	d.m.config.DenialAge = 10 * ms
@@ -19,7 +20,7 @@ func newDenyingDesk(t *testing.T) *desk {
 	return d
 }
 
-// take is a step on k that adds one, up to 3, and says that its caller is denied beyond that.
+// take returns a step on k that adds 1, up to 3, and says that its caller is denied beyond that.
 func (d *desk) take(name string) *Step {
 	s := d.add(name, 1, "k")
 	add := s.Run
@@ -66,7 +67,7 @@ func TestAgeOfKnownValue(t *testing.T) {
 	assert.Equal(t, []string{"read k"}, d.sent())
 }
 
-// What this process has written counts, too.
+// Values that this process has written deny too.
 func TestOwnWritesDeny(t *testing.T) {
 	d := newDesk(t)
 	d.m.config.DenialAge = 10 * ms

@@ -28,7 +28,7 @@ func TestLargeValuesAreNotRemembered(t *testing.T) {
 	assert.Len(t, k.index, 99)
 }
 
-// The commands that wait are bounded in bytes; a single one may have more.
+// The commands that wait are bounded in bytes. A single command may have more.
 func TestWaitingCommandsAreBoundedInBytes(t *testing.T) {
 	d := newDesk(t)
 	large := make([]byte, maxWaitingBytes/4)
@@ -47,7 +47,7 @@ func TestWaitingCommandsAreBoundedInBytes(t *testing.T) {
 	assert.Empty(t, d.took())
 }
 
-// A batch is bounded in bytes, and a long command does not share one.
+// A batch is bounded in bytes, and a long command has a batch to itself.
 func TestBatchesAreBoundedInBytes(t *testing.T) {
 	d := newDesk(t)
 	d.m.Submit(d.now, d.add("a", 1, "a"))
@@ -67,8 +67,8 @@ func TestBatchesAreBoundedInBytes(t *testing.T) {
 	assert.Equal(t, []int{1, 1, 2, 3}, sizes, "a; b; c and c; c, c and the write of a")
 }
 
-// The steps of a flight run on a bounded number of bytes, because they run while the machine is
-// locked; others wait for the next flight, in their order.
+// The steps of a flight run on a bounded number of bytes, because the machine is locked meanwhile.
+// Other steps wait for the next flight, in order.
 func TestStepsOnLargeValuesAreNotAllCombined(t *testing.T) {
 	d := newDesk(t)
 	d.keys["k"] = string(bytes.Repeat([]byte("0"), maxRunBytes/10))
