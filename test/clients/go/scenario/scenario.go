@@ -1,4 +1,4 @@
-// Package scenario has what the Go programs share: their reports to test/clients/run.sh.
+// Package scenario has what the Go programs share: how they report to test/clients/run.sh.
 package scenario
 
 import (
@@ -38,8 +38,8 @@ func Must[T any](value T, err error) T {
 	return value
 }
 
-// Restart asks run.sh to restart the server, and then repeats call until it succeeds. It prints "after
-// an error" if the first call failed.
+// Restart asks run.sh to restart the server, and then calls until a call succeeds. It prints "after an
+// error" if that was not the first call.
 func Restart(call func() error) {
 	fmt.Println("restart")
 	Must(bufio.NewReader(os.Stdin).ReadString('\n'))
