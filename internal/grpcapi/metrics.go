@@ -10,7 +10,7 @@ var (
 	requestsTotal = metric.NewCounter("envoy_requests_total",
 		"Requests of Envoy's rate limit service, by their answer: ok, over_limit, error.", "answer")
 	decisionsTotal = metric.NewCounter("envoy_decisions_total",
-		"Decisions about descriptors of Envoys, by domain, path in the configuration, and result: ok, over_limit. Of more than 1000 limits, the others have no domain and no path.",
+		"Decisions about descriptors of Envoys, by domain, path in the configuration, and result: ok, over_limit. Beyond 1000 limits, the domain and the path are empty.",
 		"domain", "descriptor", "result")
 	configFailing = metric.NewGauge("envoy_config_failing",
 		"1 while the newest configuration of --envoy-config or --envoy-xds is refused, and an earlier one is in force.")

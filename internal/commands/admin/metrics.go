@@ -155,7 +155,7 @@ func storeMetrics(s store.Store) []metric.Group {
 
 var storeTrips = metric.NewHistogram("store_round_trip_seconds",
 	"How long pipelines to the store took, from the first byte written to the last reply read. "+
-		"Those that were not answered do not count.")
+		"Pipelines without an answer do not count.")
 
 // tripMetrics returns the durations of the round trips to a store in another program.
 func tripMetrics(s store.Store) []metric.Group {

@@ -13,7 +13,7 @@ var (
 	calls         = metric.NewCounter("commands_total", "Calls that were made, by command.", "command")
 	callsFailed   = metric.NewCounter("commands_failed_total", "Calls that were made and answered with an error.", "command")
 	callsRejected = metric.NewCounter("commands_rejected_total", "Calls that were refused before they were made: rights, number of arguments, memory.", "command")
-	callTimes     = metric.NewHistogram("command_duration_seconds", "How long the calls took that were timed, without the network, "+
+	callTimes     = metric.NewHistogram("command_duration_seconds", "How long the timed calls took, without the network, "+
 		"by command; all subcommands together. Of quick commands a sample is timed: commands_total counts all calls.", "command")
 )
 
@@ -69,7 +69,7 @@ func (d *durations) flush(out *metric.Samples) {
 var (
 	memoryUsed     = metric.NewGauge("memory_used_bytes", "Memory in use: keys and everything else, with garbage that is not collected yet.")
 	memoryPeak     = metric.NewGauge("memory_peak_bytes", "The largest memory_used_bytes that was measured.")
-	memoryResident = metric.NewGauge("memory_resident_bytes", "Memory that the process has of the system.")
+	memoryResident = metric.NewGauge("memory_resident_bytes", "Memory that the system has given to the process.")
 	memoryMax      = metric.NewGauge("memory_max_bytes", "The bound beyond which calls that need memory are refused (maxmemory); 0 for none.")
 	memoryFull     = metric.NewGauge("memory_full", "1 while calls that need memory are refused.")
 	keysMemory     = metric.NewGauge("keys_memory_bytes", "Memory of the keys.")

@@ -18,7 +18,7 @@ var (
 	snapshotFailed = metric.NewGauge("snapshot_last_failed", "1 if the last snapshot failed.")
 	saves          = metric.NewCounter("rdb_saves_total", "Files of SAVE and BGSAVE that were written.")
 	saveFailed     = metric.NewGauge("rdb_last_failed", "1 if the last SAVE or BGSAVE failed.")
-	lastSave       = metric.NewGauge("rdb_last_save_timestamp_seconds", "When the last file of SAVE or BGSAVE was written, at first the start.")
+	lastSave       = metric.NewGauge("rdb_last_save_timestamp_seconds", "When the last file of SAVE or BGSAVE was written; before the first, when the server started.")
 )
 
 // Metrics returns the metrics of the folder of --dir. Without a folder, there is only that nothing is

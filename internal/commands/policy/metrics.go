@@ -12,12 +12,12 @@ var (
 	count     = metric.NewGauge("policies", "Policies in force.")
 	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid; the last valid policies are in force.")
 	decisions = metric.NewCounter("policy_decisions_total",
-		"Decisions of policies, by policy and result, as of decisions_total, and banned for a call of a banned subject; "+
-			"each TAKE of CL.ALL is one, and PEEK is none. Of more than 32 policies, the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
+		"Decisions of policies, by policy and result: the results of decisions_total, and banned for a call of a banned subject. "+
+			"Each TAKE of CL.ALL counts, PEEK does not. Of more than 32 policies, the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
 		"policy", "result")
 	held = metric.NewCounter("policy_held_total",
-		"The quantity that calls with HOLD have charged, by policy, as in policy_decisions_total. Only policies that "+
-			"have had holds are there.",
+		"The quantity that calls with HOLD have charged, by policy, as in policy_decisions_total. Policies without "+
+			"holds are left out.",
 		"policy")
 	settled = metric.NewCounter("policy_settled_total",
 		"The quantity that holds were settled with, by policy. policy_held_total divided by it is how much too high "+
