@@ -61,7 +61,7 @@ func (t *tlsOptions) options() []*option.Option {
 		{Name: "tls-auth-clients", Kind: option.Choice(&t.files.AuthClients, "no", "yes", "optional"), Change: option.Live,
 			Help: "clients need a certificate; optional: a certificate that is shown must be valid"},
 		{Name: "tls-auth-clients-user", Kind: option.Choice(&t.clientsUser, "off", "CN"), Change: option.Live,
-			Help: "CN: the CN of a client's certificate is the name of its user, as which it is logged in"},
+			Help: "CN: a client is logged in as the user whose name is the CN of its certificate"},
 		{Name: "tls-protocols", Kind: option.Text(&t.files.Protocols, "versions"), Change: option.Live,
 			Help: "versions of TLS, TLSv1.2 and TLSv1.3, separated by a space; both by default"},
 		{Name: "tls-ciphers", Kind: option.Text(&t.files.Ciphers, "names"), Change: option.Live,

@@ -41,7 +41,7 @@ func (s *Settings) Options() []*option.Option {
 			Kind: option.Time(&s.Threshold, time.Millisecond, 0, command.MaxInt), Change: option.Live,
 			Help: "milliseconds from which LATENCY records a call; 0 for none"},
 		{Name: "latency-tracking", Group: option.Diagnostics, Kind: yesNo(&s.Tracking), Change: option.Live,
-			Help: "count by command how long calls take, of quick ones in a sample"},
+			Help: "count how long calls take, by command; of quick calls, a sample is measured"},
 		{Name: "latency-tracking-info-percentiles", Group: option.Diagnostics, Kind: percentiles(&s.Percentiles),
 			Change: option.Live, Words: true, Help: "percentiles of these times that INFO shows"},
 		{Name: "enable-debug-command", Group: option.Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
