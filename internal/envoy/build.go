@@ -50,6 +50,9 @@ func (b *builder) finish(wrong []error, before *Config) (*Config, []*Error, erro
 	if len(wrong) > 0 {
 		return nil, nil, errors.Join(wrong...)
 	}
+	for _, l := range b.config.domains {
+		l.seal()
+	}
 	b.config.perDomain = map[string]int{}
 	for _, domain := range b.of {
 		b.config.perDomain[domain]++

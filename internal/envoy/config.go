@@ -181,6 +181,14 @@ func Find[E Entry](c *Config, domain string, entries []E) (m Match) {
 	return m
 }
 
+// seal makes the indexes of the patterns of l, and of all levels below it.
+func (l *level) seal() {
+	l.patterns.seal()
+	for _, below := range l.below {
+		below.seal()
+	}
+}
+
 // find returns the level below l for a text key_value. key is the length of its key in bytes.
 func (l *level) find(text []byte, key int) (next *level, byPattern bool) {
 	if next = l.below[string(text)]; next != nil {

@@ -9,6 +9,7 @@
 //	build.go     values to a Config, refused as a whole with file, line and reason
 //	config.go    what a Config consists of, and which limit a descriptor matches
 //	patterns.go  the patterns of a level, found by an index
+//	parts.go     the texts between two * of patterns, found in one pass
 //	counts.go    how often each limit has decided
 //	values.go    how often, by the values of requests
 //	key.go       the names of the keys that count

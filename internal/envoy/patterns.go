@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -9,14 +10,22 @@ import (
 // match, the first in the order of the file counts.
 //
 // A text is compared with only a few patterns. They are indexed by the text before the first * and the text after the
-// last *; patterns with further text between the two also by the longest part of it. One pass finds which parts a text
-// contains. So the time depends on the length of the text, which a client may choose, but hardly on the number of
-// patterns.
+// last *; patterns with further text between the two also by the part of it that the fewest patterns have. One pass
+// finds which parts a text contains: see parts.
+//
+// A client may write parts of all patterns into a text. So the work for a text is bounded: see maxSteps.
 type patterns struct {
-	n      int
-	heads  []int // the lengths of the texts before the first *, each once, ascending
+	list   []pattern // in the order of the file
+	heads  []int     // the lengths of the texts before the first *, each once, ascending
 	byHead map[string]*tails
 	parts  parts
+}
+
+// pattern is a text with a *.
+type pattern struct {
+	text  string
+	level *level
+	parts []int32 // the texts between the first and the last *, by their numbers in parts
 }
 
 // tails are the patterns with the same text before the first *, by the text after the last *.
@@ -25,82 +34,51 @@ type tails struct {
 	byTail  map[string]*group
 }
 
-// group is the patterns with the same text before the first * and after the last *.
+// group is the patterns with the same text before the first * and after the last *. Patterns are named by their places
+// in the list.
 type group struct {
-	plain  *pattern             // the first pattern without further parts; nil if there is none
-	byPart map[*part][]*pattern // the other patterns, by their longest part, in order
+	plain  int     // the first pattern without further parts; none if there is none
+	inner  int     // the first pattern with further parts; none if there is none
+	keys   []int32 // the parts by which the patterns with further parts are indexed
+	byPart map[int32][]int
 }
 
-type pattern struct {
-	order int
-	parts []*part // the texts between the first and the last *
-	level *level
-}
+// none is beyond the places of all patterns.
+const none = math.MaxInt
 
-// part is a text between two *.
-type part struct{ text string }
-
-// parts are the parts of all patterns of a level.
-type parts struct {
-	byText  map[string]*part
-	lengths []int            // each once, ascending
-	starts  *[1 << 10]uint64 // a bit for each two bytes with which a part begins
-}
-
-func (p *parts) add(text string) *part {
-	if known := p.byText[text]; known != nil {
-		return known
-	}
-	if p.byText == nil {
-		p.byText, p.starts = map[string]*part{}, new([1 << 10]uint64)
-	}
-	added := &part{text}
-	p.byText[text] = added
-	p.lengths = withLength(p.lengths, len(text))
-	if len(text) > 1 {
-		p.mark(text[0], text[1])
-		return added
-	}
-	for second := range 256 {
-		p.mark(text[0], byte(second))
-	}
-	return added
-}
-
-func (p *parts) mark(first, second byte) {
-	p.starts[int(first)<<2|int(second)>>6] |= 1 << (second & 63)
-}
-
-// in returns the places of all parts in a text.
-func (p *parts) in(text []byte) map[*part][]int {
-	found := map[*part][]int{}
-	for i, first := range text {
-		second := byte(0) // a part of one byte is marked with all
-		if i+1 < len(text) {
-			second = text[i+1]
-		}
-		if p.starts[int(first)<<2|int(second)>>6]&(1<<(second&63)) == 0 {
-			continue
-		}
-		for _, length := range p.lengths {
-			if i+length > len(text) {
-				break
-			}
-			if known := p.byText[string(text[i:i+length])]; known != nil {
-				found[known] = append(found[known], i)
-			}
-		}
-	}
-	return found
-}
+// maxSteps bounds the comparisons for a text: steps in the tree of the parts, parts that are found, and patterns that
+// are compared with them. Beyond that, a pattern matches if the text begins and ends like it, whatever is between. So
+// such a text still gets a limit, and clients cannot evade the patterns by making them slow.
+const maxSteps = 8192
 
 // add adds a text with a *.
-func (p *patterns) add(text string, l *level) {
-	between := strings.Split(text, "*")
-	head, tail := between[0], between[len(between)-1]
-	if p.byHead == nil {
-		p.byHead = map[string]*tails{}
+func (p *patterns) add(text string, l *level) { p.list = append(p.list, pattern{text: text, level: l}) }
+
+// seal makes the index. It is to be called once, after the last add.
+func (p *patterns) seal() {
+	if len(p.list) == 0 {
+		return
 	}
+	p.byHead = map[string]*tails{}
+	groups := make([]*group, len(p.list))
+	for i := range p.list {
+		between := strings.Split(p.list[i].text, "*")
+		last := len(between) - 1
+		groups[i] = p.group(between[0], between[last])
+		for _, text := range between[1:last] {
+			if text != "" {
+				p.list[i].parts = append(p.list[i].parts, p.parts.add(text))
+			}
+		}
+	}
+	p.parts.seal()
+	for i, g := range groups {
+		g.add(i, p.parts.rarest(p.list[i].parts))
+	}
+}
+
+// group returns the group of patterns with the same beginning and end.
+func (p *patterns) group(head, tail string) *group {
 	t := p.byHead[head]
 	if t == nil {
 		t = &tails{byTail: map[string]*group{}}
@@ -109,23 +87,11 @@ func (p *patterns) add(text string, l *level) {
 	}
 	g := t.byTail[tail]
 	if g == nil {
-		g = &group{byPart: map[*part][]*pattern{}}
+		g = &group{plain: none, inner: none}
 		t.byTail[tail] = g
 		t.lengths = withLength(t.lengths, len(tail))
 	}
-	added := &pattern{order: p.n, level: l}
-	p.n++
-	for _, text := range between[1 : len(between)-1] {
-		if text != "" {
-			added.parts = append(added.parts, p.parts.add(text))
-		}
-	}
-	if len(added.parts) > 0 {
-		longest := slices.MaxFunc(added.parts, func(a, b *part) int { return len(a.text) - len(b.text) })
-		g.byPart[longest] = append(g.byPart[longest], added)
-	} else if g.plain == nil {
-		g.plain = added
-	}
+	return g
 }
 
 // withLength adds a length to ascending ones, unless it is among them.
@@ -137,12 +103,32 @@ func withLength(lengths []int, n int) []int {
 	return slices.Insert(lengths, at, n)
 }
 
+// add adds the pattern at a place, which is after the places of those that were added before. part is the part by which
+// it is indexed, or -1 if it has none.
+func (g *group) add(place int, part int32) {
+	if part < 0 {
+		g.plain = min(g.plain, place)
+		return
+	}
+	g.inner = min(g.inner, place)
+	if g.byPart == nil {
+		g.byPart = map[int32][]int{}
+	}
+	if g.byPart[part] == nil {
+		g.keys = append(g.keys, part)
+	}
+	g.byPart[part] = append(g.byPart[part], place)
+}
+
 // find returns the descriptor of the first pattern that matches a text; nil if there is none.
-func (p *patterns) find(text []byte) *level {
-	if p.n == 0 {
+func (p *patterns) find(text []byte) *level { return p.findIn(text, maxSteps) }
+
+// findIn finds in a number of steps: see maxSteps.
+func (p *patterns) findIn(text []byte, steps int) *level {
+	if len(p.list) == 0 {
 		return nil
 	}
-	s := search{of: p, text: text, best: &pattern{order: p.n}}
+	s := search{of: p, text: text, steps: steps, best: none}
 	for _, head := range p.heads {
 		if head > len(text) {
 			break
@@ -151,15 +137,22 @@ func (p *patterns) find(text []byte) *level {
 			s.look(t, head)
 		}
 	}
-	return s.best.level
+	if s.found != nil {
+		p.parts.release(s.found)
+	}
+	if s.best == none {
+		return nil
+	}
+	return p.list[s.best].level
 }
 
 // search is the state of a find.
 type search struct {
 	of    *patterns
 	text  []byte
-	found map[*part][]int // where each part is; nil before that is needed
-	best  *pattern        // the first pattern, in order, that matches
+	found *found // where the parts are; nil before that is needed
+	steps int    // that are left; negative if there were too few
+	best  int    // the place of the first pattern, in order, that matches
 }
 
 // look looks for a better pattern among the patterns with the same beginning, which ends at the index head of the text.
@@ -173,49 +166,59 @@ func (s *search) look(t *tails, head int) {
 		if g == nil {
 			continue
 		}
-		if g.plain != nil && g.plain.order < s.best.order {
-			s.best = g.plain
-		}
-		if len(g.byPart) == 0 {
+		s.best = min(s.best, g.plain)
+		if g.inner >= s.best {
 			continue
 		}
 		if s.found == nil {
-			s.found = s.of.parts.in(s.text)
+			s.found = s.of.parts.in(s.text, &s.steps)
 		}
-		if len(g.byPart) < len(s.found) {
-			for _, list := range g.byPart {
-				s.choose(list, head, end)
-			}
-			continue
-		}
-		for part := range s.found {
-			s.choose(g.byPart[part], head, end)
+		s.compare(g, head, end)
+		if s.steps < 0 {
+			s.best = min(s.best, g.inner)
 		}
 	}
 }
 
-// choose looks for a better pattern in a list: the text must have its parts between two indexes.
-func (s *search) choose(list []*pattern, head, end int) {
-	for _, p := range list {
-		if p.order >= s.best.order {
-			return
+// compare looks for a better pattern among those of a group that have parts: the text must have these between two
+// indexes.
+func (s *search) compare(g *group, head, end int) {
+	keys := s.found.parts
+	if len(g.keys) < len(keys) {
+		keys = g.keys
+	}
+	for _, part := range keys {
+		if s.steps--; s.found.first[part] == 0 {
+			continue
 		}
-		if s.has(p.parts, head, end) {
-			s.best = p
-			return
+		for _, place := range g.byPart[part] {
+			if s.steps < 0 {
+				return
+			}
+			if place >= s.best {
+				break
+			}
+			if s.has(s.of.list[place].parts, head, end) {
+				s.best = place
+			}
 		}
 	}
 }
 
 // has reports whether the text has parts between two indexes, in order.
-func (s *search) has(parts []*part, from, end int) bool {
+func (s *search) has(parts []int32, from, end int) bool {
 	for _, part := range parts {
-		at := s.found[part]
-		i, _ := slices.BinarySearch(at, from)
-		if i == len(at) {
+		i := s.found.first[part]
+		for ; i != 0; i = s.found.places[i].next {
+			if s.steps--; int(s.found.places[i].at) >= from {
+				break
+			}
+		}
+		if i == 0 {
+			s.steps--
 			return false
 		}
-		from = at[i] + len(part.text)
+		from = int(s.found.places[i].at) + len(s.of.parts.texts[part])
 	}
 	return from <= end
 }
