@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,11 +50,13 @@ type Client struct {
 	isSilent  bool   // a warning has said that the control plane cannot be reached
 	first     chan struct{}
 	closeOnce sync.Once
+
+	rest func(ctx context.Context, pause time.Duration) // waits between attempts
 }
 
 // New returns a client that applies what it receives to a configuration. It returns an error if the settings are wrong.
 func New(s *Settings, current *envoy.Current, log *slog.Logger) (*Client, error) {
-	c := &Client{settings: s, current: current, log: log, first: make(chan struct{})}
+	c := &Client{settings: s, current: current, log: log, first: make(chan struct{}), rest: rest}
 	var err error
 	if c.node, err = s.node(); err != nil {
 		return nil, err
@@ -90,10 +93,14 @@ func (c *Client) Run(ctx context.Context) {
 			c.log.Warn("the control plane of --envoy-xds cannot be asked: what is in force stays",
 				"address", c.settings.Address, "error", err)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause)): // so that servers do not all come at once
-		}
+		c.rest(ctx, pause/2+rand.N(pause)) // so that servers do not all come at once
+	}
+}
+
+func rest(ctx context.Context, pause time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
 	}
 }
 
@@ -151,7 +158,8 @@ func (c *Client) answer(r *discovery.DiscoveryResponse) *discovery.DiscoveryRequ
 	} else {
 		reason := err.Error()
 		answer.ErrorDetail = &rpcstatus.Status{
-			Code: int32(codes.InvalidArgument), Message: reason[:min(len(reason), maxReason)],
+			// a message that is cut within a character could not be sent
+			Code: int32(codes.InvalidArgument), Message: strings.ToValidUTF8(reason[:min(len(reason), maxReason)], ""),
 		}
 	}
 	answer.VersionInfo = c.accepted
