@@ -46,7 +46,7 @@ func (s *Server) note(a *ask) {
 	if a.Limit == nil || a.Decisions == nil {
 		return
 	}
-	d, hits := a.Decisions, max(a.hits, 0)
+	d, hits := a.Decisions, a.asked
 	d.Hits.Add(hits)
 	if a.over {
 		d.Over.Add(1)

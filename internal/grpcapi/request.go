@@ -28,6 +28,7 @@ var (
 type ask struct {
 	envoy.Match
 	hits      int64 // negative if the hits are given back
+	asked     int64 // the hits, for metrics; --envoy-stop-when-over may take none of them
 	unlimited bool  // it matches, and is not counted
 	subject   string
 	isLong    bool // the subject of a policy is too long for a call: it is over
@@ -115,6 +116,7 @@ func askOf(config *envoy.Config, r *pb.RateLimitRequest, d *common.RateLimitDesc
 	if a.hits, err = hitsOf(r, d); err != nil {
 		return a, err
 	}
+	a.asked = max(a.hits, 0)
 	own := d.GetLimit()
 	switch {
 	case own == nil:

@@ -291,6 +291,11 @@ func TestModes(t *testing.T) {
 		minute=a | user=a -> OVER_LIMIT, OVER_LIMIT 1/MINUTE minutes 0 50, OK 3/HOUR users 2 3590
 		user=a -> OK, OK 3/HOUR users 1 3590
 	`)
+	for _, d := range s.config.Decisions() { // metrics count what was asked, not what was taken, as in the original
+		if d.Path == "shop.user" {
+			require.Equal(t, []int64{3, 3, 0}, []int64{d.Hits.Load(), d.WithinHits.Load(), d.OverHits.Load()})
+		}
+	}
 }
 
 // A client makes the calls for requests. CLIENT LIST shows this client, and its keys are ordinary keys.
