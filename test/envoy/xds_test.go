@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -151,21 +152,23 @@ func TestControlPlaneModes(t *testing.T) {
 	c := limited("shop", 0)
 	extra, err := structpb.NewStruct(map[string]any{"tier": "gold"})
 	require.NoError(t, err)
-	c.Descriptors[0].QuotaMode, c.Descriptors[0].Metadata = true, extra
+	c.Descriptors[0].QuotaMode = true
 	shadow := limited("shop", 0).Descriptors[0]
-	shadow.Key, shadow.ShadowMode = "watched", true
+	shadow.Key, shadow.ShadowMode, shadow.Metadata = "watched", true, extra
 	free := limited("shop", 0).Descriptors[0]
 	free.Key, free.RateLimit = "free", &configpb.RateLimitPolicy{Unlimited: true}
 	c.Descriptors = append(c.Descriptors, shadow, free)
 	p.send(t, c)
-	s := p.startPlanned(t, "--envoy-xds-wait", "yes")
-	code, _ := s.ask(t, "watched=x")
-	require.Equal(t, pb.RateLimitResponse_OK, code)
-	code, _ = s.ask(t, "generic_key=x") // all limits in quota mode are over
+	s := p.startPlanned(t, "--envoy-xds-wait", "yes", "--envoy-metadata", "yes")
+	a, err := s.ShouldRateLimit(t.Context(), request("shop", "watched=x"), grpc.WaitForReady(true))
+	require.NoError(t, err)
+	require.Equal(t, pb.RateLimitResponse_OK, a.OverallCode)
+	require.Equal(t, "gold", a.DynamicMetadata.Fields["metadata"].GetStructValue().Fields["tier"].GetStringValue())
+	code, _ := s.ask(t, "generic_key=x") // all limits in quota mode are over
 	require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, code)
 	r := request("shop", "generic_key=x")
 	r.Descriptors = append(r.Descriptors, request("shop", "free=x").Descriptors...)
-	a, err := s.ShouldRateLimit(t.Context(), r)
+	a, err = s.ShouldRateLimit(t.Context(), r)
 	require.NoError(t, err)
 	require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, a.OverallCode)
 	require.Equal(t, ^uint32(0), a.Statuses[1].LimitRemaining)
@@ -181,6 +184,14 @@ func TestWaitsForControlPlane(t *testing.T) {
 	require.Error(t, err)
 	p.send(t, limited("shop", 10))
 	s.untilLimit(t, 10)
+}
+
+// A server that waits ends when it is told to.
+func TestWaitingEnds(t *testing.T) {
+	s := startPlane(t).startPlanned(t, "--envoy-xds-wait", "yes")
+	peer.Until(t, "the server waits", func() bool { return strings.Contains(s.server.Log(), "waiting for") })
+	s.server.Signal(syscall.SIGTERM)
+	require.Zero(t, s.server.Wait())
 }
 
 // Over TLS, both sides show certificates, and a new connection shows the certificates that the
