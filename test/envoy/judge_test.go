@@ -61,7 +61,7 @@ func launchJudge(t *testing.T, program, folder string, environment ...string) *c
 		"RUNTIME_ROOT=" + root, "RUNTIME_SUBDIRECTORY=limits", "RUNTIME_WATCH_ROOT=false",
 		"LIMIT_RESPONSE_HEADERS_ENABLED=true"}, environment...)
 	process := peer.Launch(t, exec.Command("env", append(args, program)...))
-	c := newContender(t, port, process, redis)
+	c := newContender(t, original, port, process, redis)
 	peer.Until(t, "the original has read the configurations", func() bool {
 		a, err := c.clients[0].ShouldRateLimit(t.Context(), request(probe, "a=b"))
 		return err == nil && a.Statuses[0].LimitRemaining > 0

@@ -15,6 +15,7 @@ var (
 	maySkip  = excuses{}
 	maySleep = excuses{
 		"test/envoy/compare_test.go atRate":      "measures requests that are due at instants",
+		"test/envoy/cost_test.go rest":           "measures servers that get no requests",
 		"test/envoy/scripts_test.go TestScripts": "the scripts of others count in minutes of a real clock",
 	}
 )
