@@ -17,22 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// scripts are the original's own tests that ask it through an Envoy: all scripts of the fetched version.
-//
-// Its tests in Go, test/integration, are left out, because they start the original in their own process and read its
-// statistics there. This list says which test here shows the same as each of them:
-//
-//	TestBasicConfig, with and without a cache     decisions, headers and statistics: TestOriginal, TestImageWithFiles
-//	TestBasicConfig_ExtraTags                     tags of statsd, which is not there
-//	TestXdsProviderBasicConfig(Reload)            TestControlPlane, TestImageOfEnvoyGateway
-//	TestBasicReloadConfig                         TestDocument, TestImageWithFiles
-//	TestBasicTLSConfig, TestBasicAuthConfig,      how it reaches Redis: --store has tests of its own, in
-//	...WithRedisCluster, ...WithRedisSentinel     internal/store/remote
-//	TestBasicConfigMemcache, ...WithMaxIdleConns, memcached, which is no store here
-//	TestMultiNodeMemcache
-//	Test_mTLS, Test_mTLSSetup                     TestCertificates
-//	TestReloadGRPCServerCerts                     TestImageOfEnvoyGateway
-//	TestShareThreshold                            TestOriginal, TestRecordedAnswers in internal/grpcapi
+// scripts are the original's own tests that ask it through an Envoy: all scripts of the fetched version. Its tests
+// in Go are in TestIntegration.
 var scripts = []string{"simple-get", "replaces", "trigger-ratelimit", "trigger-shadow-mode-key",
 	"value-included-in-stats-key-when-unspecified"}
 
