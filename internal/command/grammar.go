@@ -232,8 +232,8 @@ func (c *Call) bind(at int) error {
 			continue
 		}
 		b.At = at
-		if s.binding == bindInt { // the most frequent kind on the hot path, so it is read here
-			if n, ok := resp.ParseInt(words[at]); ok && s.lo <= n && n <= s.hi {
+		if s.binding == bindInt { // the most frequent kind on the hot path: most are read here, the others by Take
+			if n, ok := resp.ParseDigits(words[at]); ok && s.lo <= n && n <= s.hi {
 				b.N = n
 				at++
 				continue

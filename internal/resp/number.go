@@ -9,14 +9,7 @@ const cutoff = (1 << 63) / 10
 // no '+', no leading zero, no "-0", no space. ok is false for any other text and for a number
 // beyond the int64 range.
 func ParseInt(word []byte) (n int64, ok bool) {
-	if len(word) > 0 && len(word) <= 18 && word[0]-'1' < 9 { // the usual case: without a sign, and too short to overflow
-		for _, c := range word {
-			c -= '0' // a byte below '0' wraps to far above 9
-			if c > 9 {
-				return 0, false
-			}
-			n = n*10 + int64(c)
-		}
+	if n, ok = ParseDigits(word); ok {
 		return n, true
 	}
 	negative := len(word) > 0 && word[0] == '-'
@@ -27,6 +20,22 @@ func ParseInt(word []byte) (n int64, ok bool) {
 		return 0, false
 	}
 	return parseSigned(word, negative)
+}
+
+// ParseDigits is ParseInt for most numbers: of at most 18 digits, which cannot overflow, and without a sign. The
+// compiler inlines it.
+func ParseDigits(word []byte) (n int64, ok bool) {
+	if len(word) == 0 || len(word) > 18 || word[0] == '0' && len(word) > 1 {
+		return 0, false
+	}
+	for _, c := range word {
+		c -= '0' // a byte below '0' wraps to far above 9
+		if c > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c)
+	}
+	return n, true
 }
 
 // ParseDecimal parses a decimal int64 as redis-cell does: an optional '+' or '-', then at least one

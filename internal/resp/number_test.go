@@ -42,8 +42,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseModel checks that ParseDecimal accepts the numbers that strconv parses, and ParseInt
-// those that strconv formats.
+// TestParseModel checks that ParseDecimal accepts the numbers that strconv parses, ParseInt the numbers that strconv
+// formats, and ParseDigits the short ones of these without a sign.
 func TestParseModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.OneOf(
@@ -59,6 +59,10 @@ func TestParseModel(t *testing.T) {
 		got, ok = ParseInt([]byte(word))
 		if canonical := err == nil && strconv.FormatInt(want, 10) == word; ok != canonical || ok && got != want {
 			t.Fatalf("ParseInt(%q) = %d, %v", word, got, ok)
+		}
+		digits, most := ParseDigits([]byte(word))
+		if most != (ok && word[0] != '-' && len(word) <= 18) || most && digits != got {
+			t.Fatalf("ParseDigits(%q) = %d, %v", word, digits, most)
 		}
 	})
 }
