@@ -130,7 +130,9 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		row := t.LookupCached(words[0], known)
 		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
 		a.addKeys(row, words)
-		a.setRepeated(r, row, words)
+		if a.repeated = byNothing; !r.Drained() { // nothing repeats a call that is alone
+			a.setRepeated(r, row, words)
+		}
 		a.count++
 		if long := r.Long(); long != nil {
 			a.long = &longCall{r.WordCount(), command.TotalLength(long), func(pause func()) [][]byte {
@@ -192,16 +194,14 @@ func (a *ahead) addKeys(row *command.Command, words [][]byte) {
 	}
 }
 
-// setRepeated finds out what may repeat a call that was read last.
+// setRepeated finds out what may repeat a call that was read last: so far, nothing.
 func (a *ahead) setRepeated(r *resp.Reader, row *command.Command, words [][]byte) {
 	switch {
 	case row == nil:
-		a.repeated = byNothing
 	case len(a.varied.At) > 0:
 		a.repeated = byKeys
 		r.Vary(&a.varied, words)
 	case row.FirstKey != 1:
-		a.repeated = byNothing
 	case row.EndsWithToken(words):
 		a.repeated, a.tokenLength = byToken, len(words[len(words)-1])
 	default:
