@@ -46,3 +46,7 @@ func (m *nameMatcher) Err() error {
 	}
 	return nil
 }
+
+// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with its
+// length and with the length of the key.
+func Pattern(name string) Arg { return Word(name).Longest(1024) }

@@ -222,7 +222,10 @@ func (g *grammar) arity() int {
 func (g *grammar) Fits(words int) bool { return words >= g.min && (g.max == 0 || words <= g.max) }
 
 // bind binds the words of the call, from index at on, to the arguments of the row. It changes only
-// the call. If the words do not fit the grammar, it returns the error to reply with.
+// the call. If the words do not fit the grammar, it returns the error to reply with. Inlined into Run, it
+// would run out of registers.
+//
+//go:noinline
 func (c *Call) bind(at int) error {
 	g, words := &c.Row.Grammar, c.Words
 	for i := range g.slots[:g.positional] {
@@ -493,7 +496,3 @@ func ParseIndex(word []byte) (int64, error) {
 	}
 	return n, nil
 }
-
-// Pattern is a glob-style pattern. Its length is bounded, because the time to match grows with its
-// length and with the length of the key.
-func Pattern(name string) Arg { return Word(name).Longest(1024) }
