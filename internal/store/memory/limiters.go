@@ -72,14 +72,22 @@ func (s *shard) createIfAbsent(at *keySlot, kind limit.Kind, extra int) (err err
 
 // commit sets the expiry of a record whose state was written, and notifies the listeners.
 func (s *shard) commit(at *keySlot, expires int64) {
-	before := at.record.noExpiry()
 	at.record.setExpires(expires)
-	s.noExpiry += at.record.noExpiry() - before
+	if !s.listeners.any() {
+		return
+	}
 	event := store.Changed
 	if at.created {
 		event = store.Created
 	}
 	s.changed(at.record, at.ref(), at.key, event)
+}
+
+// commitContent is commit for a record that may be a value. It counts the values that do not expire.
+func (s *shard) commitContent(at *keySlot, expires int64) {
+	before := at.record.noExpiry()
+	s.commit(at, expires)
+	s.noExpiry += at.record.noExpiry() - before
 }
 
 // removeKey removes a key and notifies the listeners.

@@ -154,7 +154,9 @@ func (s *shard) save(p *plan, kind limit.Kind) (err error) {
 	if err != nil {
 		return err
 	}
-	p.at.record.setNumbers(&p.numbers)
+	if kind != limit.Throttle { // its only number is the expiry
+		p.at.record.setNumbers(&p.numbers)
+	}
 	s.commit(&p.at, p.expires)
 	return nil
 }

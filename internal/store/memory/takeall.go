@@ -277,7 +277,7 @@ func (a *stepOnAll) noteHolds(r *request) {
 // fits reports whether there is memory for the plans of all requests. If not, exactly the decisions that need memory
 // become limited. A request that needs memory does not fit either if its shard is short of page numbers.
 func (a *stepOnAll) fits(all []request) bool {
-	if !a.noGrowth && a.locked.canAdd(a.db, len(all)) {
+	if !a.noGrowth && canAddEach(all) {
 		return true
 	}
 	fits := true
@@ -372,14 +372,12 @@ func (s *shard) countEnded(table lease.Table) {
 	}
 }
 
-// canAdd reports whether each of the shards can take a number of new keys. A step that has begun
-// must not fail half way.
-func (set *lockSet) canAdd(db *database, keys int) bool {
-	for word, bitmap := range set {
-		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			if !db.shards[word*64+bits.TrailingZeros64(bitmap)].pages.canAdd(keys) {
-				return false
-			}
+// canAddEach reports whether the shard of each request can take as many new keys as there are requests. A step that has
+// begun must not fail half way.
+func canAddEach(all []request) bool {
+	for i := range all {
+		if !all[i].shard.pages.canAdd(len(all)) {
+			return false
 		}
 	}
 	return true

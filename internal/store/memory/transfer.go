@@ -129,7 +129,7 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 		held.updateBytes(&s.leases)
 		at.record.setStateWord(n)
 	}
-	s.commit(&at.keySlot, l.expires)
+	s.commitContent(&at.keySlot, l.expires)
 	if l.holds != nil {
 		s.moveHolds(at.key, l.holds)
 	}

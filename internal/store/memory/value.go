@@ -138,7 +138,7 @@ func (s *shard) write(at *keySlot, v store.Value, expires int64) (err error) {
 		s.copiedBytes += int64(size)
 	}
 	at.record.touch(s.lastInstant)
-	s.commit(at, expires)
+	s.commitContent(at, expires)
 	return nil
 }
 
@@ -283,14 +283,14 @@ func (s *shard) edit(h keyHash, key []byte, now int64, edit func(store.Entry, []
 		s.writeExpired(&at)
 		return nil
 	case c.Operation == store.SetExpiry:
-		s.commit(&at, c.Expires)
+		s.commitContent(&at, c.Expires)
 		return nil
 	case c.Operation == store.Patch:
 		if e.Kind != limit.Bytes {
 			return store.ErrWrongKind
 		}
 		if err = s.patch(&at, c.Offset, c.Value.Bytes); err == nil {
-			s.commit(&at, c.Expires)
+			s.commitContent(&at, c.Expires)
 		}
 		return err
 	}
