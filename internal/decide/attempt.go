@@ -31,11 +31,8 @@ type attempt struct {
 // because the step that took the tokens found none. A refusal does not count for a ban.
 func (a *attempt) spend() (decisions []quota.Decision, ok bool) {
 	k := a.of
-	if len(k.Parts) != 1 || len(k.Requests) != 1 || k.Mode != quota.Take || k.Options != (Options{}) {
-		return nil, false
-	}
 	s, spends := a.call.View.(store.Spender)
-	if !spends {
+	if !spends || len(k.Parts) != 1 || len(k.Requests) != 1 || k.Mode != quota.Take || k.Options != (Options{}) {
 		return nil, false
 	}
 	d, ok := s.Spend(&k.Requests[0])

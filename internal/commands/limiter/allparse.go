@@ -121,7 +121,7 @@ func (l *Family) parseAll(c *command.Call) (*allMemory, error) {
 		clear(k.requests)
 	}
 	err := l.parseMembers(c, k)
-	k.repeatable = err == nil && k.policies == nil && k.Options == decide.Options{} && len(k.requests) <= fewRequests &&
+	k.repeatable = err == nil && k.policies == nil && !c.Extra && len(k.requests) <= fewRequests &&
 		!slices.ContainsFunc(k.requests, func(r store.LimitRequest) bool { return r.Lease != nil })
 	return k, err
 }
