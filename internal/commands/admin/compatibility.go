@@ -40,11 +40,12 @@ var lolwut = command.Command{
 	},
 }
 
-// flushCommand returns FUNCTION FLUSH or SCRIPT FLUSH; wrong is the error for an unknown option.
-func flushCommand(name, since, wrong string, flags command.Flags, policy string) *command.Command {
+// flushCommand returns FUNCTION FLUSH or SCRIPT FLUSH. what names what the command would remove, and
+// wrong is the error for an unknown option.
+func flushCommand(name, what, since, wrong string, flags command.Flags, policy string) *command.Command {
 	return &command.Command{
 		Name: name, Group: "server", Category: "scripting", Since: since, Complexity: "O(1)",
-		Flags: flags | command.NoScript, Summary: "Removes all of them: there are none.",
+		Flags: flags | command.NoScript, Summary: "Removes all " + what + ": there are none.",
 		Args: []command.Arg{command.Word("[ASYNC | SYNC]").Optional()}, Reply: "OK.",
 		Tips: []string{policy, "response_policy:all_succeeded"},
 		Run: func(c *command.Call) error {
@@ -58,7 +59,7 @@ func flushCommand(name, since, wrong string, flags command.Flags, policy string)
 }
 
 var function = command.Container("function", "server", "7.0.0", "Commands about functions; the server has none.",
-	flushCommand("function|flush", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
+	flushCommand("function|flush", "functions", "7.0.0", "ERR FUNCTION FLUSH only supports SYNC|ASYNC option", command.Write,
 		command.AllShards),
 	command.HelpOf("function", "7.0.0"))
 
@@ -66,7 +67,7 @@ var function = command.Container("function", "server", "7.0.0", "Commands about 
 // clients that there are no scripts.
 func script() *command.Command {
 	row := command.Container("script", "server", "2.6.0", "Commands about scripts; the server has none.",
-		flushCommand("script|flush", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
+		flushCommand("script|flush", "scripts", "2.6.0", "ERR SCRIPT FLUSH only support SYNC|ASYNC option", 0, command.AllNodes),
 		command.HelpOf("script", "5.0.0"))
 	row.Admit.UnknownSub = command.ErrUnknown
 	return row

@@ -13,7 +13,7 @@ func (f *Family) grant() *command.Command {
 		Name: "cl.grant", Summary: "Lets a subject take more of a limit of a policy than others until the present window of the limit ends.",
 		Reply: `OK. The limit, fixed or quota, is larger by the quantity. A further call sets another quantity in its place, and 0 ends the grant.
 limit is the label that keys and CL.EXPLAIN call the limit by, such as fixed or hour.fixed. If the subject has taken nothing of a fixed, the grant lasts for
-one period from now. Other periods are not longer because of a grant, and a subject has at most 8 of them.`,
+one period from now. A subject has at most 8 grants of a policy.`,
 		Run: f.runGrant,
 	}, command.Word("limit"), command.Int("quantity").Min(0),
 		command.Word("reason").Optional().Longest(standing.MaxReason))
