@@ -4,12 +4,16 @@ type Words = readonly string[];
 
 /** The part of node-redis 5 and later that is used here. */
 export interface NodeRedis {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
   sendCommand(words: string[]): Promise<unknown>;
   multi(): { addCommand(words: string[]): unknown; exec(): Promise<unknown[]> };
   duplicate(): { connect(): Promise<unknown>; sendCommand(words: string[]): Promise<unknown>; destroy(): void; on: On };
+  once: Once;
 }
 
 type On = (event: "error", listener: () => void) => unknown;
+type Once = (event: "ready", listener: () => void) => unknown;
 
 /** The part of ioredis 5 and later that is used here. */
 export interface IORedis {
@@ -18,6 +22,8 @@ export interface IORedis {
   multi(): Batch;
   duplicate(): { call(command: string, ...words: string[]): Promise<unknown>; disconnect(): void; on: On };
   options: { autoResendUnfulfilledCommands?: boolean };
+  status: string;
+  once: Once;
 }
 
 interface Batch {
@@ -30,6 +36,8 @@ export type Client = NodeRedis | IORedis;
 /** Sends calls. */
 export interface Sender {
   readonly repeats: boolean; // by itself, so that calls need an ID
+  /** Waits while the client connects again. It would keep calls, and send them even if nobody waits for them any more. */
+  ready(): Promise<void> | undefined;
   send(words: Words): Promise<unknown>;
   transaction(calls: Words[]): Promise<unknown[]>;
   /** Sends a call on a connection of its own, which ends when end is called. */
@@ -40,10 +48,20 @@ export function senderOf(client: Client): Sender {
   return "call" in client ? ofIORedis(client) : ofNodeRedis(client);
 }
 
-// node-redis writes the calls of a tick at once.
+function waiterOf(client: Client, connects: () => boolean): Sender["ready"] {
+  let ready: Promise<void> | undefined;
+  return () => {
+    if (!connects()) return undefined;
+    return (ready ??= new Promise<void>((resolve) => client.once("ready", resolve)).then(() => (ready = undefined)));
+  };
+}
+
+// node-redis writes the calls of a tick at once. It writes the calls that it has kept together with its handshake. If the
+// connection ends before the reply, it waits longer before the next one each time.
 function ofNodeRedis(client: NodeRedis): Sender {
   return {
     repeats: false,
+    ready: waiterOf(client, () => client.isOpen && !client.isReady),
     send: (words) => client.sendCommand([...words]),
     transaction(calls) {
       const multi = client.multi();
@@ -81,6 +99,7 @@ function ofIORedis(client: IORedis): Sender {
   };
   return {
     repeats: client.options.autoResendUnfulfilledCommands !== false,
+    ready: waiterOf(client, () => ["close", "connect", "connecting", "reconnecting"].includes(client.status)),
     send: (words) =>
       new Promise((resolve, reject) => {
         if (waiting.push({ words, resolve, reject }) === 1) process.nextTick(flush);

@@ -9,7 +9,10 @@ import { Refusals } from "./refusals.js";
 export interface Options {
   /** The milliseconds for all tries of a call; 100 by default. */
   timeout?: number;
-  /** How often a call without a reply is sent again, 2 by default. A call has an ID, and counts once, unless it is 0. */
+  /**
+   * How often a call without a reply is sent again in that time, 5 by default: all calls share a connection, and are
+   * without a reply when it ends. A call has an ID, and counts once, unless it is 0.
+   */
   retries?: number;
   /** How a call is decided if the server does not answer: "allow" by default. */
   onError?: "allow" | "deny" | "local";
@@ -34,7 +37,7 @@ export class Limiter {
 
   constructor(client: Client, options: Options = {}) {
     this.sender = senderOf(client);
-    this.#options = { timeout: 100, retries: 2, onError: "allow", share: 0, remember: false, ...options };
+    this.#options = { timeout: 100, retries: 5, onError: "allow", share: 0, remember: false, ...options };
     if (options.remember) this.#refusals = new Refusals();
     this.#buckets = new Buckets(this.#options.share);
   }
@@ -139,13 +142,15 @@ export class Limiter {
     });
     const send = async (): Promise<unknown> => {
       for (let attempt = 0; ; attempt++) {
+        const ready = this.sender.ready();
+        if (ready) await ready;
+        if (late) return undefined; // nobody waits for it
         try {
           return await this.sender.send(words);
         } catch (error) {
           if (!calls.lost(error) || attempt >= retries) throw error;
         }
         await sleep(5);
-        if (late) throw new Error("cellserver: no reply in time");
       }
     };
     const alone = call.wait > 0 ? this.sender.alone(words) : undefined;

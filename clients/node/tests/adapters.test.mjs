@@ -110,7 +110,7 @@ test("@fastify/rate-limit", () => withClient(async (client) => {
   assert.ok(Number(headers["retry-after"]) > 3500 && Number(headers["retry-after"]) <= 3600);
   const state = (await app.inject("/peek")).json();
   assert.ok(state.isExceeded && state.remaining === 0 && state.ttl > 3_500_000, JSON.stringify(state));
-  assert.equal((await app.inject("/peek")).json().ttlInSeconds, 3600);
+  assert.equal(state.ttlInSeconds, Math.ceil(state.ttl / 1000));
   const refused = Fastify();
   await assert.rejects(async () => refused.register(fastifyRateLimit, { continueExceeding: true, store: storeOf(client) }), /continueExceeding/);
 }));

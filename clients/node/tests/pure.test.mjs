@@ -7,10 +7,11 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { after, before, test } from "node:test";
 import { Limiter, fixed, policy, quota, sliding, slidingLog, throttle } from "cellserver";
-import { clients, contract, start } from "./server.mjs";
+import { clients, contract, isDecision, peer, start, unknown } from "./server.mjs";
 
 const dist = path.dirname(createRequire(import.meta.url).resolve("cellserver"));
 const { decisionOf, newAll, newCall } = await import(path.join(dist, "calls.js"));
+const { senderOf } = await import(path.join(dist, "client.js"));
 const { MOST, Refusals } = await import(path.join(dist, "refusals.js"));
 const { fieldsOf } = await import(path.join(dist, "http.js"));
 const { Breaker, Buckets, FAILURES, MOST_BUCKETS } = await import(path.join(dist, "outage.js"));
@@ -159,6 +160,59 @@ for (const [name, connect] of Object.entries(clients)) {
     at.end();
   });
 }
+
+test("a call that nobody waits for any more is not sent", async () => {
+  const at = await clients.ioredis(1);
+  const limiter = new Limiter(at.client, { timeout: 10, onError: "deny" });
+  let sent = 0;
+  limiter.sender.send = async () => sent++;
+  let open;
+  const ready = new Promise((resolve) => (open = resolve));
+  limiter.sender.ready = () => ready;
+  assert.match((await limiter.throttle("k", rate)).cause.message, /no reply in time/);
+  open();
+  await ready;
+  await sleep(0);
+  assert.equal(sent, 0);
+  at.end();
+});
+
+// With its handshake, node-redis would send the calls that it has kept.
+test("while node-redis connects again, calls wait", async () => {
+  const held = [];
+  let connections = 0;
+  let hold;
+  const holds = new Promise((resolve) => (hold = resolve));
+  const own = await peer((call, socket) => {
+    if (!socket.known) connections++;
+    socket.known = true;
+    const answer = () => socket.write(isDecision(call) ? "*5\r\n:0\r\n:20\r\n:19\r\n:-1\r\n:0\r\n" : unknown);
+    if (connections === 1) return answer();
+    held.push({ call, answer });
+    hold();
+  });
+  const at = await clients["node-redis"](own.port);
+  const sender = senderOf(at.client);
+  assert.equal(sender.ready(), undefined);
+  const again = new Promise((resolve) => at.client.once("reconnecting", resolve));
+  own.cut();
+  await again;
+  const decision = new Limiter(at.client, { timeout: 60_000 }).throttle("k", rate);
+  await holds;
+  const order = [];
+  while (!order.includes(true)) {
+    for (const { call, answer } of held.splice(0)) {
+      assert.ok(!isDecision(call) || !sender.ready());
+      order.push(isDecision(call));
+      answer();
+    }
+    await sleep(1);
+  }
+  assert.ok(order.length > 1 && order.indexOf(true) === order.length - 1, String(order));
+  assert.equal((await decision).remaining, 19);
+  at.end();
+  own.end();
+});
 
 test("README.md begins with six lines that run", async () => {
   await server.ask("FLUSHALL");

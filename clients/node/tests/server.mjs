@@ -75,10 +75,12 @@ export const clients = {
   ioredis: ofIORedis(Redis),
 };
 
-// refuser listens, and answers a decision with an error, and everything else, such as HELLO, with another.
-export async function refuser(reply) {
+// peer is a server that answers each call by a function.
+export async function peer(answer) {
+  const sockets = new Set();
   const server = net.createServer((socket) => {
     let text = "";
+    sockets.add(socket);
     socket.on("error", () => {});
     socket.on("data", (bytes) => {
       text += bytes;
@@ -87,10 +89,17 @@ export async function refuser(reply) {
         const call = count && new RegExp(`^\\*\\d+\\r\\n(?:\\$\\d+\\r\\n[^\\r]*\\r\\n){${count[1]}}`).exec(text);
         if (!call) return;
         text = text.slice(call[0].length);
-        socket.write(/\r\nCL\./.test(call[0]) ? `-${reply}\r\n` : "-ERR unknown command 'HELLO'\r\n");
+        answer(call[0], socket);
       }
     });
   });
   await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return { port: server.address().port, end: () => server.close() };
+  const cut = () => sockets.forEach((socket) => socket.destroy());
+  return { port: server.address().port, cut, end: () => server.close() };
 }
+
+export const isDecision = (call) => /\r\nCL\./.test(call);
+export const unknown = "-ERR unknown command 'HELLO'\r\n";
+
+// refuser answers a decision with an error, and everything else, such as HELLO, with another.
+export const refuser = (reply) => peer((call, socket) => socket.write(isDecision(call) ? `-${reply}\r\n` : unknown));
