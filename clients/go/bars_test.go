@@ -1,7 +1,9 @@
 package cellserver
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync"
@@ -29,7 +31,7 @@ func BenchmarkBars(t *testing.B) {
 		t.Logf("50 callers, %s: the server uses %s per call", id, cpu)
 		cpu.atMost(t, map[int]float64{-1: 0.15, 2: 0.3}[retries])
 		for _, callers := range []int{1, 8} {
-			took := b.median(func(call func(int) error) float64 { return b.p50(call, callers, 2000/callers) })
+			took := b.best(func(call func(int) error) float64 { return b.p50(call, callers, 2000/callers) })
 			t.Logf("%d callers, %s: a call takes %s", callers, id, took)
 			took.atMost(t, map[int]float64{1: 1.2, 8: 1.0}[callers])
 		}
@@ -78,15 +80,31 @@ func (r ratio) atMost(t *testing.B, most float64) {
 	}
 }
 
-// median measures both ways in turns, and returns the turn whose ratio is the median.
-func (b *bars) median(measure func(func(int) error) float64) ratio {
-	var turns []ratio
+// turns measures both ways in turns.
+func (b *bars) turns(measure func(func(int) error) float64) (turns []ratio) {
 	for range 15 {
 		own, pool := measure(b.own), measure(b.pool)
 		turns = append(turns, ratio{own, pool, own / pool})
 	}
-	slices.SortFunc(turns[:], func(x, y ratio) int { return int(1e6 * (x.of - y.of)) })
+	return turns
+}
+
+// median returns the turn whose ratio is the median.
+func (b *bars) median(measure func(func(int) error) float64) ratio {
+	turns := b.turns(measure)
+	slices.SortFunc(turns, func(x, y ratio) int { return cmp.Compare(x.of, y.of) })
 	return turns[len(turns)/2]
+}
+
+// best compares the shortest times. Another process that runs makes a time longer: that of the limiter, which has one
+// pipeline under way, otherwise than that of the pool, which has all its connections.
+func (b *bars) best(measure func(func(int) error) float64) (r ratio) {
+	r.own, r.pool = math.Inf(1), math.Inf(1)
+	for _, turn := range b.turns(measure) {
+		r.own, r.pool = min(r.own, turn.own), min(r.pool, turn.pool)
+	}
+	r.of = r.own / r.pool
+	return r
 }
 
 // run makes calls of so many callers.

@@ -88,7 +88,8 @@ type Limiter struct {
 }
 
 // New returns a Limiter that uses a client and its connections. If the client repeats calls without a reply, as
-// go-redis does unless its MaxRetries is -1, each call has an ID, so that it counts once.
+// go-redis does unless its MaxRetries is -1, each call has an ID, so that it counts once. Hooks of the client do not
+// see the calls: Options.Observe does.
 func New(rdb *redis.Client, o Options) *Limiter {
 	l := newLimiter(o)
 	l.single = newNode(rdb, l.options.Timeout)

@@ -25,6 +25,7 @@ import (
 	"github.com/labstack/echo/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/goredisstore.v9"
 	"github.com/ulule/limiter/v3"
 	"github.com/ulule/limiter/v3/drivers/middleware/stdlib"
 	storetests "github.com/ulule/limiter/v3/drivers/store/tests"
@@ -240,5 +241,23 @@ func TestDocs(t *testing.T) {
 		if err != nil || string(output) != want+"\n" {
 			t.Errorf("prints %s, and not %s: %v", output, want, err)
 		}
+	}
+}
+
+// TestTheStoreOfThrottledNeedsScripts: docs/migrate.md says so.
+func TestTheStoreOfThrottledNeedsScripts(t *testing.T) {
+	store, err := goredisstore.NewCtx(start(t), "throttled:")
+	check(t, err)
+	quota := throttled.RateQuota{MaxRate: throttled.PerHour(20), MaxBurst: 5}
+	limiter, err := throttled.NewGCRARateLimiterCtx(store, quota)
+	check(t, err)
+	limited, result, err := limiter.RateLimitCtx(t.Context(), "key", 1)
+	if limited || result.Remaining != 5 || err != nil {
+		t.Errorf("%v %+v %v", limited, result, err)
+	}
+	// The store takes the error for another one, because the script, which it quotes, has the text of that.
+	_, _, err = limiter.RateLimitCtx(t.Context(), "key", 1)
+	if err == nil || !strings.Contains(err.Error(), "Failed to store updated rate limit data") {
+		t.Error(err)
 	}
 }
