@@ -94,4 +94,5 @@ for client in ioredis node-redis; do
 done
 check "django-ratelimit $(pip_version django-ratelimit) and Django REST framework $(pip_version djangorestframework) on Django $(pip_version django)" \
     "$clients/python/bin/python $here/pages.py" SET INCRBY
+check "fastapi-redis-sdk $(pip_version fastapi-redis-sdk) on FastAPI $(pip_version fastapi)" "$clients/python/bin/python $here/sdk.py" INCREX
 ! grep -v level=INFO "$dir/cellserver.log" || fail "the server logged these warnings"
