@@ -89,9 +89,10 @@ EOF
     echo "ok the modules, from their zips"
 }
 
+# With --upgrade, because a virtual environment brings an older setuptools.
 install_python() {
     python3 -m venv . && unpinned "$here/python/tests/requirements.txt" >requirements.txt &&
-        bin/pip install --quiet --disable-pip-version-check --requirement requirements.txt
+        bin/pip install --upgrade --quiet --disable-pip-version-check --requirement requirements.txt
 }
 install_python_oldest() {
     python3 -m venv . && sed 's/^redis==.*/redis==5.0.0/' "$here/python/tests/requirements.txt" >requirements.txt &&

@@ -18,7 +18,7 @@ export class RateLimiterCellserver extends Abstract {
     if (!(options.duration !== undefined && options.duration > 0)) throw new Error("cellserver: the duration must be above 0");
     super(options);
     const { timeout, retries } = options;
-    this.#limiter = new Limiter(options.storeClient, { ...(timeout && { timeout }), retries: retries ?? 2, onError: "deny" });
+    this.#limiter = new Limiter(options.storeClient, { ...(timeout && { timeout }), retries: retries ?? 5, onError: "deny" });
   }
 
   async _upsert(key: string, points: number | string, ms: number, force = false): Promise<State> {

@@ -30,7 +30,7 @@ class Options:
     """
 
     timeout: float = 0.1
-    retries: int = 2
+    retries: int = 5
     on_error: OnError = "allow"
     share: float = 0.0
     observe: Observe | None = None
