@@ -156,34 +156,49 @@ func TestRapidReset(t *testing.T) {
 // resetStreams opens streams and resets each at once, and waits until the server has read that. The first thousand have
 // a complete request, for which the windows of the connection are large enough.
 func resetStreams(port, streams int) error {
-	socket, err := net.Dial("tcp", dialAddress(port))
+	socket, f, err := dialFrames(port)
 	if err != nil {
 		return err
 	}
 	defer socket.Close()
-	message, err := proto.Marshal(request("shop", "user=b"))
-	if err != nil {
-		return err
-	}
-	message = append([]byte{0, 0, 0, 0, byte(len(message))}, message...)
 	acknowledged := make(chan error, 1)
-	f := http2.NewFramer(socket, socket)
 	go func() { acknowledged <- awaitPing(f) }()
-	_, err = socket.Write([]byte(http2.ClientPreface))
-	err = errors.Join(err, f.WriteSettings())
-	headers := requestHeaders()
 	for i := 0; i < streams && err == nil; i++ {
 		id := uint32(2*i + 1)
-		err = f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: headers, EndHeaders: true})
-		if i < 1000 {
-			err = errors.Join(err, f.WriteData(id, true, message))
-		}
-		err = errors.Join(err, f.WriteRSTStream(id, http2.ErrCodeCancel))
+		err = errors.Join(writeRequest(f, id, i < 1000), f.WriteRSTStream(id, http2.ErrCodeCancel))
 	}
 	if err = errors.Join(err, f.WritePing(false, [8]byte{})); err != nil {
 		return err
 	}
 	return <-acknowledged
+}
+
+// dialFrames begins a connection whose frames the caller reads and writes.
+func dialFrames(port int) (net.Conn, *http2.Framer, error) {
+	socket, err := net.Dial("tcp", dialAddress(port))
+	if err != nil {
+		return nil, nil, err
+	}
+	f := http2.NewFramer(socket, socket)
+	_, err = socket.Write([]byte(http2.ClientPreface))
+	if err = errors.Join(err, f.WriteSettings()); err != nil {
+		socket.Close()
+		return nil, nil, err
+	}
+	return socket, f, nil
+}
+
+// writeRequest begins a request on a stream, and completes it if isComplete is set.
+func writeRequest(f *http2.Framer, id uint32, isComplete bool) error {
+	err := f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: requestHeaders(), EndHeaders: true})
+	if err != nil || !isComplete {
+		return err
+	}
+	message, err := proto.Marshal(request("shop", "user=b"))
+	if err != nil {
+		return err
+	}
+	return f.WriteData(id, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...))
 }
 
 // awaitPing reads frames until a ping is acknowledged.
@@ -197,6 +212,23 @@ func awaitPing(f *http2.Framer) error {
 			return nil
 		}
 	}
+}
+
+// Peers that make ten thousand requests together, as many as they may on each connection, and never read the answers,
+// harm nobody.
+func TestUnreadAnswers(t *testing.T) {
+	s := start(t, write(t, "shop.yaml", yearly))
+	for range 10 {
+		socket, f, err := dialFrames(s.port)
+		require.NoError(t, err)
+		defer socket.Close()
+		for i := range uint32(1000) { // as many as a connection may have at once
+			require.NoError(t, writeRequest(f, 2*i+1, true))
+		}
+	}
+	code, _ := s.ask(t, "user=a")
+	require.Equal(t, pb.RateLimitResponse_OK, code)
+	s.requireSmall(t)
 }
 
 func dialAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
