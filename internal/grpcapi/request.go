@@ -7,7 +7,6 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"cellserver/internal/envoy"
 )
@@ -37,9 +36,7 @@ type ask struct {
 
 // ShouldRateLimit implements the service.
 func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
-	c := connOf(ctx)
-	defer c.answered(proto.Size(r))
-	return s.decide(ctx, c, r)
+	return s.decide(ctx, connOf(ctx), r)
 }
 
 // decide answers a request, and counts it.

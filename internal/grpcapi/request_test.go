@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/envoy"
 	"cellserver/internal/grpcapi"
@@ -342,6 +343,18 @@ func TestHealth(t *testing.T) {
 	}
 	s.conn.Close()
 	s.server.Shutdown(t.Context())
+}
+
+// Requests that were answered hold no memory, whatever the method is: a connection may make any number of health
+// checks.
+func TestManyHealthChecks(t *testing.T) {
+	s := newService(t, nil)
+	s.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 64 << 10})
+	s.instance.Clients.UpdateLimits(0, 0)
+	for range 3000 { // together more than a connection may hold
+		_, err := healthpb.NewHealthClient(s.conn).Check(t.Context(), &healthpb.HealthCheckRequest{Service: "ratelimit"})
+		require.NoError(t, err)
+	}
 }
 
 // A peer that is not trusted is not answered, and its connection ends before it has sent anything.

@@ -19,6 +19,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"cellserver/internal/client"
 	"cellserver/internal/envoy"
@@ -164,10 +165,12 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// guard turns a panic of a handler into an error of its request.
+// guard turns a panic of a handler into an error of its request, and stops counting the memory of the request when it
+// is answered.
 func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	_ any, err error,
 ) {
+	defer connOf(ctx).answered(proto.Size(request.(proto.Message)))
 	defer s.recovered(info.FullMethod, &err)
 	return handler(ctx, request)
 }
