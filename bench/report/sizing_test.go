@@ -15,8 +15,8 @@ const sizing = "docs/sizing.md"
 
 // quoted are sentences of docs/sizing.md, with % for each number, and where the numbers come from.
 var quoted = []struct{ sentence, file, source string }{
-	{"hold takes at most % bytes where each key has one, and at most % where a key has 1000",
-		"internal/store/memory/holds_memory_test.go", `map\[int\]int64\{1: (\d+), 1000: (\d+)\}`},
+	{"open hold takes at most % bytes where each key has one, and at most % where a key has 1000",
+		"internal/store/memory/holds_memory_test.go", `"SLIDINGLOG": \{(\d+), (\d+)\}`},
 	{"at most % are remembered at once", "internal/store/memory/once.go", `DefaultMaxIDs = ([\d_]+)`},
 	{"each for % seconds (`--id-ttl`)", "internal/commands/limiter/settings.go", `IDSeconds: ([\d_]+)`},
 	{"An entry of a sliding log takes % bytes.", "internal/store/memory/entrylog.go", `log, (\d+) bytes each`},
@@ -53,7 +53,7 @@ func TestSizesAreThoseOfTheCode(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, wrongFigures(t, string(text)))
 
-	for _, right := range []string{"most 400 bytes", "most 170 where", "most 1000000 are", "for 10 seconds",
+	for _, right := range []string{"most 170 bytes", "most 110 where", "most 1000000 are", "for 10 seconds",
 		"takes 16 bytes", "beyond 256 MiB", "accepts 10000", "and 64 more", "most 25% of", "than 17."} {
 		require.Equal(t, 1, strings.Count(string(text), right), right)
 		planted := strings.Replace(string(text), right, regexp.MustCompile(`\d+`).ReplaceAllString(right, "7"), 1)

@@ -21,6 +21,24 @@ func TestRepeatedSettlementsGiveBackOnce(t *testing.T) {
 	require.Contains(t, c.Do(t, "INFO cell"), "cell_holds_given_back:1800\r\n")
 }
 
+// INFO counts the holds that calls of this server have made and settled, wherever the holds are.
+func TestHoldsAreCounted(t *testing.T) {
+	for open, server := range map[int]*commandstest.Server{
+		1: commandstest.New(t), 0: commandstest.RemoteStage(t).(*commandstest.Server), // which does not know all holds
+	} {
+		c := server.Connect()
+		for _, call := range []string{"7 HOLD a 10m", "7 HOLD a 10m", "3 HOLD b 10m", "5 HOLD c 10m", "9999 HOLD d 10m",
+			"5 SETTLE a", "5 SETTLE a", "5 SETTLE unknown", "1 SETTLE other FORCE", "5 SETTLE c"} {
+			c.Do(t, "CL.FIXED k 100 60 "+call)
+		}
+		info := c.Do(t, "INFO cell")
+		for _, line := range []string{fmt.Sprint("cell_holds:", open), "cell_holds_made:3", "cell_holds_settled:2",
+			"cell_holds_given_back:2"} {
+			require.Contains(t, info, "\r\n"+line+"\r\n")
+		}
+	}
+}
+
 // Five calls of LiteLLM's users come at once, with 100 tokens a minute and estimates of 30. Estimates of more than 100
 // are never admitted, and after the corrections, actual use never exceeds 100.
 func TestConcurrentCallsOfAModel(t *testing.T) {

@@ -27,8 +27,15 @@ type Decider struct {
 	// CountHold is called with the quantity that a call on a policy has held, or settled a hold with. It may be nil.
 	CountHold func(c *command.Call, p *Part, held, settled int64)
 
-	givenBack stats.Total  // quantity that settled holds have given back
-	repeats   atomic.Int64 // calls that got the decision of an earlier one with the same ID
+	held    holdTotals
+	repeats atomic.Int64 // calls that got the decision of an earlier one with the same ID
+}
+
+// holdTotals count what calls of this server have done, wherever the holds are.
+type holdTotals struct {
+	made      atomic.Int64
+	settled   atomic.Int64
+	givenBack stats.Total // quantity that settled holds have given back
 }
 
 // Watch wraps the rows that decide, so that the Fallback notices when the store makes decisions again. It returns rows.
@@ -161,6 +168,9 @@ func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
 		for i := range decisions {
 			a.CountKey(a.call, a.of.asked[i].Key, decisions[i].Limited)
 		}
+	}
+	if a.made != nil {
+		a.call.AfterCommit(func() { a.held.made.Add(1) })
 	}
 	a.of.settle(decisions)
 	for i := range a.of.Parts {

@@ -197,8 +197,11 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 	k.judgeSettled(c.View.Now(), decisions)
 	for i := range decisions {
 		if taken := decisions[i].Taken; taken < 0 && !s.Repeated {
-			c.AfterCommit(func() { d.givenBack.Add(-taken) })
+			c.AfterCommit(func() { d.held.givenBack.Add(-taken) })
 		}
+	}
+	if s.Found && !s.Repeated {
+		c.AfterCommit(func() { d.held.settled.Add(1) })
 	}
 	if !s.Repeated && d.CountHold != nil {
 		d.countSettled(c, k, s.Charged)

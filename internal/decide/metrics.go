@@ -12,7 +12,8 @@ var (
 	idsRepeated   = metric.NewCounter("ids_repeated_total", "Calls that got the decision of an earlier call with the same ID.")
 
 	holdsOpen    = metric.NewGauge("holds_open", "Open holds: charges that may still be corrected.")
-	holdsSettled = metric.NewCounter("holds_settled_total", "Holds that were settled.")
+	holdsMade    = metric.NewCounter("holds_made_total", "Holds that calls of this server have made.")
+	holdsSettled = metric.NewCounter("holds_settled_total", "Holds that calls of this server have settled.")
 	holdsLapsed  = metric.NewCounter("holds_lapsed_total", "Holds that lapsed, so that what they had charged stays charged: "+
 		"because their time was over, or early, because there were too many.", "why")
 	holdsGivenBack = metric.NewCounter("holds_given_back_total", "The quantity that settled holds have given back.")
@@ -40,14 +41,15 @@ func (d *Decider) Metrics() []metric.Group {
 // holdMetrics returns the metrics of holds.
 func (d *Decider) holdMetrics() metric.Group {
 	return metric.Group{
-		Metrics: []*metric.Metric{holdsOpen, holdsSettled, holdsLapsed, holdsGivenBack},
+		Metrics: []*metric.Metric{holdsOpen, holdsMade, holdsSettled, holdsLapsed, holdsGivenBack},
 		Read: func(out *metric.Samples) {
 			counts := d.holdCounts()
 			out.Int(holdsOpen, int64(counts.Open))
-			out.Int(holdsSettled, counts.Settled)
+			out.Int(holdsMade, d.held.made.Load())
+			out.Int(holdsSettled, d.held.settled.Load())
 			out.Int(holdsLapsed, counts.Lapsed, "time")
 			out.Int(holdsLapsed, counts.Early, "early")
-			out.Int(holdsGivenBack, d.givenBack.Load())
+			out.Int(holdsGivenBack, d.held.givenBack.Load())
 		},
 	}
 }
@@ -64,10 +66,11 @@ func (d *Decider) InfoHolds() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(_ *command.Call, out *command.InfoText) {
 		counts := d.holdCounts()
 		out.Add("cell_holds", counts.Open)
-		out.Add("cell_holds_settled", counts.Settled)
+		out.Add("cell_holds_made", d.held.made.Load())
+		out.Add("cell_holds_settled", d.held.settled.Load())
 		out.Add("cell_holds_lapsed", counts.Lapsed)
 		out.Add("cell_holds_lapsed_early", counts.Early)
-		out.Add("cell_holds_given_back", d.givenBack.Load())
+		out.Add("cell_holds_given_back", d.held.givenBack.Load())
 	}}
 }
 

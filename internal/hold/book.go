@@ -1,91 +1,272 @@
 package hold
 
-import "slices"
+import (
+	"encoding/binary"
+	"iter"
+	"math"
+)
 
-// Book holds the open holds of a key.
-type Book struct {
-	Path
-	Kind byte   // kind of the limiter that was charged; 0 if none was
-	Open []Open // in the order of the charges
-}
+// Book holds the open holds of a key, as bytes: there may be a million, and a hold takes little more than its ID and
+// the reply for a repetition. A journal and a shared store keep the same bytes, so nothing is converted.
+//
+//	version  1 byte
+//	kind     1 byte, see Kind
+//	path     its length, then Path.Last, Path.Number and the marks
+//	holds    their number, then each hold in the order of the charges: see record
+//
+// The zero Book has no holds.
+type Book struct{ form []byte }
 
 // Open is an open hold.
 type Open struct {
-	ID       string
-	Number   uint64 // number of the charge; numbers ascend
+	ID       string // at most 255 bytes
+	Number   uint64 // number of the charge; 0 if nothing was charged
 	Counter  Counter
-	Quantity int64 // the quantity that was charged
-	Unit     int64 // level units for a quantity of 1; 0 if nothing was charged
-	Ends     int64 // instant at which the hold lapses
-	Words    uint64
-	Reply    string // reply to the call that made the hold, on its first key only
+	Quantity int64  // the quantity that was charged
+	Unit     int64  // level units for a quantity of 1; 0 if nothing was charged
+	Ends     int64  // instant at which the hold lapses
+	Words    uint64 // hash of the words of the call that made the hold, on its first key only
+	Reply    string // reply to this call, on its first key only
 }
 
-// Find returns the index of a hold; -1 if there is none.
-func (b *Book) Find(id []byte) int {
-	for i := range b.Open {
-		if b.Open[i].ID == string(id) {
-			return i
+// parts are the parts of a book.
+type parts struct {
+	kind  byte
+	path  []byte
+	count int
+	open  []byte
+}
+
+// parts returns the parts of a book, which are valid until it changes.
+func (b *Book) parts() (x parts) {
+	if len(b.form) == 0 {
+		return x
+	}
+	r := reader{left: b.form[2:]}
+	x.kind = b.form[1]
+	x.path = r.take(r.count(math.MaxInt32))
+	x.count = int(r.unsigned())
+	x.open = r.left
+	return x
+}
+
+// Len returns the number of open holds.
+func (b *Book) Len() int { return b.parts().count }
+
+// Kind returns the kind of the limiter that was charged; 0 if none was.
+func (b *Book) Kind() byte { return b.parts().kind }
+
+// HasMarks reports whether something may be given back.
+func (b *Book) HasMarks() bool {
+	x := b.parts()
+	p := x.readPath()
+	return len(p.Marks) > 0
+}
+
+// Bytes returns the form of the book, which is valid until it changes.
+func (b *Book) Bytes() []byte { return b.form }
+
+// Of returns the book whose form is in a buffer. Bytes has returned this form. Changes of the book may be made in the
+// buffer, as far as it has the capacity.
+func Of(form []byte) Book { return Book{form: form} }
+
+// All returns the open holds in the order of the charges. The book must not change meanwhile.
+func (b *Book) All() iter.Seq[Open] {
+	x := b.parts()
+	return func(yield func(Open) bool) {
+		for left := x.open; len(left) > 0; {
+			r := record(left).first()
+			if !yield(r.open()) {
+				return
+			}
+			left = left[len(r):]
 		}
 	}
+}
+
+// find returns where the record of a hold begins; -1 if there is none. A key may have a thousand.
+func (x *parts) find(id []byte) int {
+	for at := 0; at < len(x.open); {
+		r := x.open[at:]
+		if int(r[recordIDLength]) == len(id) && string(r[recordID:recordID+len(id)]) == string(id) {
+			return at
+		}
+		at += int(binary.LittleEndian.Uint16(r))
+	}
 	return -1
+}
+
+// Find returns a hold by its ID.
+func (b *Book) Find(id []byte) (o Open, found bool) {
+	x := b.parts()
+	if at := x.find(id); at >= 0 {
+		return record(x.open[at:]).first().open(), true
+	}
+	return o, false
+}
+
+// First returns the hold that ends first. There must be one.
+func (b *Book) First() Open {
+	x := b.parts()
+	first := record(x.open)
+	for left := x.open; len(left) > 0; {
+		r := record(left).first()
+		if r.ends() < first.ends() {
+			first = r
+		}
+		left = left[len(r):]
+	}
+	return first.first().open()
+}
+
+// Ends returns the first and the last instant at which a hold lapses.
+func (b *Book) Ends() (first, last int64) {
+	x := b.parts()
+	first = math.MaxInt64
+	for left := x.open; len(left) > 0; {
+		r := record(left).first()
+		first, last = min(first, r.ends()), max(last, r.ends())
+		left = left[len(r):]
+	}
+	return first, last
+}
+
+// Held returns what all holds have charged.
+func (b *Book) Held() (quantity int64) {
+	x := b.parts()
+	for left := x.open; len(left) > 0; {
+		r := record(left).first()
+		o, _, _ := r.numbers()
+		if quantity += o.Quantity; quantity < 0 {
+			return math.MaxInt64
+		}
+		left = left[len(r):]
+	}
+	return quantity
+}
+
+// Edit makes an event of a key: a correction or a refund. kind is the kind of its limiter; if the key was of another
+// kind before, its counters are gone. The book must not be used meanwhile.
+func (b *Book) Edit(kind byte, now int64, event func(p *Path)) {
+	x := b.parts()
+	p := x.begin(kind, now)
+	event(&p)
+	b.set(&x, &p, nil)
+}
+
+// begin begins an event.
+func (x *parts) begin(kind byte, now int64) Path {
+	p := x.readPath()
+	if x.kind != kind {
+		x.kind, p.Marks = kind, nil
+	}
+	if len(p.Marks) > 0 && p.Marks[0].Counter == (Counter{}) {
+		p.Decay(now)
+	}
+	return p
 }
 
 // Add adds a hold. kind is the kind of the limiter that was charged, and level the level of its counter after the
 // charge. tat is the TAT of a CL.THROTTLE, 0 for other kinds. A hold with a Unit of 0 has charged nothing.
 func (b *Book) Add(o Open, kind byte, now, level, tat int64) {
-	o.Number = 1
-	if n := len(b.Open); n > 0 {
-		o.Number = b.Open[n-1].Number + 1
+	x := b.parts()
+	p := x.readPath()
+	if o.Number = 0; o.Unit > 0 {
+		p = x.begin(kind, now)
+		o.Number, p.Last = p.Charge(o.Counter, level), tat
 	}
-	if o.Unit > 0 {
-		b.Begin(kind, now)
-		if n := len(b.Marks); n > 0 {
-			o.Number = max(o.Number, b.Marks[n-1].From+1)
+	x.count++
+	var few [256]byte
+	b.set(&x, &p, appendRecord(few[:0], &o))
+}
+
+// SetReply sets the reply of a hold. It returns false if there is no such hold.
+func (b *Book) SetReply(id []byte, reply string) bool {
+	x := b.parts()
+	at := x.find(id)
+	if at < 0 {
+		return false
+	}
+	r, p := record(x.open[at:]).first(), x.readPath()
+	o := r.open()
+	o.Reply = reply
+	var few [256]byte
+	changed := append(appendRecord(few[:0], &o), x.open[at+len(r):]...)
+	x.open = x.open[:at]
+	b.set(&x, &p, changed)
+	return true
+}
+
+// Settle makes the event that corrects a hold, as Edit does, and removes the hold unless the event returns false. It
+// returns whether it has removed the hold.
+func (b *Book) Settle(id []byte, kind byte, now int64, event func(p *Path) (closes bool)) bool {
+	x := b.parts()
+	p, at := x.begin(kind, now), x.find(id)
+	closes := event(&p) && at >= 0
+	if closes {
+		x.close(&p, at)
+	}
+	b.set(&x, &p, nil)
+	return closes
+}
+
+// close removes the hold whose record begins at an index.
+func (x *parts) close(p *Path, at int) {
+	r := record(x.open[at:]).first()
+	if o, _, _ := r.numbers(); o.Unit > 0 {
+		p.Forget(o.Number, o.Counter)
+	}
+	x.open = append(x.open[:at], x.open[at+len(r):]...)
+	x.count--
+}
+
+// Close removes a hold. What it charged stays charged.
+func (b *Book) Close(id []byte) {
+	x := b.parts()
+	if at := x.find(id); at >= 0 {
+		p := x.readPath()
+		x.close(&p, at)
+		b.set(&x, &p, nil)
+	}
+}
+
+// Lapse removes the holds whose time is over, and returns them.
+func (b *Book) Lapse(now int64) (lapsed []Open) {
+	x := b.parts()
+	p, kept := x.readPath(), x.open[:0]
+	for left := x.open; len(left) > 0; {
+		r := record(left).first()
+		left = left[len(r):]
+		if r.ends() > now {
+			kept = append(kept, r...) // moves it down, or nowhere
+			continue
 		}
-		b.Charge(o.Number, o.Counter, level)
-		b.Last = tat
+		o := r.open()
+		if o.Unit > 0 {
+			p.Forget(o.Number, o.Counter)
+		}
+		lapsed = append(lapsed, o)
 	}
-	b.Open = append(room(b.Open), o)
+	x.open, x.count = kept, x.count-len(lapsed)
+	b.set(&x, &p, nil)
+	return lapsed
 }
 
-// Begin must be called at the beginning of each event, with the kind of the limiter. If the key was of another kind
-// before, its counters are gone.
-func (b *Book) Begin(kind byte, now int64) {
-	if b.Kind != kind {
-		b.Kind, b.Marks = kind, nil
+// set writes the form. The holds may be a part of the present form. A record is added to them.
+func (b *Book) set(x *parts, p *Path, added []byte) {
+	var few [320]byte
+	path := appendPath(few[:0], p)
+	var some [336]byte
+	head := binary.AppendUvarint(append(some[:0], formVersion, x.kind), uint64(len(path)))
+	head = binary.AppendUvarint(append(head, path...), uint64(x.count))
+	form, from := b.form, len(head)
+	size := from + len(x.open) + len(added)
+	if size > cap(form) || cap(form) > 4*size+256 {
+		form = make([]byte, size, size+size/8)
 	}
-	if len(b.Marks) > 0 && b.Marks[0].Counter == (Counter{}) {
-		b.Decay(now)
-	}
-}
-
-// Close removes the hold at an index. What it charged stays charged. A mark is removed with the last of its holds, so
-// there are never more marks than holds.
-func (b *Book) Close(i int) {
-	o := b.Open[i]
-	b.Open = fit(slices.Delete(b.Open, i, i+1))
-	b.Forget(o.Number, o.Counter, func(from, to uint64) bool {
-		return slices.ContainsFunc(b.Open, func(other Open) bool {
-			return other.Counter == o.Counter && other.Number >= from && other.Number < to && other.Unit > 0
-		})
-	})
-}
-
-// room returns a list with capacity for one more element. The capacity grows by an eighth, not to twice as much,
-// because there may be a million holds.
-func room[T any](list []T) []T {
-	if n := len(list); n == cap(list) {
-		list = append(make([]T, 0, n+n/8+1), list...)
-	}
-	return list
-}
-
-// fit returns a list without most of its unused capacity, if it has much: a client might make a thousand holds on each
-// of many keys, and settle all but one.
-func fit[T any](list []T) []T {
-	if n := len(list); cap(list) > 4*n+4 {
-		list = append(make([]T, 0, n), list...)
-	}
-	return list
+	form = form[:size]
+	copy(form[from:], x.open) // before the head, which may overwrite them
+	copy(form, head)
+	copy(form[from+len(x.open):], added)
+	b.form = form
 }

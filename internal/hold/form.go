@@ -3,17 +3,15 @@ package hold
 import (
 	"encoding/binary"
 	"errors"
+	"math"
+	"slices"
 )
 
-// formVersion begins the form of a book.
-const formVersion = 1
+// formVersion begins the form of a book. firstVersion began forms that are still read.
+const formVersion, firstVersion = 2, 1
 
 // ErrForm means that bytes are not the form of a book.
 var ErrForm = errors.New("the form of holds is invalid")
-
-// longForm is the length in bytes above which the texts that are read from a form share one copy of the form.
-// leastBytes is the least length of a mark or of a hold.
-const longForm, leastBytes = 1024, 4
 
 // The bounds of a form. They are larger than the bounds of a store, and keep a damaged form from taking memory.
 const (
@@ -22,28 +20,55 @@ const (
 	maxMarks = 1 << 16
 )
 
-// Append appends the form of a book: the version, the kind, the TAT, the marks and the open holds, each list after its
-// length. Numbers are varints, as in encoding/binary.
-func (b *Book) Append(dst []byte) []byte {
-	dst = append(dst, formVersion, b.Kind)
-	dst = binary.AppendVarint(dst, b.Last)
-	dst = binary.AppendUvarint(dst, uint64(len(b.Marks)))
-	for i := range b.Marks {
-		m := &b.Marks[i]
-		dst = appendCounter(binary.AppendUvarint(dst, m.From), m.Counter)
-		dst = binary.AppendVarint(dst, m.Low)
+// A record is an open hold as bytes: the length of the record in 2, the length of the ID in 1, the end in 8, the ID,
+// then Number, Counter, Quantity and Unit as varints. Words and the reply follow, unless there is neither.
+type record []byte
+
+const (
+	recordIDLength = 2
+	recordEnds     = 3
+	recordID       = 11
+	longestRecord  = math.MaxUint16
+	longestID      = math.MaxUint8
+)
+
+// first returns the record at the beginning of several.
+func (r record) first() record { return r[:binary.LittleEndian.Uint16(r)] }
+
+func (r record) ends() int64 { return int64(binary.LittleEndian.Uint64(r[recordEnds:])) }
+func (r record) id() []byte  { return r[recordID : recordID+int(r[recordIDLength])] }
+
+func (r record) open() Open {
+	o, reply, _ := r.numbers()
+	o.ID, o.Reply = string(r.id()), string(reply)
+	return o
+}
+
+// numbers returns the hold of a record without its texts, and the reply. ok is false if the record is damaged.
+func (r record) numbers() (o Open, reply []byte, ok bool) {
+	if len(r) < recordID || len(r) < recordID+int(r[recordIDLength]) {
+		return o, nil, false
 	}
-	dst = binary.AppendUvarint(dst, uint64(len(b.Open)))
-	for i := range b.Open {
-		o := &b.Open[i]
-		dst = appendCounter(binary.AppendUvarint(dst, o.Number), o.Counter)
-		for _, n := range [...]int64{o.Quantity, o.Unit, o.Ends} {
-			dst = binary.AppendVarint(dst, n)
-		}
-		dst = binary.LittleEndian.AppendUint64(dst, o.Words)
-		dst = append(binary.AppendUvarint(dst, uint64(len(o.ID))), o.ID...)
-		dst = append(binary.AppendUvarint(dst, uint64(len(o.Reply))), o.Reply...)
+	rest := reader{left: r[recordID+int(r[recordIDLength]):]}
+	o.Ends = r.ends()
+	o.Number, o.Counter = rest.unsigned(), rest.counter()
+	o.Quantity, o.Unit = rest.signed(), rest.signed()
+	if len(rest.left) > 0 {
+		o.Words = rest.word()
 	}
+	return o, rest.left, !rest.bad && o.Quantity >= 0 && o.Unit >= 0
+}
+
+func appendRecord(dst []byte, o *Open) []byte {
+	begin := len(dst)
+	dst = append(dst, 0, 0, byte(len(o.ID)))
+	dst = append(binary.LittleEndian.AppendUint64(dst, uint64(o.Ends)), o.ID...)
+	dst = appendCounter(binary.AppendUvarint(dst, o.Number), o.Counter)
+	dst = binary.AppendVarint(binary.AppendVarint(dst, o.Quantity), o.Unit)
+	if o.Words != 0 || o.Reply != "" {
+		dst = append(binary.LittleEndian.AppendUint64(dst, o.Words), o.Reply...)
+	}
+	binary.LittleEndian.PutUint16(dst[begin:], uint16(len(dst)-begin))
 	return dst
 }
 
@@ -51,38 +76,110 @@ func appendCounter(dst []byte, c Counter) []byte {
 	return binary.AppendVarint(binary.AppendVarint(dst, c.At), c.Span)
 }
 
-// Read reads the form of a book.
-func (b *Book) Read(form []byte) error {
-	r := reader{left: form}
-	if len(form) > longForm {
-		r.whole = string(form)
+func appendPath(dst []byte, p *Path) []byte {
+	dst = binary.AppendUvarint(binary.AppendVarint(dst, p.Last), p.Number)
+	dst = binary.AppendUvarint(dst, uint64(len(p.Marks)))
+	for i := range p.Marks {
+		m := &p.Marks[i]
+		dst = appendCounter(binary.AppendUvarint(dst, m.From), m.Counter)
+		dst = binary.AppendUvarint(binary.AppendVarint(dst, m.Low), uint64(m.Holds))
 	}
-	if r.byte() != formVersion {
+	return dst
+}
+
+// readPath returns the path of a book, with room for another mark.
+func (x *parts) readPath() Path {
+	r := reader{left: x.path}
+	return r.path()
+}
+
+func (r *reader) path() (p Path) {
+	if len(r.left) == 0 {
+		return p
+	}
+	p.Last, p.Number = r.signed(), r.unsigned()
+	marks := r.count(maxMarks)
+	p.Marks = make([]Mark, 0, marks+1)
+	for range marks {
+		m := Mark{From: r.unsigned(), Counter: r.counter(), Low: r.signed(), Holds: int(min(r.unsigned(), maxOpen))}
+		r.bad = r.bad || m.Low < 0 || m.Holds == 0
+		p.Marks = append(p.Marks, m)
+	}
+	return p
+}
+
+// Append appends the form of a book.
+func (b *Book) Append(dst []byte) []byte {
+	if len(b.form) == 0 {
+		empty := Book{}
+		empty.set(&parts{}, &Path{}, nil)
+		return append(dst, empty.form...)
+	}
+	return append(dst, b.form...)
+}
+
+// Read reads the form of a book, and keeps a copy of it.
+func (b *Book) Read(form []byte) error {
+	if len(form) > 0 && form[0] == firstVersion {
+		return b.readFirst(form)
+	}
+	if len(form) < 2 || form[0] != formVersion {
 		return ErrForm
 	}
-	*b = Book{Kind: r.byte()}
-	b.Last = r.signed()
-	marks := r.count(maxMarks)
-	b.Marks = make([]Mark, 0, min(marks, len(r.left)/leastBytes+1))
-	for range marks {
+	r := reader{left: form[2:]}
+	path := reader{left: r.take(r.count(math.MaxInt32))}
+	p := path.path()
+	open := r.count(maxOpen)
+	if r.bad || path.bad || len(path.left) > 0 || len(p.Marks) > open || p.Number > math.MaxInt64 {
+		return ErrForm
+	}
+	last := uint64(0)
+	for range open {
+		if len(r.left) < recordID {
+			return ErrForm
+		}
+		o, _, ok := record(r.take(int(binary.LittleEndian.Uint16(r.left)))).numbers()
+		if !ok || o.Unit > 0 && o.Number <= last {
+			return ErrForm
+		}
+		last = max(last, o.Number)
+	}
+	if len(r.left) > 0 || last > p.Number {
+		return ErrForm
+	}
+	b.form = slices.Clone(form)
+	return nil
+}
+
+// readFirst reads a form of the first version.
+func (b *Book) readFirst(form []byte) error {
+	r := reader{left: form[1:]}
+	x, p := parts{kind: r.byte()}, Path{Last: r.signed()}
+	for range r.count(maxMarks) {
 		m := Mark{From: r.unsigned(), Counter: r.counter(), Low: r.signed()}
 		r.bad = r.bad || m.Low < 0
-		b.Marks = append(b.Marks, m)
+		p.Marks = append(p.Marks, m)
 	}
-	last, open := uint64(0), r.count(maxOpen)
-	b.Open = make([]Open, 0, min(open, len(r.left)/leastBytes+1))
-	for range open {
+	last := uint64(0)
+	for range r.count(maxOpen) {
 		o := Open{Number: r.unsigned(), Counter: r.counter(), Quantity: r.signed(), Unit: r.signed(), Ends: r.signed()}
 		o.Words, o.ID, o.Reply = r.word(), r.text(), r.text()
-		r.bad = r.bad || o.Number <= last || o.Quantity < 0 || o.Unit < 0
-		if last = o.Number; r.bad {
-			break
+		r.bad = r.bad || o.Number <= last || o.Quantity < 0 || o.Unit < 0 || len(o.ID) > longestID
+		if last = o.Number; r.bad || recordID+len(o.ID)+len(o.Reply)+64 > longestRecord {
+			return ErrForm
 		}
-		b.Open = append(b.Open, o)
+		if i := p.find(o.Number, o.Counter); i >= 0 && o.Unit > 0 {
+			p.Marks[i].Holds++
+		}
+		x.open = appendRecord(x.open, &o)
+		x.count++
 	}
-	if r.bad || len(r.left) > 0 {
+	p.Marks = slices.DeleteFunc(p.Marks, func(m Mark) bool { return m.Holds == 0 })
+	if p.Number = last; r.bad || len(r.left) > 0 {
 		return ErrForm
 	}
+	b.form = nil
+	b.set(&x, &p, nil)
 	return nil
 }
 
@@ -116,25 +213,30 @@ func (b *Book) Shift(by int64, unix bool) bool {
 			*at = sum
 		}
 	}
-	move(&b.Last)
-	for i := range b.Marks {
+	x := b.parts()
+	p := x.readPath()
+	move(&p.Last)
+	for i := range p.Marks {
 		if !unix {
-			move(&b.Marks[i].Counter.At)
+			move(&p.Marks[i].Counter.At)
 		}
 	}
-	for i := range b.Open {
-		if move(&b.Open[i].Ends); !unix {
-			move(&b.Open[i].Counter.At)
+	var open []byte
+	for o := range b.All() {
+		if move(&o.Ends); !unix {
+			move(&o.Counter.At)
 		}
+		open = appendRecord(open, &o)
 	}
+	x.open = open
+	b.set(&x, &p, nil)
 	return fits
 }
 
 // reader reads the parts of a form. bad is set if one of them is missing or invalid.
 type reader struct {
-	left  []byte
-	whole string // the form; "" if it is short
-	bad   bool
+	left []byte
+	bad  bool
 }
 
 func (r *reader) take(n int) []byte {
@@ -163,18 +265,23 @@ func (r *reader) word() uint64 {
 
 func (r *reader) unsigned() uint64 {
 	n, size := binary.Uvarint(r.left)
-	if r.take(max(size, 0)); size <= 0 {
-		r.bad = true
-	}
+	r.pass(size)
 	return n
 }
 
 func (r *reader) signed() int64 {
 	n, size := binary.Varint(r.left)
-	if r.take(max(size, 0)); size <= 0 {
-		r.bad = true
-	}
+	r.pass(size)
 	return n
+}
+
+// pass passes a varint of a size, which is not positive if it is invalid.
+func (r *reader) pass(size int) {
+	if size > 0 {
+		r.left = r.left[size:]
+	} else {
+		r.bad, r.left = true, nil
+	}
 }
 
 // count reads the length of a list.
@@ -186,14 +293,6 @@ func (r *reader) count(most uint64) int {
 	return int(n)
 }
 
-// text reads a text. The texts of a long form share one copy of it, because each step on a remote key reads its book.
-func (r *reader) text() string {
-	n := r.count(maxWord)
-	if from := len(r.whole) - len(r.left); r.whole != "" && !r.bad {
-		r.take(n)
-		return r.whole[from : from+n]
-	}
-	return string(r.take(n))
-}
+func (r *reader) text() string { return string(r.take(r.count(maxWord))) }
 
 func (r *reader) counter() Counter { return Counter{At: r.signed(), Span: r.signed()} }

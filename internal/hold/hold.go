@@ -35,8 +35,9 @@ type Counter struct {
 // Path says how the levels of a key's counters have moved since the charges of its open holds. The zero Path is for a
 // key without holds.
 type Path struct {
-	Last  int64  // the TAT of a CL.THROTTLE after the last event
-	Marks []Mark // in the order of the charges; the marks of a counter are adjacent
+	Last   int64  // the TAT of a CL.THROTTLE after the last event
+	Number uint64 // of the latest charge; numbers ascend
+	Marks  []Mark // in the order of the charges; the marks of a counter are adjacent
 }
 
 // Mark is the lowest level of a counter from a charge to the next mark of the counter, or until now.
@@ -44,6 +45,7 @@ type Mark struct {
 	From    uint64 // number of the charge; later charges may have joined the mark
 	Counter Counter
 	Low     int64
+	Holds   int // open holds of the charges; a mark is removed with the last of them
 }
 
 // MaxMarks bounds the marks of one counter, and so the time of an event. If there are more charges, neighbouring marks
@@ -59,11 +61,12 @@ func (p *Path) Decay(now int64) {
 	}
 }
 
-// Charge adds a charge. Its number must be larger than all earlier numbers. level is the level of its counter after the
-// charge.
-func (p *Path) Charge(number uint64, c Counter, level int64) {
-	p.Marks = append(room(p.Marks), Mark{number, c, max(level, 0)})
+// Charge adds a charge, and returns its number. level is the level of its counter after the charge.
+func (p *Path) Charge(c Counter, level int64) uint64 {
+	p.Number++
+	p.Marks = append(p.Marks, Mark{p.Number, c, max(level, 0), 1})
 	p.bound(c)
+	return p.Number
 }
 
 // bound joins the two neighbouring marks of a counter whose levels are closest, if the counter has too many marks.
@@ -89,10 +92,11 @@ func (p *Path) bound(c Counter) {
 // join joins a mark to the one before it, which has the same counter.
 func (p *Path) join(i int) {
 	p.Marks[i-1].Low = min(p.Marks[i-1].Low, p.Marks[i].Low)
+	p.Marks[i-1].Holds += p.Marks[i].Holds
 	p.remove(i, i+1)
 }
 
-func (p *Path) remove(from, to int) { p.Marks = fit(append(p.Marks[:from], p.Marks[to:]...)) }
+func (p *Path) remove(from, to int) { p.Marks = append(p.Marks[:from], p.Marks[to:]...) }
 
 // find returns the index of the mark of a charge on a counter; -1 if there is none, because the counter is gone.
 func (p *Path) find(number uint64, c Counter) int {
@@ -119,19 +123,14 @@ func (p *Path) Correct(number uint64, c Counter, d int64) int64 {
 	return d
 }
 
-// Forget ends a charge: it was corrected, or its hold has lapsed. shared reports whether another open charge has a
-// number n with from <= n < to.
-func (p *Path) Forget(number uint64, c Counter, shared func(from, to uint64) bool) {
+// Forget ends a charge: it was corrected, or its hold has lapsed.
+func (p *Path) Forget(number uint64, c Counter) {
 	i := p.find(number, c)
 	if i < 0 {
 		return
 	}
-	to := ^uint64(0)
-	if i+1 < len(p.Marks) && p.Marks[i+1].Counter == c {
-		to = p.Marks[i+1].From
-	}
-	switch {
-	case shared(p.Marks[i].From, to):
+	switch p.Marks[i].Holds--; {
+	case p.Marks[i].Holds > 0:
 	case i > 0 && p.Marks[i-1].Counter == c:
 		p.join(i)
 	default:

@@ -55,7 +55,6 @@ type history struct {
 	open   []openHold
 	events []event
 	now    int64
-	next   uint64
 	plain  bool  // a call was not seen
 	given  int64 // by all corrections, in units of the level
 }
@@ -115,10 +114,9 @@ func (h *history) call() {
 	case 0, 1, 2, 3:
 		h.begin()
 		if taken := h.take(h.Int64N(8)+1, quota.Mode(h.IntN(2)*2)); taken > 0 { // Take or UpTo
-			h.next++
 			c := h.counters(h.now)[0]
-			h.path.Charge(h.next, c, h.level(h.now, c))
-			h.open = append(h.open, openHold{h.next, c, taken, h.unit(), len(h.events) - 1})
+			number := h.path.Charge(c, h.level(h.now, c))
+			h.open = append(h.open, openHold{number, c, taken, h.unit(), len(h.events) - 1})
 			h.end()
 		}
 	case 4:
@@ -170,14 +168,7 @@ func (h *history) close(i int) {
 	o := h.open[i]
 	h.open = append(h.open[:i:i], h.open[i+1:]...)
 	if h.forget {
-		h.path.Forget(o.number, o.counter, func(from, to uint64) bool {
-			for _, other := range h.open {
-				if other.counter == o.counter && other.number >= from && other.number < to {
-					return true
-				}
-			}
-			return false
-		})
+		h.path.Forget(o.number, o.counter)
 	}
 }
 
@@ -196,8 +187,18 @@ func (h *history) check() string {
 		return "there are marks of no open hold"
 	}
 	for i := range h.path.Marks {
-		if h.path.Marks[i].Low < 0 {
+		m, holds := &h.path.Marks[i], 0
+		for _, o := range h.open {
+			next := i+1 == len(h.path.Marks) || h.path.Marks[i+1].Counter != m.Counter || o.number < h.path.Marks[i+1].From
+			if o.counter == m.Counter && o.number >= m.From && next {
+				holds++
+			}
+		}
+		switch {
+		case m.Low < 0:
 			return "a lowest level is negative"
+		case h.forget && m.Holds != holds:
+			return fmt.Sprintf("a mark of %d holds counts %d", holds, m.Holds)
 		}
 	}
 	return ""
@@ -208,9 +209,9 @@ func (h *history) check() string {
 func (h *history) isExact() bool {
 	switch k := h.key.(type) {
 	case *throttle:
-		return !h.plain && h.next <= hold.MaxMarks && k.limits[0] == k.limits[1]
+		return !h.plain && h.path.Number <= hold.MaxMarks && k.limits[0] == k.limits[1]
 	case *fixed, *calendar:
-		return h.next <= hold.MaxMarks
+		return h.path.Number <= hold.MaxMarks
 	}
 	return false
 }
@@ -365,13 +366,12 @@ func FuzzPath(f *testing.F) {
 				if last := len(p.Marks) - 1; last >= 0 && p.Marks[last].Counter.At > c.At {
 					c = p.Marks[last].Counter // counters do not come again
 				}
-				numbers = append(numbers, uint64(len(numbers)+1))
-				p.Charge(uint64(len(numbers)), c, n)
+				numbers = append(numbers, p.Charge(c, n))
 			case 1:
 				given := p.Correct(number, c, n)
 				require.True(t, 0 <= given && given <= n)
 			case 2:
-				p.Forget(number, c, func(from, to uint64) bool { return (from+to)%2 == 0 })
+				p.Forget(number, c)
 			case 3:
 				p.Fall(func(hold.Counter) int64 { return n % 7 })
 			default:

@@ -156,7 +156,7 @@ func (w *rdbWriter) holds(key []byte) error {
 	if err := book.Read(w.book); err != nil {
 		return err
 	}
-	if !book.Shift(w.offset, limit.Kind(book.Kind) == limit.Quota) {
+	if !book.Shift(w.offset, limit.Kind(book.Kind()) == limit.Quota) {
 		return errors.New("an instant of a hold cannot be converted to Unix time: the wall clock is wrong")
 	}
 	return w.Field(hold.Field, string(hold.AppendField(nil, key, book.Append(w.book[:0]))))

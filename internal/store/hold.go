@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"cellserver/internal/quota"
@@ -37,12 +36,11 @@ type HoldCarrier interface {
 // HoldCounter is implemented by stores that keep holds.
 type HoldCounter interface{ Holds() HoldCounts }
 
-// HoldCounts says how many holds are open, and how others have ended since the store was made.
+// HoldCounts says how many holds are open, and how many have lapsed since the store was made.
 type HoldCounts struct {
-	Open    int
-	Settled int64
-	Lapsed  int64 // because their time was over
-	Early   int64 // lapsed before their time, because there were too many
+	Open   int
+	Lapsed int64 // because their time was over
+	Early  int64 // lapsed before their time, because there were too many
 }
 
 // Settlement is a call that settles a hold.
@@ -59,6 +57,7 @@ type Settlement struct {
 	Force    bool          // a quantity without a hold is charged, as mode Force takes
 	Remember time.Duration // for which the settlement is remembered
 
+	Found    bool    // set by Settle: there was a hold, or it was settled before
 	Repeated bool    // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
 	Charged  []int64 // set by Settle, unless Repeated: what the hold had charged, by request; 0 if it had not charged it
 }
@@ -70,17 +69,10 @@ type Hold struct {
 	Ends     int64 // instant
 }
 
-// AppendHoldFields appends the fields of Inspect for n open holds: how many there are, and what they have charged.
-func AppendHoldFields(fields []Field, n int, quantity func(i int) int64) []Field {
+// AppendHoldFields appends the fields of Inspect for n open holds, which have charged a quantity.
+func AppendHoldFields(fields []Field, n int, held int64) []Field {
 	if n == 0 {
 		return fields
-	}
-	held := int64(0)
-	for i := range n {
-		if held += quantity(i); held < 0 {
-			held = math.MaxInt64
-			break
-		}
 	}
 	return append(fields, Field{Name: "holds", Value: int64(n)}, Field{Name: "held", Value: held})
 }

@@ -19,7 +19,7 @@ func CheckRDB(out io.Writer, name string) error {
 		if it, why := items.read(rec); why != "" {
 			r.refuse("each a "+why, rec.Key)
 		} else if it.holds != nil {
-			r.holds += int64(len(it.holds.Open))
+			r.holds += int64(it.holds.Len())
 		} else {
 			r.written(it.state != nil)
 		}

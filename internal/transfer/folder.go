@@ -117,13 +117,13 @@ func (d *folderDestination) putHolds(it *item) error {
 		return err
 	}
 	holds := d.view.(store.HoldCarrier)
-	old, fits := holds.ReadHolds(it.key, nil), it.holds.Shift(-d.offset, limit.Kind(it.holds.Kind) == limit.Quota)
+	old, fits := holds.ReadHolds(it.key, nil), it.holds.Shift(-d.offset, limit.Kind(it.holds.Kind()) == limit.Quota)
 	switch belong := e.Kind == limit.None || bytes.Equal(d.last, it.key); {
 	case len(old) > 0 && bytes.Equal(old, it.holds.Append(nil)): // an earlier import has written them
 	case !belong || !fits || len(old) > 0 || holds.WriteHolds(it.key, it.holds.Append(nil)) != nil:
 		d.report.leaveHolds(it)
 	default:
-		d.report.holds += int64(len(it.holds.Open))
+		d.report.holds += int64(it.holds.Len())
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (r *report) refuse(reason string, key []byte) {
 func (r *report) leaveHolds(it *item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.holdsLeft += int64(len(it.holds.Open))
+	r.holdsLeft += int64(it.holds.Len())
 }
 
 // print writes the summary.

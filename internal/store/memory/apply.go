@@ -161,7 +161,7 @@ func (a *applier) applyHolds(s *shard, e *entry.Entry) error {
 		return fmt.Errorf("key %.100q: %w", e.Key, err)
 	}
 	if !a.loader.verifies {
-		s.loadHolds(e.Key, &book)
+		s.putHolds(e.Key, &book)
 	}
 	return nil
 }

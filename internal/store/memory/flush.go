@@ -57,7 +57,7 @@ type flushedMemory struct {
 // detach removes all records of a shard at once.
 func (s *shard) detach(to *flushedMemory) {
 	s.forgetChanges()
-	s.holds = nil
+	s.detachHolds(to)
 	if s.index.current.count == 0 {
 		return // it is empty
 	}
@@ -72,6 +72,19 @@ func (s *shard) detach(to *flushedMemory) {
 	to.blocks = append(to.blocks, index[:]...)
 	to.pages = append(to.pages, list)
 	to.slabs += slabs
+}
+
+// detachHolds removes all open holds of a shard at once.
+func (s *shard) detachHolds(to *flushedMemory) {
+	if s.holds == nil {
+		return
+	}
+	index, list := s.holds.index.detachBlocks(), s.holds.pages.list
+	s.holds = nil
+	to.mu.Lock()
+	defer to.mu.Unlock()
+	to.blocks = append(to.blocks, index[:]...)
+	to.pages = append(to.pages, list)
 }
 
 // release returns the memory to the pool.

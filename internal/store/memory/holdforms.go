@@ -1,6 +1,8 @@
 package memory
 
 import (
+	"slices"
+
 	"cellserver/internal/hold"
 	"cellserver/internal/store"
 )
@@ -14,8 +16,8 @@ func (v *view) HeldKeys() (keys [][]byte) {
 	for i := range db.shards {
 		s := &db.shards[i]
 		s.lock()
-		for key := range s.holds {
-			keys = append(keys, []byte(key))
+		for key := range s.holds.all() {
+			keys = append(keys, slices.Clone(key))
 		}
 		s.unlock()
 	}
@@ -43,21 +45,19 @@ func (v *view) WriteHolds(key, form []byte) error {
 		return err
 	}
 	ids := map[string]struct{}{}
-	for i := range book.Open {
-		id := book.Open[i].ID
-		if _, twice := ids[id]; twice || id == "" || len(id) > store.MaxToken {
+	for o := range book.All() {
+		if _, twice := ids[o.ID]; twice || o.ID == "" || len(o.ID) > store.MaxToken {
 			return hold.ErrForm
 		}
-		ids[id] = struct{}{}
+		ids[o.ID] = struct{}{}
 	}
-	if len(book.Open) > store.MaxHoldsPerKey || len(book.Marks) > len(book.Open) {
+	if book.Len() > store.MaxHoldsPerKey {
 		return hold.ErrForm
 	}
 	s := v.lockShard(v.hash(key).shard)
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	s.loadHolds(key, &book)
-	s.holdsChanged(key)
+	s.putHolds(key, &book)
 	return nil
 }
 

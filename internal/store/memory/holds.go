@@ -18,18 +18,12 @@ import (
 )
 
 // The open holds of a key (package hold) are not in its record: a bucket may be full again, and its record gone, long
-// before its holds are settled. They are in a map of the shard, and change in the step that changes the key. Calls that
-// only take do not look at them.
+// before its holds are settled. They are in records of their own (heldkeys.go), and change in the step that changes the
+// key. Calls that only take do not look at them.
 //
 // A call on several keys makes a hold with the same ID on each key that it has charged, and in any case on its first
 // key. The hold on the first key has the reply for a repetition of the call. Settled and lapsed holds are remembered
 // among the ID tokens.
-
-// keyHolds holds the open holds of a key.
-type keyHolds struct {
-	hold.Book
-	holder
-}
 
 // holding is the hold that a step makes.
 type holding struct {
@@ -41,61 +35,68 @@ type holding struct {
 }
 
 // held returns the open holds of a key, after it has ended those that have lapsed; nil if there are none.
-func (s *shard) held(key []byte, now int64) *keyHolds {
-	if len(s.holds) == 0 {
+func (s *shard) held(key []byte, now int64) *heldKey {
+	if s.holds == nil {
 		return nil
 	}
-	k := s.holds[string(key)]
-	if k == nil {
+	r, p := s.holds.find(s.hash(key), key)
+	if r == nil {
 		return nil
 	}
+	k := &heldKey{s.holds.book(p.ref()), r.expires()}
 	if k.bound > now {
 		return k
 	}
-	for i := len(k.Open) - 1; i >= 0; i-- {
-		if k.Open[i].Ends <= now {
-			s.lapse(key, k, i)
-		}
+	lapsed := k.Lapse(now)
+	for i := range lapsed {
+		s.rememberLapsed(key, &lapsed[i])
 	}
-	if len(k.Open) == 0 {
+	k.bound, _ = k.Ends()
+	s.keepHolds(key, k, -len(lapsed), &s.store.holds.counts.Lapsed)
+	if k.Len() == 0 {
 		return nil
-	}
-	if !s.store.holds.scratch {
-		s.store.holds.passed(k, k.Open[k.first()].Ends)
 	}
 	return k
 }
 
-// first returns the index of the hold that ends first.
-func (k *keyHolds) first() (first int) {
-	for i := range k.Open {
-		if k.Open[i].Ends < k.Open[first].Ends {
-			first = i
+// lapseEarly ends the hold of a key that ends first, because there are too many holds.
+func (s *shard) lapseEarly(key []byte, k *heldKey) {
+	o := k.First()
+	s.rememberLapsed(key, &o)
+	k.Close([]byte(o.ID))
+	s.keepHolds(key, k, -1, &s.store.holds.counts.Early)
+}
+
+// rememberLapsed remembers a hold that ends without a correction.
+func (s *shard) rememberLapsed(key []byte, o *hold.Open) {
+	until := min(o.Ends, s.lastInstant) + s.store.holdMemory.Load()
+	s.rememberHold(s.lastInstant, key, until, o, outcome{lapsed: true})
+}
+
+// keepHolds writes the holds of a key after a step has changed them. There are more of them now by a number, which may
+// be negative: then it is added to count, unless count is nil. No hold may end before the bound of k.
+func (s *shard) keepHolds(key []byte, k *heldKey, more int, count *int64) {
+	if s.holds == nil {
+		s.holds = newHeldKeys(&s.store.pool)
+	}
+	hash, left := s.hash(key), k.Len()
+	if left > 0 && !s.holds.put(hash, key, k, s.rehashHeld) {
+		more, left = more-left, 0
+	}
+	if left == 0 {
+		if r, p := s.holds.find(hash, key); r != nil {
+			s.holds.remove(hash, p, s.rehashHeld)
 		}
 	}
-	return first
-}
-
-// lapse ends a hold without a correction, because its time is over or because there are too many holds.
-func (s *shard) lapse(key []byte, k *keyHolds, i int) {
-	o, counts := &k.Open[i], &s.store.holds.counts
-	count, at := &counts.Lapsed, o.Ends
-	if o.Ends > s.lastInstant {
-		count, at = &counts.Early, s.lastInstant
+	if len(s.holds.order) == 0 {
+		s.holds.release(&s.store.pool)
+		s.holds = nil
 	}
-	s.rememberHold(s.lastInstant, key, at+s.store.holdMemory.Load(), o, outcome{lapsed: true})
-	s.closeHold(key, k, i, count)
-}
-
-// closeHold removes a hold, and adds 1 to count, unless count is nil.
-func (s *shard) closeHold(key []byte, k *keyHolds, i int, count *int64) {
-	s.store.holds.closed(k, 1, len(k.Open)-1, count)
-	k.Close(i)
-	if len(k.Open) == 0 {
-		delete(s.holds, string(key))
-	}
+	s.store.holds.update(s, hash.shard, more, count)
 	s.holdsChanged(key)
 }
+
+func (s *shard) rehashHeld(at ref) keyHash { return s.hash(s.holds.pages.at(at).key()) }
 
 // holdsChanged lists a key for the next pass.
 func (s *shard) holdsChanged(key []byte) {
@@ -106,13 +107,32 @@ func (s *shard) holdsChanged(key []byte) {
 
 // dropHolds forgets the holds of a key that a call removes or replaces.
 func (s *shard) dropHolds(key []byte) {
-	if len(s.holds) == 0 || s.store.holds.scratch {
-		return
+	if s.holds != nil && !s.store.holds.scratch {
+		s.takeHolds(key)
 	}
-	if k := s.holds[string(key)]; k != nil {
-		s.store.holds.closed(k, len(k.Open), 0, nil)
-		delete(s.holds, string(key))
-		s.holdsChanged(key)
+}
+
+// takeHolds removes the holds of a key, and returns a copy of their book; nil if there are none.
+func (s *shard) takeHolds(key []byte) *hold.Book {
+	if s.holds == nil {
+		return nil
+	}
+	r, p := s.holds.find(s.hash(key), key)
+	if r == nil {
+		return nil
+	}
+	book := s.holds.book(p.ref())
+	taken := hold.Of(book.Append(nil))
+	s.keepHolds(key, &heldKey{}, -taken.Len(), nil)
+	return &taken
+}
+
+// putHolds gives a key the holds of a book in place of its own.
+func (s *shard) putHolds(key []byte, book *hold.Book) {
+	s.dropHolds(key)
+	if book.Len() > 0 {
+		first, _ := book.Ends()
+		s.keepHolds(key, &heldKey{*book, first}, book.Len(), nil)
 	}
 }
 
@@ -120,60 +140,27 @@ func (s *shard) dropHolds(key []byte) {
 func (s *shard) addHold(key []byte, o hold.Open, kind limit.Kind, level, tat int64) {
 	k := s.held(key, s.lastInstant)
 	if k == nil {
-		k = s.newHolds(key, hold.Book{})
+		k = &heldKey{bound: o.Ends}
 	}
 	k.Add(o, byte(kind), s.lastInstant, level, tat)
-	if !s.store.holds.scratch {
-		s.store.holds.opened(k, o.Ends)
-	}
-	if len(k.Open) > store.MaxHoldsPerKey {
-		s.lapse(key, k, k.first())
-	}
-	s.holdsChanged(key)
-}
-
-// newHolds makes a book the holds of a key. The queue does not know them yet.
-func (s *shard) newHolds(key []byte, book hold.Book) *keyHolds {
-	if s.holds == nil {
-		s.holds = map[string]*keyHolds{}
-	}
-	k := &keyHolds{Book: book, holder: holder{db: s.owner, key: string(key), place: -1}}
-	s.holds[k.key] = k
-	return k
-}
-
-// moveHolds gives a key the holds of another key.
-func (s *shard) moveHolds(key []byte, k *keyHolds) {
-	if s.holds == nil {
-		s.holds = map[string]*keyHolds{}
-	}
-	s.store.holds.move(k, s.owner, string(key))
-	s.holds[k.key] = k
-	s.holdsChanged(key)
-}
-
-// loadHolds replaces the holds of a key by the holds of a book that was read.
-func (s *shard) loadHolds(key []byte, book *hold.Book) {
-	s.dropHolds(key)
-	if len(book.Open) == 0 {
-		return
-	}
-	k := s.newHolds(key, *book)
-	for i := range k.Open {
-		s.store.holds.opened(k, k.Open[i].Ends)
+	k.bound = min(k.bound, o.Ends)
+	s.keepHolds(key, k, 1, nil)
+	if k.Len() > store.MaxHoldsPerKey {
+		s.lapseEarly(key, s.held(key, s.lastInstant))
 	}
 }
 
 // appendHolds appends the entry of the holds of a key, if it has any.
 func (s *shard) appendHolds(dst []byte, generation uint64, key []byte) []byte {
-	if len(s.holds) == 0 {
+	if s.holds == nil {
 		return dst
 	}
-	k := s.holds[string(key)]
-	if k == nil {
+	r, p := s.holds.find(s.hash(key), key)
+	if r == nil {
 		return dst
 	}
-	return entry.AppendHolds(dst, generation, key, &k.Book)
+	book := s.holds.book(p.ref())
+	return entry.AppendHolds(dst, generation, key, &book)
 }
 
 // hold adds the hold of a charge that a step has stored in the record of a key.
@@ -182,8 +169,10 @@ func (s *shard) hold(at *keySlot, rule *limit.Rule, taken int64, h *holding) {
 		return
 	}
 	c, level, unit, tat := s.newestCounter(at.record, rule)
-	h.added = h.added || string(at.key) == string(h.first)
-	o := hold.Open{ID: string(h.id), Counter: c, Quantity: taken, Unit: unit, Ends: h.ends, Words: h.words}
+	o := hold.Open{ID: string(h.id), Counter: c, Quantity: taken, Unit: unit, Ends: h.ends}
+	if string(at.key) == string(h.first) {
+		h.added, o.Words = true, h.words // a call with this ID on another key first is another call
+	}
 	s.addHold(at.key, o, rule.Kind, level, tat)
 }
 
@@ -236,23 +225,25 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 // refunded updates the holds of a key. It must be called after each refund.
 func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 	k := s.held(key, s.lastInstant)
-	if k == nil || len(k.Marks) == 0 {
+	if k == nil || !k.HasMarks() {
 		return
 	}
 	at := keySlot{hash: h, key: key}
 	at.record, at.position = s.find(h, key)
 	at.live = at.record != nil && at.record.kind() == rule.Kind && !s.isExpired(at.record.expires(), s.lastInstant)
-	k.Begin(byte(rule.Kind), s.lastInstant)
-	k.Fall(func(c hold.Counter) int64 { return s.levelOf(&at, rule, c) })
-	k.seen(&at, rule)
-	s.holdsChanged(key)
+	k.Edit(byte(rule.Kind), s.lastInstant, func(p *hold.Path) {
+		p.Fall(func(c hold.Counter) int64 { return s.levelOf(&at, rule, c) })
+		p.Last = lastTAT(&at, rule)
+	})
+	s.keepHolds(key, k, 0, nil)
 }
 
-// seen ends an event on a key. See hold.Path.Last.
-func (k *keyHolds) seen(at *keySlot, rule *limit.Rule) {
-	if k.Last = 0; rule.Kind == limit.Throttle && at.live {
-		k.Last = at.record.expires()
+// lastTAT returns hold.Path.Last at the end of an event on a key.
+func lastTAT(at *keySlot, rule *limit.Rule) int64 {
+	if rule.Kind == limit.Throttle && at.live {
+		return at.record.expires()
 	}
+	return 0
 }
 
 // Holds returns at most count open holds of a key: the ones that end first.
@@ -265,8 +256,8 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
 	if k := s.held(key, v.now); k != nil {
-		for i := range k.Open {
-			list = append(list, store.Hold{ID: k.Open[i].ID, Quantity: k.Open[i].Quantity, Ends: k.Open[i].Ends})
+		for o := range k.All() {
+			list = append(list, store.Hold{ID: o.ID, Quantity: o.Quantity, Ends: o.Ends})
 		}
 	}
 	slices.SortStableFunc(list, func(a, b store.Hold) int { return cmp.Compare(a.Ends, b.Ends) })
@@ -281,12 +272,12 @@ func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err e
 		if k == nil {
 			continue
 		}
-		switch at := k.Find(id); {
-		case at < 0:
-		case i > 0 || k.Open[at].Words != words:
+		switch o, found := k.Find(id); {
+		case !found:
+		case i > 0 || o.Words != words:
 			return nil, false, store.ErrIsOpen
 		default:
-			v.once, _ = idempotency.ReadDecisions(v.once[:0], []byte(k.Open[at].Reply))
+			v.once, _ = idempotency.ReadDecisions(v.once[:0], []byte(o.Reply))
 			return v.once, true, nil
 		}
 	}
@@ -313,13 +304,13 @@ func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err e
 
 // addReply adds the reply of a call that has made a hold to its first key.
 func (v *view) addReply(key []byte, h *holding, decisions []quota.Decision) {
-	s := v.lockedShard(key)
-	reply := string(idempotency.AppendDecisions(nil, decisions))
-	if k := s.held(key, v.now); k != nil {
-		if i := k.Find(h.id); i >= 0 {
-			k.Open[i].Reply = reply
-			return
-		}
+	s, reply := v.lockedShard(key), ""
+	if !v.memory.holds.scratch {
+		reply = string(idempotency.AppendDecisions(nil, decisions))
+	}
+	if k := s.held(key, v.now); k != nil && k.SetReply(h.id, reply) {
+		s.keepHolds(key, k, 0, nil)
+		return
 	}
 	if h.added {
 		return // it has lapsed at once, because there are too many that end later

@@ -421,10 +421,10 @@ func TestHoldsOfRenamedKeysLapse(t *testing.T) {
 	for i, to := range []store.KeyRef{{Key: []byte("to")}, {Database: 1, Key: []byte("to")}} {
 		r.hold("from", fmt.Sprint(i), rule, 1, 5*time.Second)
 		r.clock.Advance(6 * time.Second) // the window lasts longer than the hold
-		k, db, key := r.store.holds.next(r.clock.Now())
+		first := r.store.holds.next(r.clock.Now())
 		_, err := r.view.Transfer(background, store.KeyRef{Key: []byte("from")}, to, store.Transfer{Replace: true})
 		require.NoError(t, err)
-		r.store.endFirst(r.clock.Now(), k, db, key)
+		r.store.endFirst(r.clock.Now(), first)
 		r.store.Sweep()
 		require.Equal(t, store.HoldCounts{Lapsed: int64(i + 1)}, r.store.Holds())
 	}
@@ -469,9 +469,8 @@ func TestSettledHoldsTakeNoMemory(t *testing.T) {
 		_, err := r.settle("key", fmt.Sprint(n), rule, 1)
 		require.NoError(t, err)
 	}
-	k := r.store.database(0).shards[r.store.hash([]byte("key")).shard].holds["key"]
-	require.LessOrEqual(t, cap(k.Open), 16)
-	require.LessOrEqual(t, cap(k.Marks), 16)
+	s := &r.store.database(0).shards[r.store.hash([]byte("key")).shard]
+	require.LessOrEqual(t, s.holds.pages.slotSize(s.holds.order[0]), 128)
 }
 
 // A harmful form of holds from a file is refused.
@@ -481,17 +480,26 @@ func TestHoldsOfDamagedFiles(t *testing.T) {
 	for n := range store.MaxHoldsPerKey + 1 {
 		many.Add(hold.Open{ID: fmt.Sprint(n), Ends: 2e18}, 0, 0, 0, 0)
 	}
-	for name, book := range map[string]*hold.Book{
-		"too many":    &many,
-		"no id":       {Open: []hold.Open{{Number: 1, Ends: 2e18}}},
-		"a long id":   {Open: []hold.Open{{Number: 1, ID: string(make([]byte, store.MaxToken+1)), Ends: 2e18}}},
-		"an id twice": {Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}, {Number: 2, ID: "a", Ends: 2e18}}},
-		"marks":       {Path: hold.Path{Marks: make([]hold.Mark, 2)}, Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}}},
+	books := func(ids ...string) *hold.Book {
+		var b hold.Book
+		for _, id := range ids {
+			b.Add(hold.Open{ID: id, Ends: 2e18}, 0, 0, 0, 0)
+		}
+		return &b
+	}
+	for name, form := range map[string][]byte{
+		"too many":    many.Append(nil),
+		"no id":       books("").Append(nil),
+		"a long id":   books(string(make([]byte, store.MaxToken+1))).Append(nil),
+		"an id twice": books("a", "a").Append(nil),
+		"marks": append([]byte{2, 0, 13, 0, 2, 2, 1, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1},
+			books("a").Append(nil)[len(new(hold.Book).Append(nil)):]...),
 	} {
-		require.ErrorIs(t, r.view.WriteHolds([]byte("key"), book.Append(nil)), hold.ErrForm, name)
+		require.ErrorIs(t, r.view.WriteHolds([]byte("key"), form), hold.ErrForm, name)
 	}
 	require.Empty(t, r.view.HeldKeys())
-	good := hold.Book{Open: []hold.Open{{Number: 1, ID: "a", Ends: 2e18}, {Number: 2, ID: "lapsed", Ends: 1}}}
+	good := books("a")
+	good.Add(hold.Open{ID: "lapsed", Ends: 1}, 0, 0, 0, 0)
 	require.NoError(t, r.view.WriteHolds([]byte("key"), good.Append(nil)))
 	require.Equal(t, []string{"a"}, r.ids("key"))
 	require.Equal(t, [][]byte{[]byte("key")}, r.view.HeldKeys())

@@ -389,7 +389,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
 		if k := s.held(key, v.now); k != nil {
-			fields = store.AppendHoldFields(fields, len(k.Open), func(i int) int64 { return k.Open[i].Quantity })
+			fields = store.AppendHoldFields(fields, k.Len(), k.Held())
 		}
 	}
 	return e, fields, nil

@@ -13,7 +13,7 @@ import (
 // keys leave their holds alone.
 type Scratch interface {
 	store.HoldKeeper
-	// PutHolds gives a key open holds. The store owns them from now on.
+	// PutHolds gives a key open holds, in place of none.
 	PutHolds(key []byte, b *hold.Book)
 	// TakeHolds removes the open holds of a key, and returns those that have not lapsed; nil if there are none.
 	TakeHolds(key []byte) *hold.Book
@@ -26,19 +26,17 @@ type Scratch interface {
 func (v *view) PutHolds(key []byte, b *hold.Book) {
 	s := v.lockShard(v.hash(key).shard)
 	defer v.unlockShard(s)
-	s.newHolds(key, *b)
+	s.putHolds(key, b)
 }
 
 // TakeHolds implements Scratch.
 func (v *view) TakeHolds(key []byte) *hold.Book {
 	s := v.lockShard(v.hash(key).shard)
 	defer v.unlockShard(s)
-	k := s.held(key, s.advance(v.now))
-	if k == nil {
+	if s.held(key, s.advance(v.now)) == nil {
 		return nil
 	}
-	delete(s.holds, string(key))
-	return &k.Book
+	return s.takeHolds(key)
 }
 
 // Hold implements Scratch.

@@ -47,7 +47,7 @@ func (c *settling) settle() ([]quota.Decision, error) {
 		case past.quantity != c.Quantity:
 			return nil, store.ErrSettled(past.quantity)
 		}
-		c.Repeated = true
+		c.Found, c.Repeated = true, true
 		return past.settled, nil
 	}
 	if !c.found && !c.Force {
@@ -59,11 +59,12 @@ func (c *settling) settle() ([]quota.Decision, error) {
 		}
 	}
 	decisions := make([]quota.Decision, len(c.Requests))
+	c.Found = c.found
 	c.Charged = make([]int64, len(c.Requests))
 	for i := range c.Requests {
 		var err error
-		if _, at, charged, _ := c.charge(v.lockedShard(c.Requests[i].Key), &c.Requests[i]); at >= 0 {
-			c.Charged[i] = charged
+		if k, o, _, _ := c.charge(v.lockedShard(c.Requests[i].Key), &c.Requests[i]); k != nil {
+			c.Charged[i] = o.Quantity
 		}
 		if decisions[i], err = c.correct(&c.Requests[i]); err != nil {
 			return nil, err
@@ -85,27 +86,26 @@ func (c *settling) look() {
 		if k == nil {
 			continue
 		}
-		at := k.Find(c.ID)
-		if c.found = c.found || at >= 0; i < 0 && at >= 0 {
-			head := k.Open[at]
-			c.head = &head
+		o, found := k.Find(c.ID)
+		if c.found = c.found || found; i < 0 && found {
+			c.head = &o
 		}
 	}
 }
 
-// charge returns what the hold has charged on the key of a request, and whether to correct it. at is the index of the
-// hold in k, or -1.
-func (c *settling) charge(s *shard, r *store.LimitRequest) (k *keyHolds, at int, charged int64, corrects bool) {
-	if k, at = s.held(r.Key, c.view.now), -1; k != nil {
-		at = k.Find(c.ID)
+// charge returns what the hold has charged on the key of a request, and whether to correct it. k is nil if o, the hold
+// of this key, does not exist or has charged nothing.
+func (c *settling) charge(s *shard, r *store.LimitRequest) (k *heldKey, o hold.Open, charged int64, corrects bool) {
+	if k = s.held(r.Key, c.view.now); k != nil {
+		o, _ = k.Find(c.ID)
 	}
 	switch {
-	case at >= 0 && k.Open[at].Unit > 0:
-		return k, at, k.Open[at].Quantity, true
+	case o.Unit > 0:
+		return k, o, o.Quantity, true
 	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // the policy did not have this limit when the hold was made
-		return nil, -1, min(c.head.Quantity, r.Quantity), true
+		return nil, o, min(c.head.Quantity, r.Quantity), true
 	default: // an empty hold, or none
-		return nil, -1, 0, c.Force && !c.found
+		return nil, o, 0, c.Force && !c.found
 	}
 }
 
@@ -134,29 +134,33 @@ func (c *settling) check(r *store.LimitRequest) error {
 func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) {
 	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
 	now := s.lastInstant
-	k, i, charged, corrects := c.charge(s, r)
+	k, o, charged, corrects := c.charge(s, r)
+	var at keySlot
 	corrected := int64(0)
-	if i >= 0 {
-		k.Begin(byte(r.Rule.Kind), now)
+	change := func(p *hold.Path) bool {
+		switch {
+		case !corrects:
+		case charged < r.Quantity:
+			corrected = r.Quantity - charged
+			_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
+		case k != nil:
+			corrected, err = s.giveBack(h, r.Key, p, &o, charged-r.Quantity, &r.Rule)
+		}
+		if err == nil {
+			at, err = s.lookup(h, r.Key, now, r.Rule.Kind)
+		}
+		p.Last = lastTAT(&at, &r.Rule)
+		return err == nil
 	}
-	switch {
-	case !corrects:
-	case charged < r.Quantity:
-		corrected = r.Quantity - charged
-		_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
-	case i >= 0:
-		corrected, err = s.giveBack(h, r.Key, k, i, charged-r.Quantity, &r.Rule)
+	if k == nil {
+		change(&hold.Path{})
+	} else if k.Settle(c.ID, byte(r.Rule.Kind), now, change) {
+		s.keepHolds(r.Key, k, -1, nil)
+	} else {
+		s.keepHolds(r.Key, k, 0, nil)
 	}
 	if err != nil {
 		return d, err
-	}
-	at, err := s.lookup(h, r.Key, now, r.Rule.Kind)
-	if err != nil {
-		return d, err
-	}
-	if i >= 0 {
-		k.seen(&at, &r.Rule)
-		s.closeHold(r.Key, k, i, nil)
 	}
 	d, err = s.step(&plan{at: at}, now, &r.Rule, 0, quota.Peek)
 	d.Limited, d.RetryAfter, d.Taken = false, quota.Never, corrected
@@ -165,21 +169,17 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 
 // giveBack gives back as much of quantity as a hold may give back, and returns this amount as a negative quantity.
 func (s *shard) giveBack(
-	h keyHash, key []byte, k *keyHolds, i int, quantity int64, rule *limit.Rule,
+	h keyHash, key []byte, p *hold.Path, o *hold.Open, quantity int64, rule *limit.Rule,
 ) (int64, error) {
-	o := &k.Open[i]
 	at, err := s.lookup(h, key, s.lastInstant, rule.Kind)
 	if err != nil {
 		return 0, err
 	}
 	level := s.levelOf(&at, rule, o.Counter)
-	if level <= 0 || k.Kind != byte(rule.Kind) || rule.Kind == limit.SlidingLog && s.tooLong(at.record) {
+	if level <= 0 || rule.Kind == limit.SlidingLog && s.tooLong(at.record) || quantity > math.MaxInt64/o.Unit {
 		return 0, nil
 	}
-	if quantity > math.MaxInt64/o.Unit {
-		return 0, nil
-	}
-	given := min(k.Correct(o.Number, o.Counter, quantity*o.Unit), level)
+	given := min(p.Correct(o.Number, o.Counter, quantity*o.Unit), level)
 	if given <= 0 {
 		return 0, nil
 	}
@@ -247,12 +247,10 @@ func (c *settling) end(decisions []quota.Decision) {
 		past = *c.head
 	}
 	if k := s.held(c.Key, v.now); k != nil {
-		if i := k.Find(c.ID); i >= 0 {
-			s.closeHold(c.Key, k, i, nil)
+		if _, open := k.Find(c.ID); open {
+			k.Close(c.ID)
+			s.keepHolds(c.Key, k, -1, nil)
 		}
 	}
 	s.rememberHold(v.now, c.Key, v.now+int64(c.Remember), &past, outcome{quantity: c.Quantity, settled: decisions})
-	if c.found {
-		v.memory.holds.settled()
-	}
 }

@@ -43,12 +43,12 @@ type shard struct {
 	scratchLeases  lease.Few
 
 	seed      maphash.Seed
-	store     *Store               // that the shard belongs to
-	owner     *database            // that the shard belongs to
-	holds     map[string]*keyHolds // of keys that have open holds
-	noExpiry  uint32               // number of values that do not expire
-	nextSweep uint32               // the page that the sweep visits next
-	lockedAt  int64                // result of lockTime.Start
+	store     *Store    // that the shard belongs to
+	owner     *database // that the shard belongs to
+	holds     *heldKeys // keys that have open holds; nil if there are none
+	noExpiry  uint32    // number of values that do not expire
+	nextSweep uint32    // the page that the sweep visits next
+	lockedAt  int64     // result of lockTime.Start
 	shardCounts
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
@@ -320,5 +320,5 @@ func (s *shard) changed(r record, at ref, key []byte, event store.Event) {
 
 func (s *shard) bytes() int64 {
 	return s.index.bytes() + s.pages.bytes + s.logs.bytes + s.logs.overhead() + s.leases.bytes + s.leases.overhead() +
-		s.changes.bytes()
+		s.changes.bytes() + s.holds.bytes()
 }

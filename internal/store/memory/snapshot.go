@@ -89,14 +89,13 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 // appendRecordless appends the holds of a shard's keys that have no record any more. It does so once for each shard,
 // and returns false if it has been done.
 func (w *snapshotWriter) appendRecordless(db *database, s *shard) bool {
-	if w.recordless == s || len(s.holds) == 0 {
+	if w.recordless == s || s.holds == nil {
 		return false
 	}
 	w.recordless = s
-	for name := range s.holds {
-		key := []byte(name)
+	for key, book := range s.holds.all() {
 		if r, _ := s.find(s.hash(key), key); r == nil || s.isExpired(r.expires(), s.lastInstant) {
-			w.chunk = s.appendHolds(w.chunk, db.generation.Load(), key)
+			w.chunk = entry.AppendHolds(w.chunk, db.generation.Load(), key, &book)
 		}
 	}
 	return true

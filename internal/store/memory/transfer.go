@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/store"
 )
@@ -70,7 +71,7 @@ type detachedState struct {
 	value   []byte
 	log     *entryLog
 	leases  *keyLeases
-	holds   *keyHolds // nil if there are none, or the source keeps them
+	holds   *hold.Book // nil if there are none, or the source keeps them
 }
 
 // detach copies the content of a key. State in a slab is copied only if it stays at the source,
@@ -79,9 +80,8 @@ type detachedState struct {
 func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.record
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
-	if s := at.shard; !stays && len(s.holds) > 0 {
-		l.holds = s.held(at.key, s.lastInstant)
-		delete(s.holds, string(at.key))
+	if s := at.shard; !stays && s.held(at.key, s.lastInstant) != nil {
+		l.holds = s.takeHolds(at.key)
 	}
 	switch {
 	case r.isInline():
@@ -108,9 +108,6 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 		s.expire(at.hash, at.key, at.position)
 	}
 	if err = s.addAt(&at.keySlot, l.kind, len(l.value)-valueBytes[l.kind]); err != nil {
-		if l.holds != nil {
-			s.store.holds.closed(l.holds, len(l.holds.Open), 0, nil)
-		}
 		return err
 	}
 	at.created = true
@@ -131,7 +128,7 @@ func (at *shardSlot) attach(l detachedState) (err error) {
 	}
 	s.commitContent(&at.keySlot, l.expires)
 	if l.holds != nil {
-		s.moveHolds(at.key, l.holds)
+		s.putHolds(at.key, l.holds)
 	}
 	return nil
 }

@@ -100,8 +100,8 @@ func (s *scratch) readBook(key, name []byte) (*book, error) {
 	return b, nil
 }
 
-// write writes the holds now in place of the book, if they differ; nil removes the book. It leaves out the replies of
-// the holds, which are in their heads.
+// write writes the holds now in place of the book, if they differ; nil removes the book. The replies of the holds
+// are not there, but in their heads.
 func (b *book) write(s *scratch, now *hold.Book) error {
 	if now == nil && b.form == nil {
 		return nil
@@ -110,17 +110,13 @@ func (b *book) write(s *scratch, now *hold.Book) error {
 		_, err := s.view.Delete(background, [][]byte{b.name})
 		return err
 	}
-	ends := int64(0)
-	for i := range now.Open {
-		o := &now.Open[i]
-		o.Words, o.Reply, ends = 0, "", max(ends, o.Ends)
-	}
 	value := binary.BigEndian.AppendUint64([]byte(holdsMark), newVersion())
 	value = now.Append(binary.BigEndian.AppendUint64(value, b.epoch))
 	if bytes.Equal(value[holdsHeader:], b.form) {
 		return nil
 	}
-	return s.view.Write(background, b.name, store.Value{Bytes: value}, s.margin.after(ends))
+	_, last := now.Ends()
+	return s.view.Write(background, b.name, store.Value{Bytes: value}, s.margin.after(last))
 }
 
 // withHolds makes an operation while the scratch has the open holds of keys, and writes their books
@@ -137,8 +133,8 @@ func (v *view) withHolds(s *scratch, keys [][]byte, id []byte, operation func(bo
 	}
 	for _, b := range books {
 		if b.form != nil {
-			if i := b.Find(id); i >= 0 {
-				b.has = b.Open[i].Ends > s.now
+			if o, found := b.Find(id); found {
+				b.has = o.Ends > s.now
 			}
 			s.holds.PutHolds(b.key, &b.Book)
 		}
@@ -301,7 +297,7 @@ func (v *view) Settle(ctx context.Context, o *store.Settlement) (decisions []quo
 
 // settle is Settle in a scratch that has the keys, their holds and the head.
 func (s *scratch) settle(o *store.Settlement, name []byte, books []*book) ([]quota.Decision, error) {
-	o.Repeated = false
+	o.Found, o.Repeated = false, false
 	h, err := s.readHead(name)
 	if err != nil {
 		return nil, err
@@ -314,7 +310,7 @@ func (s *scratch) settle(o *store.Settlement, name []byte, books []*book) ([]quo
 		case h.quantity != o.Quantity:
 			return nil, store.ErrSettled(h.quantity)
 		}
-		o.Repeated = true
+		o.Found, o.Repeated = true, true
 		return h.decisions, nil
 	}
 	decisions, err := s.holds.Settle(background, o)
@@ -340,8 +336,8 @@ func (v *view) Holds(ctx context.Context, key []byte, count int) (list []store.H
 			return err
 		}
 		list = list[:0]
-		for i := range b.Open {
-			if o := &b.Open[i]; o.Ends > s.now {
+		for o := range b.All() {
+			if o.Ends > s.now {
 				list = append(list, store.Hold{ID: o.ID, Quantity: o.Quantity, Ends: o.Ends})
 			}
 		}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"math"
 	"slices"
 	"time"
 
@@ -429,5 +430,12 @@ func (v *view) Inspect(ctx context.Context, key []byte) (e store.Entry, fields [
 		return e, fields, err
 	}
 	holds, err := v.Holds(ctx, key, store.MaxHoldsPerKey)
-	return e, store.AppendHoldFields(fields, len(holds), func(i int) int64 { return holds[i].Quantity }), err
+	held := int64(0)
+	for i := range holds {
+		if held += holds[i].Quantity; held < 0 {
+			held = math.MaxInt64
+			break
+		}
+	}
+	return e, store.AppendHoldFields(fields, len(holds), held), err
 }

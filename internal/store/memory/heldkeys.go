@@ -1,0 +1,209 @@
+package memory
+
+import (
+	"container/heap"
+	"iter"
+	"math"
+	"math/bits"
+
+	"cellserver/internal/hold"
+	"cellserver/internal/limit"
+)
+
+// heldKeys are the keys of a shard that have open holds. As with other keys, there is no pointer per key: a key and
+// its book (package hold) are a record in pages of their own, which an index of their own finds.
+//
+// The record is of kind Bytes, and its value is the book. Its expiry is an instant before which none of the holds ends,
+// and the bytes that say when other records were used have its place in order.
+type heldKeys struct {
+	index index
+	pages pages
+	order []ref // a heap of all keys, by their expiry
+}
+
+// heldKey is a key with open holds, in a step. Its book is in the record, until another key of the shard changes.
+type heldKey struct {
+	hold.Book
+	bound int64 // no hold ends before it
+}
+
+const atPlace = atKind + 1
+
+// place returns the index in heldKeys.order.
+func (r record) place() int {
+	return int(r[atPlace]) | int(r[atPlace+1])<<8 | int(r[atPlace+2])<<16
+}
+
+func (r record) setPlace(n int) {
+	r[atPlace], r[atPlace+1], r[atPlace+2] = byte(n), byte(n>>8), byte(n>>16)
+}
+
+// maxHeldKeys is the number of places, and so the largest number of keys with holds in a shard.
+const maxHeldKeys = 1 << 24
+
+func newHeldKeys(p *pool) *heldKeys {
+	return &heldKeys{index: index{pool: p}, pages: pages{pool: p, limit: maxPages}}
+}
+
+func (h *heldKeys) Len() int { return len(h.order) }
+
+func (h *heldKeys) Less(i, j int) bool {
+	return h.pages.at(h.order[i]).expires() < h.pages.at(h.order[j]).expires()
+}
+
+func (h *heldKeys) Swap(i, j int) {
+	h.order[i], h.order[j] = h.order[j], h.order[i]
+	h.pages.at(h.order[i]).setPlace(i)
+	h.pages.at(h.order[j]).setPlace(j)
+}
+
+func (h *heldKeys) Push(x any) {
+	h.pages.at(x.(ref)).setPlace(len(h.order))
+	h.order = append(h.order, x.(ref))
+}
+
+func (h *heldKeys) Pop() any {
+	last := len(h.order) - 1
+	at := h.order[last]
+	if h.order = h.order[:last]; cap(h.order) > 4*last+16 {
+		h.order = append(make([]ref, 0, last), h.order...)
+	}
+	return at
+}
+
+// first returns the record whose holds may end first, and an instant before which no hold of the shard ends.
+func (h *heldKeys) first() (r record, bound int64) {
+	if h == nil || len(h.order) == 0 {
+		return nil, math.MaxInt64
+	}
+	r = h.pages.at(h.order[0])
+	return r, r.expires()
+}
+
+// find returns the record of a key and its position; nil if it has no open holds.
+func (h *heldKeys) find(hash keyHash, key []byte) (record, indexPosition) {
+	if h == nil || len(h.order) == 0 {
+		return nil, indexPosition{}
+	}
+	for b := h.index.firstBucket(hash.position); b != nil; b = h.index.nextBucket(b) {
+		for match := b.match(hash.tag); match != 0; match &= match - 1 {
+			slot := bits.TrailingZeros32(match)
+			if r := h.pages.at(b.ref(slot)); string(r.key()) == string(key) {
+				return r, indexPosition{b, slot}
+			}
+		}
+	}
+	return nil, indexPosition{}
+}
+
+// book returns the book of a record. It has the capacity of the slot.
+func (h *heldKeys) book(at ref) hold.Book {
+	r := h.pages.at(at)
+	begin := r.atValue() + valueBytes[limit.Bytes]
+	return hold.Of(r[begin : begin+len(r.bytes()) : h.pages.slotSize(at)])
+}
+
+// all visits the keys, with their books.
+func (h *heldKeys) all() iter.Seq2[[]byte, hold.Book] {
+	return func(yield func([]byte, hold.Book) bool) {
+		if h == nil {
+			return
+		}
+		for _, at := range h.order {
+			if !yield(h.pages.at(at).key(), h.book(at)) {
+				return
+			}
+		}
+	}
+}
+
+// put writes the book of a key, which may be in its record already, and is there afterwards. It returns false if there
+// is no room: beyond 2^24 keys or 32 GiB. rehash is as in index.moveBucket.
+func (h *heldKeys) put(hash keyHash, key []byte, k *heldKey, rehash func(ref) keyHash) bool {
+	size := recordSize(len(key), limit.Bytes) + len(k.Bytes())
+	r, p := h.find(hash, key)
+	if r != nil && h.fits(p.ref(), size) {
+		h.write(p.ref(), k)
+		heap.Fix(h, r.place())
+		return true
+	}
+	at, ok := h.pages.alloc(roomy(size))
+	if !ok {
+		return false
+	}
+	added := h.pages.at(at)
+	added.setKind(limit.Bytes)
+	added.setKey(key)
+	h.write(at, k) // before the slot is freed in which the book may be
+	if r != nil {
+		h.replace(p, at)
+		return true
+	}
+	if len(h.order) == maxHeldKeys {
+		h.pages.release(at)
+		return false
+	}
+	h.index.resizeIfNeeded(len(h.order))
+	h.index.moveBucket(rehash)
+	h.index.insert(hash, at)
+	heap.Push(h, at)
+	return true
+}
+
+// fits reports whether a slot is right for a record: large enough, and not much larger.
+func (h *heldKeys) fits(at ref, size int) bool {
+	slot := h.pages.slotSize(at)
+	return size <= slot && slot <= size+size/4+unitBytes
+}
+
+func (h *heldKeys) write(at ref, k *heldKey) {
+	r := h.pages.at(at)
+	r.setExpires(k.bound)
+	r.setBytes(k.Bytes())
+	k.Book = h.book(at)
+}
+
+// replace puts a record in the place of the one at a position.
+func (h *heldKeys) replace(p indexPosition, at ref) {
+	old := p.ref()
+	place := h.pages.at(old).place()
+	h.pages.at(at).setPlace(place)
+	h.order[place] = at
+	p.bucket.set(p.slot, p.bucket[p.slot], at)
+	h.pages.release(old)
+	heap.Fix(h, place)
+}
+
+// roomy returns the size of a slot for a record. A long record has room to grow, so that its book is not copied each
+// time.
+func roomy(size int) int {
+	if size > maxClass*unitBytes {
+		size += size / 8
+	}
+	return size
+}
+
+// remove removes a key.
+func (h *heldKeys) remove(hash keyHash, p indexPosition, rehash func(ref) keyHash) {
+	at := p.ref()
+	heap.Remove(h, h.pages.at(at).place())
+	h.index.remove(h.index.firstBucket(hash.position), p)
+	h.pages.release(at)
+	h.index.resizeIfNeeded(len(h.order))
+	h.index.moveBucket(rehash)
+}
+
+// release returns the memory of an index without keys to the pool.
+func (h *heldKeys) release(p *pool) {
+	blocks := h.index.detachBlocks()
+	for _, list := range blocks {
+		p.put(list...)
+	}
+}
+
+func (h *heldKeys) bytes() int64 {
+	if h == nil {
+		return 0
+	}
+	return h.index.bytes() + h.pages.bytes + int64(cap(h.order))*4
+}
