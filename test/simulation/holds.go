@@ -8,7 +8,7 @@ import (
 
 // charge is a client's charge, which the client then corrects. It repeats each of the two steps, at any process, until
 // it is told the outcome. As in the store, a step changes a book, which all charges of a slot share, and a head, which
-// has the stage of this charge.
+// has the stage of this charge. The book has open holds, and the bucket that the charges take from: see account.
 type charge struct {
 	w     *world
 	id    int
@@ -49,8 +49,8 @@ func (c *charge) submit() {
 	p := w.processes[w.below(int64(len(w.processes)))]
 	s := w.oracle.newStep(p, "charge", c.keys)
 	p.machine.Submit(p.time(), &combine.Step{Keys: c.keys, Deadline: s.deadline + began,
-		Run: func(_ int64, values []combine.Value, changes []combine.Change) error {
-			return c.run(s, values, changes)
+		Run: func(now int64, values []combine.Value, changes []combine.Change) error {
+			return c.run(s, now, values, changes)
 		},
 		Done: func(_ any, err error) {
 			w.oracle.end(s, err)
@@ -58,6 +58,21 @@ func (c *charge) submit() {
 		},
 	})
 	p.drive()
+}
+
+// account returns what the book has after a step of the charge.
+func (c *charge) account(seen *version, now int64) (a *account) {
+	var from *account
+	if seen != nil {
+		from = seen.account
+	}
+	if c.stage == charged {
+		a = c.charged(from, now)
+	} else {
+		a = c.settled(from, now)
+	}
+	a.check(c.w, now)
+	return a
 }
 
 // pause returns how long the client waits before its next step. Without faults each step must succeed, so there must
@@ -71,7 +86,7 @@ func (c *charge) pause() int64 {
 }
 
 // run computes a step. It changes nothing if the head says that it was made.
-func (c *charge) run(s *step, values []combine.Value, changes []combine.Change) error {
+func (c *charge) run(s *step, now int64, values []combine.Value, changes []combine.Change) error {
 	o := c.w.oracle
 	s.seen = []*version{o.lookup(values[0].Bytes), o.lookup(values[1].Bytes)}
 	is := uncharged
@@ -85,7 +100,9 @@ func (c *charge) run(s *step, values []combine.Value, changes []combine.Change) 
 	}
 	for i, key := range c.keys {
 		v := o.newVersion(s.seen[i], s, key, 0)
-		v.stage = c.stage
+		if v.stage = c.stage; i == 0 && v.account == nil {
+			v.account = c.account(s.seen[0], now)
+		}
 		changes[i] = combine.Change{Op: combine.Set, Bytes: v.bytes, Expires: combine.Never}
 	}
 	return nil

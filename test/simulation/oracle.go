@@ -21,7 +21,8 @@ import (
 //   - a limit admits no more than it promises by the clocks of the servers;
 //   - each step ends exactly once, and by its deadline;
 //   - calls that processes admit with tokens taken ahead are within the limit too;
-//   - a charge is made once and corrected once, however often its client repeats these steps.
+//   - a charge is made once and corrected once, however often its client repeats these steps;
+//   - no correction gives back more than if what was used had been charged at first.
 type oracle struct {
 	w        *world
 	steps    []*step
@@ -44,13 +45,14 @@ type derived struct {
 
 // version is a value that a step has computed.
 type version struct {
-	bytes  []byte
-	parent *version // nil if the key did not exist
-	step   *step
-	tat    int64 // of a limit
-	stage  stage // of a charge
-	from   int64 // when a server first held it, or got it as a part of a request
-	to     int64 // the last time
+	bytes   []byte
+	parent  *version // nil if the key did not exist
+	step    *step
+	tat     int64    // of a limit
+	stage   stage    // of a charge
+	account *account // of a book
+	from    int64    // when a server first held it, or got it as a part of a request
+	to      int64    // the last time
 }
 
 // step is what the oracle knows of a step.

@@ -38,6 +38,7 @@ type Plan struct {
 
 	Charges   int  // how many clients charge and correct, again and again
 	Forgetful bool // a planted fault: steps do not look whether they were made before
+	Refunds   bool // a planted fault: a correction is a refund of the whole difference
 
 	Burst    int64 // of the limits; 0 means 20
 	NoMargin bool  // limits expire at their TAT, without combine.ExpiryMargin

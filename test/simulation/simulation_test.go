@@ -74,3 +74,25 @@ func TestChargesAreCorrectedOnce(t *testing.T) {
 	assert.Positive(t, repeated)
 	assert.Positive(t, found)
 }
+
+// No correction gives back more than if what was used had been charged at first. Refunds would.
+func TestCorrectionsGiveBackNoMore(t *testing.T) {
+	done, found := 0, 0
+	for seed := range uint64(20) {
+		plan := PlanOf(seed)
+		plan.Processes, plan.Charges = min(plan.Processes, 8), 3
+		result := Run(plan)
+		assert.Empty(t, result.Violations, "seed %d", seed)
+		done += result.Corrected
+		plan.Refunds = true
+		for _, v := range Run(plan).Violations {
+			if strings.Contains(v, "a correction has left") {
+				found++
+				break
+			}
+		}
+	}
+	t.Logf("%d charges corrected; refunds are found with %d of 20 seeds", done, found)
+	assert.Positive(t, done)
+	assert.Positive(t, found)
+}
