@@ -83,17 +83,21 @@ check() { # name, file, command...
 # recipe compares what a program of docs/recipes.md prints on an empty server with the block .txt of the same name. Only a
 # number of seconds may differ. The program retries.* does not get the reply to its first call, and must send it twice.
 recipe() { # file, command...
-    local file=$1 at=$port hour expected printed
+    local file=$1 at=$port hour expected printed program=$1
     shift
     expected=$(block "$recipes" "${file%.*}.txt" | without_seconds)
     [[ $file != retries.* ]] || at=$(cat "$dir/once.port")
     block "$recipes" "$file" | sed -E "s/\\b500\\b/20000/; s/=0\\.5,/=20,/; s/6379/$at/; s/8000/$(cat "$dir/model.port")/" >"$dir/$file"
     [ -n "$expected" ] && grep -q "$at" "$dir/$file" || fail "docs/recipes.md has no block named $file or ${file%.*}.txt"
+    if [[ $file = *.mts ]]; then
+        compile "$file"
+        program=${file%.mts}.mjs
+    fi
     until [ "${hour:-}" = "$(date +%H)" ]; do # a day may end while a program with a calendar quota runs
         hour=$(date +%H)
         : >"$dir/once.count"
         ask FLUSHALL
-        printed=$(cd "$dir" && timeout 120 "$@" "$file" 2>"$dir/program.stderr") ||
+        printed=$(cd "$dir" && timeout 120 "$@" "$program" 2>"$dir/program.stderr") ||
             fail "$file: exit status $?: $(cat "$dir/program.stderr")"
     done
     [ "$(without_seconds <<<"$printed")" = "$expected" ] || fail "$file printed $printed $(cat "$dir/program.stderr")"
@@ -102,13 +106,21 @@ recipe() { # file, command...
 }
 without_seconds() { sed -E 's/[0-9]+ s\b/N s/'; }
 
+# compile checks the types of a program in TypeScript, and compiles it. Node.js 20 does not run TypeScript.
+compile() { # file
+    local own=$clients/own_node/node_modules
+    [ -d "$own/typescript" ] || fail "$1: there is no compiler: run clients/test.sh first"
+    (cd "$dir" && node "$own/typescript/bin/tsc" --strict --target es2022 --module node20 --types node \
+        --typeRoots "$own/@types" --skipLibCheck "$1") >"$dir/program.stderr" || fail "$1: $(cat "$dir/program.stderr")"
+}
+
 # recipes_in runs all programs of docs/recipes.md in a language: as many as there are recipes.
-recipes_in() { # extension, command...
+recipes_in() { # pattern of extensions, command...
     local extension=$1 names name
     shift
-    names=$(sed -nE "s/^\`\`\`[a-z]+ ([a-z]+)\.$extension\$/\1/p" "$recipes")
+    names=$(sed -nE "s/^\`\`\`[a-z]+ ([a-z]+\.$extension)\$/\1/p" "$recipes")
     [ "$(wc -w <<<"$names")" = "$(grep -cE '^```text [a-z]+\.txt$' "$recipes")" ] || fail "docs/recipes.md: not all have .$extension"
-    for name in $names; do recipe "$name.$extension" "$@"; done
+    for name in $names; do recipe "$name" "$@"; done
 }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
@@ -148,7 +160,7 @@ node_clients() {
     version() { node -p "JSON.parse(require('fs').readFileSync('$clients/node/node_modules/$1/package.json')).version"; }
     check "node node-redis $(version redis)" node-redis.mjs node
     check "node ioredis $(version ioredis)" ioredis.mjs node
-    recipes_in mjs node
+    recipes_in 'm[jt]s' node
 }
 
 php_clients() {
