@@ -197,6 +197,26 @@ func TestLookUp(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
+// The open holds of a key are shown with it: what they have charged, and when they lapse.
+func TestHoldsAreShown(t *testing.T) {
+	p, b := newPlace(t), startBrowser(t)
+	p.call("ACL", "SETUSER", "viewer", "+cl.holds")
+	p.call("CL.FIXED", "llm", 10000, 60, 3000, "HOLD", "req-7", "10m")
+	p.call("CL.FIXED", "llm", 10000, 60, 1200, "HOLD", "<b>req", "90")
+	b.open(p.url("viewer"))
+	b.until("previous")
+	b.eval(`choose('"llm"')`)
+	b.until(`!byId("result").hidden`)
+	var shown string
+	b.get(&shown, `byId("result").innerText`)
+	for _, text := range []string{
+		"holds\n2", "held\n4200", "\"<b>req\"\n1,200 for 1 min 30 s", "\"req-7\"\n3,000 for 10 min 0 s",
+	} {
+		assert.Contains(t, shown, text)
+	}
+	assert.Empty(t, b.complaints())
+}
+
 // The page shows the decisions of each policy, also of a policy without decisions.
 func TestDecisionsByPolicyAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
