@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"errors"
-	"math/bits"
 
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
@@ -58,17 +57,16 @@ func (v *view) TakeAll(
 	}
 	a.db, a.now = v.lockShards(a.locked)
 	defer v.unlock(a.db, a.locked)
-	if v.noGrowth {
-		a.setNoGrowth(true)
-		defer a.endNoGrowth(all)
-	}
 	decisions, binding := v.decisionSlice(len(requests)), 0
 	for i := range all {
 		r := &all[i]
 		r.LimitRequest, r.decision, r.shard = &requests[i], &decisions[i], &a.db.shards[r.plan.at.hash.shard]
-		if r.Shadow == 0 {
+		if r.shard.noGrowth = v.noGrowth; r.Shadow == 0 {
 			binding++
 		}
+	}
+	if v.noGrowth {
+		defer endNoGrowth(all)
 	}
 	allowed, err := a.takeBinding(all[:binding])
 	if binding < len(all) && (err == nil || errors.Is(err, store.ErrFull)) {
@@ -383,21 +381,12 @@ func canAddEach(all []request) bool {
 	return true
 }
 
-// setNoGrowth sets whether the step may allocate memory.
-func (a *stepOnAll) setNoGrowth(tight bool) {
-	for word, bitmap := range a.locked {
-		for ; bitmap != 0; bitmap &= bitmap - 1 {
-			a.db.shards[word*64+bits.TrailingZeros64(bitmap)].noGrowth = tight
-		}
-	}
-}
-
 // endNoGrowth ends a step that was not to allocate memory, and counts the bytes of the leases that it has looked
 // at.
-func (a *stepOnAll) endNoGrowth(all []request) {
-	a.setNoGrowth(false)
+func endNoGrowth(all []request) {
 	for i := range all {
 		s, at := all[i].shard, &all[i].plan.at
+		s.noGrowth = false
 		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == limit.Lease && !r.isInline() {
 			s.leases.at(r.stateWord()).updateBytes(&s.leases)
 		}
