@@ -5,7 +5,12 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/limit"
 )
+
+// allKinds are the words for the kinds of limits, as messages list them.
+var allKinds = limit.List(limit.OfPolicies, limit.Kind.Word, "")
 
 // valid are policies that are accepted.
 var valid = []string{
@@ -80,11 +85,11 @@ var invalid = []struct {
 	{fixed + "? &a shadow : true}", "anchors (&a) are not allowed", false},
 	{fixed + "shadow: !!bool true}", "tags (!!bool) are not allowed", false},
 	{fixed + "? [a] : true}", "a key of a policy must be a word", false},
-	{"{limits: [{}]}", "a limit must have one of throttle, fixed, sliding, slidinglog, quota", true},
-	{"{limits: [{name: a}]}", "a limit must have one of throttle, fixed, sliding, slidinglog, quota", true},
+	{"{limits: [{}]}", "a limit must have one of " + allKinds, true},
+	{"{limits: [{name: a}]}", "a limit must have one of " + allKinds, true},
 	{"{limits: [{fixed: {limit: 1, period: 1s}, sliding: {limit: 1, period: 1s}}]}",
-		"a limit must have one of throttle, fixed, sliding, slidinglog, quota", true},
-	{"{limits: [{bucket: {}}]}", `a limit has no "bucket"; it may have name, throttle, fixed, sliding, slidinglog, quota`, true},
+		"a limit must have one of " + allKinds, true},
+	{"{limits: [{bucket: {}}]}", `a limit has no "bucket"; it may have name, ` + allKinds, true},
 	{"{limits: [{fixed: {limit: 1}}]}", "fixed must have period", true},
 	{"{limits: [{fixed: {limit: 1, period: 1s, burst: 2}}]}", `fixed has no "burst"; it may have limit, period`, true},
 	{"{limits: [{fixed: {limit: -1, period: 1s}}]}", "limit must be an integer between 0 and 9223372036854775807", true},
