@@ -7,6 +7,7 @@
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
 #   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; at most 1.6 times as many
+#   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, and of one without
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
 # calls and one of 64,000 (BenchmarkSession, BenchmarkTake, BenchmarkAll and BenchmarkID, valgrind's callgrind), so that
@@ -55,6 +56,15 @@ if [ "${1-}" = --holds ]; then
     holds=$(count . BenchmarkHolds/holds/P=64 6400 19200)
     printf 'HOLD and SETTLE, 64 in flight: %s instructions, %s times those of two CL.FIXED with ID\n' "$(show "$holds")" \
         "$(awk "BEGIN { printf \"%.2f\", $holds / $ids }")"
+    exit
+fi
+if [ "${1-}" = --notify ]; then
+    without=$(count . BenchmarkNotify/without/P=64 64000 192000)
+    for used in low high; do
+        with=$(count . "BenchmarkNotify/$used/P=64" 64000 192000)
+        printf 'CL.TAKE, 64 in flight, with notify, use is %s: %s instructions, %s without: %s\n' "$used" "$(show "$with")" \
+            "$(show "$without")" "$(difference "$without" "$with")"
+    done
     exit
 fi
 if [ $# -gt 0 ]; then

@@ -29,6 +29,7 @@ type families struct {
 	keyspace     keyspace.Family
 	accounts     access.Accounts
 	channels     pubsub.Channels
+	announcer    pubsub.Announcer
 	transactions transaction.Watches
 	tracking     tracking.Table
 	connection   connection.Family
@@ -39,7 +40,7 @@ type families struct {
 func newFamilies() *families {
 	f := new(families)
 	f.limiters.Decider, f.policies.Decider, f.limiters.Policies = &f.decider, &f.decider, &f.policies
-	f.decider.CountHold = f.policies.CountHold
+	f.decider.Observers = decide.Observers{CountHold: f.policies.CountHold, Report: f.policies.Report}
 	return f
 }
 

@@ -111,6 +111,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 	f.accounts.Init(in.Table)
 	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()
+	f.announcer.Busy = &in.Background.Busy
 	in.Metrics = f.metrics(in)
 	return in, f, f.apply(c.Settings, in)
 }
@@ -126,6 +127,10 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.policies.Files = c.Policies
 	f.policies.Files.Log, f.policies.Files.Options.MaxLogLimit = c.Log, c.Settings.Limiter.MaxLogLimit
 	f.policies.Files.Counts = &in.Stats.Policies
+	f.announcer.Channels = &f.channels
+	r := &f.policies.Reports
+	r.Log, r.Publish, r.Listened, r.Lost = c.ClientLog, f.announcer.Announce, f.announcer.HasListeners, f.announcer.Lost
+	r.Begin()
 	f.decider.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {
 		f.decider.Fallback.NewLocal, f.decider.Fallback.Log = c.NewLocal, c.Log

@@ -18,7 +18,8 @@ var (
 func (f *families) metrics(in *session.Instance) []metric.Group {
 	return slices.Concat(
 		f.admin.Metrics(&in.Server), f.limiters.Metrics(&in.Server),
-		[]metric.Group{f.persistence.Metrics(), f.policies.Files.Metrics(), in.OwnMetrics(), f.messageMetrics()},
+		[]metric.Group{f.persistence.Metrics(), f.policies.Files.Metrics(),
+			f.policies.Reports.Metrics(f.policies.Files), in.OwnMetrics(), f.messageMetrics()},
 	)
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/internal/command"
+	"cellserver/internal/policy"
 	"cellserver/internal/quota"
 	"cellserver/internal/stats"
 	"cellserver/internal/store"
@@ -24,8 +25,7 @@ type Decider struct {
 	IDTime        time.Duration     // how long the ID of a call is remembered
 	MaxHold       time.Duration     // the longest time until a hold lapses
 	Holds         store.HoldCounter // nil if the store keeps none
-	// CountHold is called with the quantity that a call on a policy has held, or settled a hold with. It may be nil.
-	CountHold func(c *command.Call, p *Part, held, settled int64)
+	Observers     Observers
 
 	held    holdTotals
 	repeats atomic.Int64 // calls that got the decision of an earlier one with the same ID
@@ -36,6 +36,16 @@ type holdTotals struct {
 	made      atomic.Int64
 	settled   atomic.Int64
 	givenBack stats.Total // quantity that settled holds have given back
+}
+
+// Observers are told what calls on policies do. Each of the functions may be nil.
+type Observers struct {
+	// CountHold is called with the quantity that a call has held, or settled a hold with.
+	CountHold func(c *command.Call, p *Part, held, settled int64)
+	// Report is called when a subject has reached a threshold of a policy with notify.
+	Report func(c *command.Call, p *policy.Policy, e policy.Event)
+
+	thresholds thresholds // that were reported
 }
 
 // Watch wraps the rows that decide, so that the Fallback notices when the store makes decisions again. It returns rows.
@@ -174,8 +184,11 @@ func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
 	}
 	a.of.settle(decisions)
 	for i := range a.of.Parts {
-		if p := &a.of.Parts[i]; a.made != nil && a.CountHold != nil && len(p.Decisions) > 0 {
-			a.CountHold(a.call, p, p.Decisions[0].Taken, 0)
+		if !a.repeated && !a.call.WithoutStore && a.of.Mode != quota.Peek {
+			a.notice(a.call, &a.of.Parts[i], false)
+		}
+		if p := &a.of.Parts[i]; a.made != nil && a.Observers.CountHold != nil && len(p.Decisions) > 0 {
+			a.Observers.CountHold(a.call, p, p.Decisions[0].Taken, 0)
 		}
 	}
 	return a.of.Reply(decisions, allowed)

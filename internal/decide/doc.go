@@ -9,6 +9,7 @@
 //	parts.go     the policies of a call, and the standings of their subjects
 //	policies.go  what CL.ALL needs of the family of policies
 //	explain.go   what a call would be answered, and why (CL.EXPLAIN)
+//	thresholds.go  reports of subjects that reach thresholds of a policy (notify)
 //	fallback.go  decisions that the store does not make (--store-fails)
 //	options.go   options, modes and the five integers of a reply
 //	metrics.go   metrics, and the lines of INFO

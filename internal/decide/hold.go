@@ -203,8 +203,13 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 	if s.Found && !s.Repeated {
 		c.AfterCommit(func() { d.held.settled.Add(1) })
 	}
-	if !s.Repeated && d.CountHold != nil {
+	if !s.Repeated && d.Observers.CountHold != nil {
 		d.countSettled(c, k, s.Charged)
+	}
+	for i := range k.Parts {
+		if !s.Repeated {
+			d.notice(c, &k.Parts[i], true)
+		}
 	}
 	return k.Reply(decisions, true)
 }
@@ -214,7 +219,7 @@ func (d *Decider) countSettled(c *command.Call, k *Call, charged []int64) {
 	for i := range k.Parts {
 		p := &k.Parts[i]
 		if slices.ContainsFunc(charged[p.From:p.From+p.requests()], func(n int64) bool { return n > 0 }) {
-			d.CountHold(c, p, 0, p.Request.Quantity)
+			d.Observers.CountHold(c, p, 0, p.Request.Quantity)
 		}
 	}
 }

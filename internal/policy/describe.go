@@ -35,6 +35,7 @@ func (p *Policy) Describe() []Description {
 	add("ban", p.Ban.String(), "")
 	add("shadow", strconv.FormatBool(p.Shadow), "false")
 	add("lease", p.lease, "")
+	add("notify", p.Notify.String(), "")
 	add("from", p.HTTP.from, "")
 	add("without", withoutNames[p.HTTP.Without], withoutNames[0])
 	add("errors", errorsNames[p.HTTP.Errors], errorsNames[0])

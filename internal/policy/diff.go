@@ -68,6 +68,7 @@ func (d *differences) policies(before, after *Policy) {
 	d.changed("ban", before.Ban.String(), after.Ban.String())
 	d.changed("shadow", strconv.FormatBool(before.Shadow), strconv.FormatBool(after.Shadow))
 	d.changed("lease", before.lease, after.lease)
+	d.changed("notify", before.Notify.String(), after.Notify.String())
 	d.changed("from", quoted(before.HTTP.from), quoted(after.HTTP.from))
 	d.changed("without", withoutNames[before.HTTP.Without], withoutNames[after.HTTP.Without])
 	d.changed("errors", errorsNames[before.HTTP.Errors], errorsNames[after.HTTP.Errors])

@@ -86,7 +86,7 @@ func describe(s *Set) string {
 	}
 	for _, name := range s.names {
 		p := s.policies[name]
-		fmt.Fprintf(&b, "\n%s %v %s %q %+v ", name, p.Shadow, p.lease, p.Ban.String(), p.HTTP)
+		fmt.Fprintf(&b, "\n%s %v %s %v %q %+v ", name, p.Shadow, p.lease, p.Notify, p.Ban.String(), p.HTTP)
 		limits(p.Limits)
 		for _, o := range p.Overrides {
 			fmt.Fprintf(&b, "%s %v ", o, o.Effect)
@@ -140,7 +140,7 @@ func TestDiffShowsAll(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) { require.NoError(t, drawn(Diff)(t)) })
 	for _, word := range []string{"begins anew", ": removed", ": new", "override", "another order", "ban:",
-		"shadow:", "lease:", "from:", "without:", "errors:", "ipv6_prefix:", "limit 1, period 1s -> "} {
+		"shadow:", "lease:", "notify:", "from:", "without:", "errors:", "ipv6_prefix:", "limit 1, period 1s -> "} {
 		t.Run("catches: without lines of "+word, func(t *testing.T) {
 			draws := rapid.Custom(drawn(func(before, after *Set) []string {
 				return slices.DeleteFunc(Diff(before, after), func(line string) bool { return strings.Contains(line, word) })

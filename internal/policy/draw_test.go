@@ -22,7 +22,7 @@ func drawFile(t *rapid.T) string {
 			fmt.Fprintf(&b, ", overrides: [%s]", overrides)
 		}
 		for _, field := range []string{
-			"ban: {after: 3, within: 5m, for: 90s}", "shadow: true", "lease: none", "errors: refuse",
+			"ban: {after: 3, within: 5m, for: 90s}", "shadow: true", "lease: none", "notify: [80%, 100%]", "errors: refuse",
 			"from: '{client_ip}', ipv6_prefix: 48",
 		} {
 			if rapid.IntRange(0, 2).Draw(t, "has field") == 0 {
@@ -88,6 +88,7 @@ var aspects = [][]string{
 	{"", "ban: {after: 3, within: 5m, for: 90s}, ", "ban: {after: 3, within: 5m, for: 91s}, "},
 	{"", "shadow: true, "},
 	{"", "lease: none, "},
+	{"", "notify: [80%], ", "notify: [80%, 100%], "},
 	{"", "from: a, ", "from: '{client_ip}', ", "from: '{client_ip}', ipv6_prefix: 48, ", "from: '{header.a}', ",
 		"from: '{header.a}', without: allow, "},
 	{"", "errors: refuse, "},

@@ -27,6 +27,8 @@ var valid = []string{
 	"{limits: [{throttle: {burst: 20, rate: 1/1s}}], lease: 1ms}", "{limits: [{quota: {limit: 20, per: day}}], lease: 1s}",
 	"{limits: [{sliding: {limit: 1, period: 1s}}], overrides: [{subject: a, limits: [{fixed: {limit: 20, period: 1s}}]}], " +
 		"lease: 0.5s}",
+	"{limits: [{fixed: {limit: 1, period: 1s}}], notify: [10%, 80%, 100%], lease: none}",
+	"{limits: [{fixed: {limit: 1, period: 1s}}], notify: ['95%']}",
 	"{limits: [{fixed: {limit: 1, period: 1s}}], plans: {pro: {limits: [{fixed: {limit: 9, period: 2s}}]}}}",
 	"{plans: {free: {limits: [{fixed: {limit: 1, period: 1s}}]}, pro: {limits: [{fixed: {limit: 9, period: 1s}}]}}, plan: free}",
 	"{limits: [{fixed: {limit: 1, period: 1s}}], from: '{host}{header.a}', without: allow, errors: refuse}",
@@ -44,6 +46,8 @@ const (
 	leaseNeeds = "lease needs one throttle, fixed or quota of at least 20, without other limits beside it, in the policy " +
 		"or in an override"
 )
+
+const notifyMust = "a threshold of notify must be a share of a limit between 10% and 100%, such as 80%"
 
 const fixed = "{limits: [{fixed: {limit: 1, period: 1s}}], "
 
@@ -78,7 +82,7 @@ var invalid = []struct {
 	{"{limits: []}", "limits must be a list of one at least, as in [a, b]", true},
 	{"{limits: {fixed: {limit: 1, period: 1s}}}", "limits must be a list of one at least, as in [a, b]", true},
 	{fixed + "limit: 1}", "a policy has no \"limit\"; it may have limits, plans, plan, overrides, ban, " +
-		"shadow, lease, from, without, errors, ipv6_prefix", true},
+		"shadow, lease, notify, from, without, errors, ipv6_prefix", true},
 	{fixed + "shadow: true, shadow: true}", `a policy has "shadow" twice; the first is at line 2`, false},
 	{fixed + "shadow: yes}", "shadow must be true or false", true},
 	{fixed + "shadow: &a true}", "anchors (&a) are not allowed", false},
@@ -161,6 +165,20 @@ var invalid = []struct {
 	{many20 + "lease: 0}", leaseMust, true},
 	{many20 + "lease: [1s]}", leaseMust, true},
 	{many20 + "lease: never}", leaseMust, true},
+	{many20 + "lease: 100ms, notify: [80%]}",
+		"lease of a policy with notify must be none: each call is compared with the thresholds", false},
+	{fixed + "notify: 80%}", "notify must be a list of one at least, as in [a, b]", true},
+	{fixed + "notify: []}", "notify must be a list of one at least, as in [a, b]", true},
+	{fixed + "notify: [80]}", notifyMust, true},
+	{fixed + "notify: [9%]}", notifyMust, true},
+	{fixed + "notify: [101%]}", notifyMust, true},
+	{fixed + "notify: [080%]}", notifyMust, true},
+	{fixed + "notify: [80.5%]}", notifyMust, true},
+	{fixed + "notify: [[80%]]}", notifyMust, true},
+	{fixed + "notify: [80%, 80%]}", "the thresholds of notify must ascend, as in [80%, 95%, 100%]", true},
+	{fixed + "notify: [95%, 80%]}", "the thresholds of notify must ascend, as in [80%, 95%, 100%]", false},
+	{fixed + "notify: [10%, 20%, 30%, 40%, 50%, 60%, 70%, 80%, 90%]}",
+		"notify has 9 items, and at most 8 are allowed", true},
 	{fixed + "from: ''}", "from must be a text", true},
 	{fixed + "from: '{path}'}", "from may have {client_ip}, {host}, {header.Name} and {hash header.Name}, not {path}", true},
 	{fixed + "from: '{header.}'}", "from may have {client_ip}, {host}, {header.Name} and {hash header.Name}, not {header.}", true},

@@ -64,6 +64,9 @@ const matchSteps = 1 << 17
 // are written as they are.
 func (p *Policy) TreatsAlike() bool { return len(p.Overrides) == 0 }
 
+// IsSimple reports whether the policy has one limit, the same for all subjects.
+func (p *Policy) IsSimple() bool { return p.simple }
+
 // MostSteps returns the most steps that TreatCounted takes for a subject of so many bytes.
 func (p *Policy) MostSteps(bytes int) int {
 	return min(p.fixedSteps+p.byteSteps*min(bytes+1, matchSteps), matchSteps)

@@ -130,8 +130,8 @@ func (p *parser) add(name, value node) error {
 }
 
 func (p *parser) policy(n node) (*Policy, error) {
-	values, err := n.fields("a policy", "limits", "plans", "plan", "overrides", "ban", "shadow", "lease", "from",
-		"without", "errors", "ipv6_prefix")
+	values, err := n.fields("a policy", "limits", "plans", "plan", "overrides", "ban", "shadow", "lease", "notify",
+		"from", "without", "errors", "ipv6_prefix")
 	if err != nil {
 		return nil, err
 	}
@@ -168,6 +168,12 @@ func (p *parser) policy(n node) (*Policy, error) {
 			return nil, err
 		}
 	}
+	if notify, given := values["notify"]; given {
+		if err := policy.readNotify(notify, values); err != nil {
+			return nil, err
+		}
+	}
+	policy.simple = len(policy.Overrides) == 0 && len(policy.Limits) == 1
 	policy.HTTP, err = readHTTP(values)
 	return policy, err
 }

@@ -10,6 +10,7 @@
 //	grant.go     grants: more of a limit for a subject
 //	key.go       the names of the keys that hold the state of a policy
 //	judge.go     what a call is answered, given its subject's standing and the decisions of its limits
+//	notify.go    thresholds: which steps are reported; event.go has the reports
 //	diff.go      what changes between two Sets, as lines for the log
 //	describe.go  a policy as lines for people
 //	client.go    the subject of an HTTP request
@@ -93,12 +94,14 @@ type Policy struct {
 	Shadow      bool  // decides, takes and counts, but never refuses
 	Ahead       int64 // nanoseconds for which tokens may be taken ahead: see store.LimitRequest
 	HTTP        HTTP
+	Notify      Notify
 	// Counts is where the family of commands counts decisions, for metrics; nil before the first.
 	Counts atomic.Pointer[stats.Decisions]
 
 	// The most steps of matching a subject with the overrides: fixed ones, and some for each of its bytes.
 	fixedSteps, byteSteps int
 	mostLimits            int
+	simple                bool // see IsSimple
 
 	lease string // of Ahead, as in the file
 	cidr  bool   // an override has networks, so subjects that are addresses are written in canonical form
@@ -137,10 +140,11 @@ type Limit struct {
 	Name string // empty if it has none
 	limit.Rule
 
-	label string // the last part of its keys: the name and a dot, if there is a name, and the kind
-	tail  string // the part of its keys after the subject: "}:" and the label
-	text  string // its numbers, as in the file
-	rate  rate   // of a Throttle
+	label string  // the last part of its keys: the name and a dot, if there is a name, and the kind
+	tail  string  // the part of its keys after the subject: "}:" and the label
+	text  string  // its numbers, as in the file
+	rate  rate    // of a Throttle
+	lines []int64 // see Nears; nil if the policy has no notify
 }
 
 // String returns the limit as files write it, with its label.

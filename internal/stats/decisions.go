@@ -32,8 +32,9 @@ type Results [len(resultNames)]int64
 // the event loops seldom write to the same cache line.
 type Decisions struct {
 	stripes [decisionStripes]decisionStripe
-	held    Total // quantity that was charged with HOLD
-	settled Total // quantity that holds were settled with
+	held    Total        // quantity that was charged with HOLD
+	settled Total        // quantity that holds were settled with
+	reports atomic.Int64 // of subjects that have reached a threshold
 }
 
 // decisionStripes is a power of two.
@@ -54,6 +55,9 @@ func (d *Decisions) AddHolds(held, settled int64) {
 	d.held.Add(held)
 	d.settled.Add(settled)
 }
+
+// AddReport counts a report that a subject has reached a threshold.
+func (d *Decisions) AddReport() { d.reports.Add(1) }
 
 // Total is a sum of quantities. Quantities may be large, so it stays at its largest value instead of falling.
 type Total struct{ sum atomic.Int64 }
@@ -89,6 +93,7 @@ func (d *Decisions) reset() {
 	}
 	d.held.sum.Store(0)
 	d.settled.sum.Store(0)
+	d.reports.Store(0)
 }
 
 // MaxPolicies is the number of policies whose decisions are counted for each of them. A monitoring system
@@ -149,6 +154,16 @@ func (p *PolicyDecisions) Each(show func(policy string, decisions Results)) {
 	if sum := p.others.Sum(); sum != (Results{}) {
 		show(OtherPolicies, sum)
 	}
+}
+
+// EachReports is Each for the numbers of reports that subjects have reached thresholds.
+func (p *PolicyDecisions) EachReports(show func(policy string, reports int64)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, policy := range slices.Sorted(maps.Keys(p.named)) {
+		show(policy, p.named[policy].reports.Load())
+	}
+	show(OtherPolicies, p.others.reports.Load())
 }
 
 // EachHolds is Each for the quantities of holds, of the policies that have had holds.

@@ -23,7 +23,28 @@ var (
 		"The quantity that holds were settled with, by policy. policy_held_total divided by it is how much too high "+
 			"the estimates are.",
 		"policy")
+	reported = metric.NewCounter("policy_thresholds_reached_total",
+		"Reports that a subject has reached a threshold of notify, by policy. Only policies with notify are there.",
+		"policy")
+	lost = metric.NewCounter("policy_reports_lost_total",
+		"Reports that subscribers did not get, because too many messages waited.")
 )
+
+// Metrics returns the metrics of reports. Without files, there are none.
+func (r *Reports) Metrics(f *Files) metric.Group {
+	if f.Read == nil {
+		return metric.Group{Read: func(*metric.Samples) {}}
+	}
+	return metric.Group{Metrics: []*metric.Metric{reported, lost}, Read: func(out *metric.Samples) {
+		inForce := f.InForce()
+		f.Counts.EachReports(func(policy string, reports int64) {
+			if p := inForce.Policy([]byte(policy)); reports > 0 || p != nil && p.Notify != nil {
+				out.Int(reported, reports, policy)
+			}
+		})
+		out.Int(lost, r.Lost())
+	}}
+}
 
 // Metrics returns the metrics of policies. Without files, there are none.
 func (f *Files) Metrics() metric.Group {

@@ -9,6 +9,7 @@
 //	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, grant.go CL.GRANT,
 //	             bans.go CL.BANS
 //	clpolicy.go  CL.POLICY and its subcommands
+//	report.go    what happens when a subject reaches a threshold (notify)
 //	files.go     the policies in force, and how their files are watched
 //
 // The policies in force are a snapshot, which a reload replaces as a whole (files.go). A call uses one
@@ -28,8 +29,9 @@ import (
 // Family is the state that the commands share.
 type Family struct {
 	*decide.Decider
-	Files  *Files
-	prefix string // of the names of keys
+	Files   *Files
+	Reports Reports
+	prefix  string // of the names of keys
 }
 
 // Commands returns the rows of the family, in reading order.

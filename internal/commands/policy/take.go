@@ -67,7 +67,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 		return err
 	}
 	// Most calls have one limit, the same for all subjects. They need no taking, which is large.
-	if c.Extra || !p.TreatsAlike() || len(p.Limits) > 1 || b[verboseAt].N != 0 || f.MayHaveStandings() {
+	if c.Extra || !p.IsSimple() || b[verboseAt].N != 0 || f.MayHaveStandings() {
 		return f.takeAny(c, p, text, options)
 	}
 	l := &p.Limits[0]
@@ -81,6 +81,9 @@ func (f *Family) runTake(c *command.Call) (err error) {
 	}
 	f.CountKey(c, key, false)
 	f.count(c, p, mode, stats.Allowed)
+	if p.Notify != nil && l.Nears(&d) && mode != quota.Peek {
+		f.Notice(c, p, text, l, &d, false)
+	}
 	decide.WriteDecision(c, &d, mode, b[msAt].N != 0)
 	return nil
 }
@@ -173,6 +176,7 @@ func (t *taking) answerOne(d quota.Decision, err error) error {
 		return t.slowly(func(k *decide.Call) error { return t.f.Answer(c, k, []quota.Decision{d}, false) })
 	}
 	t.f.CountKey(c, c.Value, true)
+	t.notice(&t.Treatment.Limits[0], &d)
 	t.reply(t.Policy.JudgeLimits([]quota.Decision{d}))
 	return nil
 }
@@ -195,9 +199,17 @@ func (t *taking) takeAll() error {
 	}
 	for i := range requests {
 		t.f.CountKey(c, requests[i].Key, decisions[i].Limited)
+		t.notice(&t.Treatment.Limits[i], &decisions[i])
 	}
 	t.reply(t.Policy.JudgeLimits(decisions))
 	return nil
+}
+
+// notice reports the thresholds that a step on a limit has reached.
+func (t *taking) notice(l *policies.Limit, d *quota.Decision) {
+	if t.Policy.Notify != nil && l.Nears(d) && t.Request.Mode != quota.Peek {
+		t.f.Notice(t.call, t.Policy, t.Subject.Text, l, d, false)
+	}
 }
 
 // slowly calls a function with the decide.Call of the call, which allocates memory.
