@@ -64,9 +64,7 @@ func (q *holdQueue) update(s *shard, number uint32, more int, count *int64) {
 	q.open += more
 	all.open += more
 	all.bounds[number] = bound
-	if q.least = min(q.least, bound); all.open == 0 {
-		delete(q.databases, s.owner)
-	}
+	q.least = min(q.least, bound)
 }
 
 // flush forgets all keys of a database at once. The shards of the database must be locked and without holds.
