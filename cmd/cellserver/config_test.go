@@ -187,7 +187,13 @@ func TestHelpWithWord(t *testing.T) {
 	out.Reset()
 	require.NoError(t, helpWith([]string{"replay"}, &out))
 	require.Contains(t, out.String(), "cellserver policies replay PATH LOG...")
-	require.ErrorContains(t, helpWith([]string{"no such", "words"}, &out), `nothing in --help has the word "no such words"`)
+	require.ErrorContains(t, helpWith([]string{"no such", "words"}, &out), `nothing in --help has "no such words"`)
+	for _, words := range [][]string{{"CLIENTS", "memory"}, {"memory clients"}} {
+		out.Reset()
+		require.NoError(t, helpWith(words, &out))
+		require.Contains(t, out.String(), "--maxmemory-clients", "%q: all words, in any order", words)
+		require.NotContains(t, out.String(), "--maxclients", "it does not mention memory")
+	}
 }
 
 const configurationPage = "../../docs/configuration.md"

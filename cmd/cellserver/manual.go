@@ -5,15 +5,17 @@ import (
 	"io"
 	"strings"
 
+	"cellserver/internal/cli"
 	"cellserver/internal/option"
 	"cellserver/internal/replay"
 )
 
 // subcommands are shown by --help, the manual page and the completions of shells.
 var subcommands = []option.Subcommand{
-	{Name: "help", Args: "WORD", Help: "print the options and subcommands that mention a word"},
+	{Name: "help", Args: "WORD...", Help: "print the options and subcommands that mention all words"},
 	{Name: "demo", Help: "start a server with sample policies, clients and a page"},
-	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help"},
+	{Name: "cli", Args: "[options] [COMMAND]", Help: "talk to a server; see cellserver cli --help",
+		Flags: cli.Flags(cli.ServerEnvironment{Prefix: prefix})},
 	{Name: "ready", Args: "[options]", Help: "tell whether a server is ready for clients"},
 	{Name: "top", Args: "[options]", Help: "show live what a server decides, and which keys it limits"},
 	{Name: "export", Args: "FILE.rdb", Help: "write all keys of a server to a file"},
@@ -39,19 +41,19 @@ func usageOfSubcommands() string {
 	return out.String()
 }
 
-// helpWith runs the subcommand help with a word: it prints what --help says about the subcommands and options that
-// mention it.
+// helpWith runs the subcommand help with words: it prints what --help says about the subcommands and options that
+// mention all of them.
 func helpWith(words []string, out io.Writer) error {
-	word := strings.Join(words, " ")
+	words = strings.Fields(strings.Join(words, " ")) // an argument may have several
 	var text strings.Builder
 	for line := range strings.Lines(usageOfSubcommands()) {
-		if strings.Contains(strings.ToLower(line), strings.ToLower(word)) {
+		if option.HasWords(line, words) {
 			text.WriteString(line)
 		}
 	}
-	text.WriteString(newConfig().options.UsageOf(word, usageWidth))
+	text.WriteString(newConfig().options.UsageOf(words, usageWidth))
 	if text.Len() == 0 {
-		return fmt.Errorf("nothing in --help has the word %q; cellserver cli help COMMAND describes commands", word)
+		return fmt.Errorf("nothing in --help has %q; cellserver cli help COMMAND describes commands", strings.Join(words, " "))
 	}
 	_, err := io.WriteString(out, text.String())
 	return err

@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"cellserver/internal/cli"
+	"cellserver/internal/commands"
 	"cellserver/internal/persist"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
@@ -12,7 +13,8 @@ import (
 
 // serverEnvironment tells subcommands how to read the server's configuration from the environment.
 func serverEnvironment() cli.ServerEnvironment {
-	return cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword, ReadConfig: readListening}
+	return cli.ServerEnvironment{Prefix: prefix, Password: environmentPassword, ReadConfig: readListening,
+		Docs: commands.Docs}
 }
 
 // readListening returns where a server listens that is started with a configuration file and this environment.

@@ -41,16 +41,36 @@ func TestOptions(t *testing.T) {
 	o, err = own.parse([]string{"PING"})
 	require.NoError(t, err)
 	assert.Equal(t, "servers", o.password)
+}
 
+// TestRefusedOptions checks what contradicts itself or is out of bounds, and the option -i.
+func TestRefusedOptions(t *testing.T) {
 	for args, says := range map[string]string{
-		"-p 0":        "-p 0: must be between 1 and 65535",
-		"-p x PING":   `invalid argument "x" for "-p, --port" flag`,
-		"-n -1":       "-n -1: must not be negative",
-		"--nosuch":    "unknown flag: --nosuch; see cellserver cli --help",
-		"-r --no-raw": "contradict each other",
+		"-p 0":            "-p 0: must be between 1 and 65535",
+		"-p x PING":       `invalid argument "x" for "-p, --port" flag`,
+		"-n -1":           "-n -1: must not be negative",
+		"--nosuch":        "unknown flag: --nosuch; see cellserver cli --help",
+		"--raw --no-raw":  "contradict each other",
+		"--raw --json":    "contradict each other",
+		"-2 -3":           "-2 and -3 contradict each other",
+		"-r 2":            "-r needs a COMMAND",
+		"-r x PING":       `invalid argument "x" for "-r, --repeat" flag`,
+		"-i -1 PING":      "must be a number of seconds, such as 0.5",
+		"-i 1e300 PING":   "must be a number of seconds",
+		"-i NaN PING":     "must be a number of seconds",
+		"-i 10000h PING":  "must be a number of seconds",
+		"-i 5months PING": "or a time with a unit, such as 500ms",
 	} {
 		_, err := own.parse(strings.Fields(args))
 		require.ErrorContains(t, err, says)
+	}
+	for text, want := range map[string]time.Duration{
+		"0.5": time.Second / 2, "500ms": time.Second / 2, "2": 2 * time.Second,
+	} {
+		o, err := own.parse([]string{"-r", "-1", "-i", text, "PING"})
+		require.NoError(t, err)
+		assert.Equal(t, want, time.Duration(o.interval))
+		assert.Equal(t, -1, o.repeat)
 	}
 }
 
@@ -185,7 +205,7 @@ func TestIdleConnectionIsReplaced(t *testing.T) {
 	assert.Equal(t, "PONG", string(r.text))
 	assert.Contains(t, strings.ToUpper(selected), "SELECT\r\n$1\r\n3\r\n")
 	assert.Equal(t, "*1\r\n$4\r\nPING\r\n", called)
-	_, err = l.call([]string{"MONITOR"})
+	_, err = l.call([]string{"CLIENT", "REPLY", "OFF"})
 	assert.ErrorContains(t, err, "use redis-cli")
 }
 
@@ -222,7 +242,7 @@ func TestScript(t *testing.T) {
 		readCall(r)
 	}
 	var out bytes.Buffer
-	d := &runner{conn: serveAfterHello(t, talk), out: &out, raw: true}
+	d := &runner{conn: serveAfterHello(t, talk), out: &out, format: formatRaw}
 	require.ErrorIs(t, d.script(strings.NewReader("NOSUCH\n\nPING")), errReply)
 	assert.Equal(t, "ERR no\n\nPONG\n", out.String())
 

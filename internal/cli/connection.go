@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,8 @@ type connection struct {
 	isURL            bool        // the server was given as a URL, so there are no options to correct
 	timeout          time.Duration
 	client           *redis.Client
+	socket           net.Conn // below the client, with TLS
+	first            *first   // what came first on a connection without TLS
 }
 
 func newConnection(s *Server) *connection {
@@ -81,7 +84,11 @@ func (l *connection) open() error {
 			return l.handshakeError(err)
 		}
 		conn = secured
+	} else {
+		l.first = &first{Conn: conn}
+		conn = l.first
 	}
+	l.socket = conn
 	var given atomic.Bool
 	l.client = redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -112,14 +119,14 @@ func (l *connection) close() {
 	}
 }
 
-// unsupported are the commands after which a server sends several replies, or none.
-var unsupported = []string{"MONITOR", "SUBSCRIBE", "PSUBSCRIBE", "SSUBSCRIBE", "SYNC", "PSYNC", "CLIENT REPLY"}
+// unsupported are the commands after which a server sends no reply, or something else than replies.
+var unsupported = []string{"SYNC", "PSYNC", "CLIENT REPLY"}
 
 // call sends a command and returns the reply. After an error the connection is closed, and the next
 // command opens another. A command is sent again only if it is certain that it was not sent before.
 func (l *connection) call(call []string) (reply, error) {
 	if startsWithAny(call, unsupported) {
-		return reply{}, fmt.Errorf("%s gets several replies or none, which this client does not support: use redis-cli",
+		return reply{}, fmt.Errorf("%s does not get one reply, which this client does not support: use redis-cli",
 			call[0])
 	}
 	wasOpen := l.client != nil
@@ -208,7 +215,8 @@ func (l *connection) handshakeError(err error) error {
 	var plain tls.RecordHeaderError
 	switch {
 	case errors.As(err, &plain):
-		return fmt.Errorf("%s does not speak TLS: is it the plain port?", l.address)
+		return fmt.Errorf("%s does not speak TLS: is it the plain port? Leave out --tls, or name the port for TLS with -p",
+			l.address)
 	case errors.Is(err, net.ErrClosed):
 		return fmt.Errorf("no TLS handshake with %s within %v: is that a TLS port?", l.address, l.timeout)
 	case isClosed(err):
@@ -217,6 +225,48 @@ func (l *connection) handshakeError(err error) error {
 	return fmt.Errorf("no TLS with %s: %w. --cacert names the trusted authority, --sni the server's name, --cert and --key the client certificate",
 		l.address, err)
 }
+
+// first is a connection that knows the first byte which it has read.
+type first struct {
+	net.Conn
+	byte int // 0 if nothing has come; no reply begins with a NUL
+}
+
+func (f *first) Read(b []byte) (int, error) {
+	n, err := f.Conn.Read(b)
+	if n > 0 && f.byte == 0 {
+		f.byte = int(b[0])
+	}
+	return n, err
+}
+
+// SyscallConn implements syscall.Conn, with which go-redis finds out that a connection was closed.
+func (f *first) SyscallConn() (syscall.RawConn, error) { return f.Conn.(syscall.Conn).SyscallConn() }
+
+// speaksTLS reports whether a server that does not answer without TLS answers with it: it has sent an alert of TLS, or
+// nothing, and presents a certificate on another connection, on which nothing is sent after that.
+func (l *connection) speaksTLS() (presents bool) {
+	const alert = 21 // the first byte of an alert
+	if l.first == nil || l.first.byte != 0 {
+		return l.first != nil && l.first.byte == alert
+	}
+	conn, err := net.DialTimeout(l.network, l.address, l.timeout)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	defer time.AfterFunc(l.timeout, func() { conn.Close() }).Stop()
+	_ = tls.Client(conn, &tls.Config{
+		InsecureSkipVerify: true, //nolint:gosec // nothing is sent
+		VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error {
+			presents = true
+			return errPresents
+		},
+	}).Handshake() // fails: the certificate is all that is asked
+	return presents
+}
+
+var errPresents = errors.New("the server has presented a certificate")
 
 // isClosed reports whether an error means that the server has closed the connection.
 func isClosed(err error) bool {
@@ -242,6 +292,12 @@ func (l *connection) describeError(err error) error {
 	case l.tls != nil && strings.Contains(err.Error(),
 		"remote error: tls: "): // in TLS 1.3, the server may reject the client after the handshake
 		return l.handshakeError(err)
+	case l.tls == nil && l.speaksTLS():
+		advice := "add --tls, and --cacert with the file of its authority"
+		if l.isURL {
+			advice = "write rediss:// in place of redis://"
+		}
+		return fmt.Errorf("%s speaks TLS: %s", l.address, advice)
 	case isClosed(err):
 		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed",
 			l.address)

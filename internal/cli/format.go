@@ -9,6 +9,15 @@ import (
 	"cellserver/internal/resp"
 )
 
+// format is a format of replies.
+type format int
+
+const (
+	formatRaw   format = iota // text alone
+	formatHuman               // with types, and numbers of elements
+	formatJSON
+)
+
 // appendRaw appends a reply in the format of redis-cli --raw: each element is a line, at any depth,
 // and so is each key of a map with its value after a space. Nil is empty. An error includes a line
 // break, as in redis-cli, so that an empty line follows it.

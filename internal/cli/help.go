@@ -8,6 +8,7 @@ import (
 // generalHelp is the text of help without a command.
 const generalHelp = `help COMMAND     what a command does, and its arguments, such as help CL.THROTTLE
 COMMAND LIST     all commands
+5 COMMAND        send the command five times
 quit             leave; so does Ctrl-D
 Tab completes the name of a command.
 `
@@ -17,7 +18,8 @@ func isHelp(call []string) bool {
 	return len(call) > 0 && len(call) <= 3 && (strings.EqualFold(call[0], "help") || call[0] == "?")
 }
 
-// help prints the help for the command that the words name, which the server describes.
+// help prints the help for the command that the words name, which the server describes. If no server answers, this
+// program describes its own commands.
 func (d *runner) help(words []string) error {
 	if len(words) == 0 {
 		_, err := fmt.Fprint(d.out, generalHelp)
@@ -25,11 +27,16 @@ func (d *runner) help(words []string) error {
 	}
 	name := strings.ToUpper(strings.Join(words, " "))
 	docs, err := d.conn.docs(words)
+	who := "the server has"
+	if err != nil && d.docs != nil {
+		who = fmt.Sprintf("%s does not answer. cellserver itself has", d.conn.address)
+		docs, err = parseDocs(d.docs(docsName(words)))
+	}
 	switch {
 	case err != nil:
 		return err
 	case docs == nil:
-		_, err = fmt.Fprintf(d.out, "%s: the server has no such command, or does not describe it\n", name)
+		_, err = fmt.Fprintf(d.out, "%s: %s no such command, or does not describe it\n", name, who)
 	default:
 		_, err = fmt.Fprintf(d.out, "%s\n%s\n", usageOf(name, docs), docs.field("summary").text)
 	}
@@ -38,7 +45,25 @@ func (d *runner) help(words []string) error {
 
 // docs returns what COMMAND DOCS says about a command; nil if it says nothing.
 func (l *connection) docs(words []string) (*reply, error) {
-	r, err := l.call([]string{"COMMAND", "DOCS", strings.ToLower(strings.Join(words, "|"))})
+	r, err := l.call([]string{"COMMAND", "DOCS", docsName(words)})
+	switch {
+	case err == nil && r.kind == kindError && startsWithAny(strings.Fields(string(r.text)), []string{"NOAUTH", "NOPERM"}):
+		return nil, fmt.Errorf("%s refuses: %s", l.address, r.text)
+	case err != nil || len(r.parts) < 2:
+		return nil, err
+	}
+	return &r.parts[1], nil
+}
+
+// docsName returns the name of a command for COMMAND DOCS.
+func docsName(words []string) string { return strings.ToLower(strings.Join(words, "|")) }
+
+// parseDocs parses what ServerEnvironment.Docs returns.
+func parseDocs(b []byte) (*reply, error) {
+	if b == nil {
+		return nil, nil
+	}
+	r, _, err := parseReply(b)
 	if err != nil || len(r.parts) < 2 {
 		return nil, err
 	}

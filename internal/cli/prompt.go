@@ -30,10 +30,18 @@ func splitCall(line string) (call []string, err error) {
 	return call, nil
 }
 
+// splitLine splits a line into a call, and how often it is sent.
+func splitLine(line string) (call []string, times int, err error) {
+	if call, err = splitCall(line); err != nil {
+		return nil, 0, err
+	}
+	return repeatedCall(call)
+}
+
 // prompt reads commands from a terminal until the user quits. The terminal is in raw mode only
 // while a line is edited. During a command, Ctrl-C ends the program, for instance if no reply
-// comes.
-func (d *runner) prompt(in, out *os.File) error {
+// comes; during MONITOR and SUBSCRIBE, it ends the command.
+func (d *runner) prompt(in, out *os.File, past *history) error {
 	if err := d.conn.connect(); err != nil {
 		return err
 	}
@@ -42,7 +50,8 @@ func (d *runner) prompt(in, out *os.File) error {
 		io.Writer
 	}{in, out}, "")
 	editor.AutoCompleteCallback = (&completer{conn: d.conn}).complete
-	d.hints = true
+	editor.History = past
+	d.interactive = true
 	for {
 		editor.SetPrompt(d.conn.String())
 		line, err := readLine(editor, in, out)
@@ -52,7 +61,7 @@ func (d *runner) prompt(in, out *os.File) error {
 		} else if err != nil {
 			return err
 		}
-		call, err := splitCall(line)
+		call, times, err := splitLine(line)
 		if isQuit(call) {
 			return nil
 		}
@@ -60,8 +69,10 @@ func (d *runner) prompt(in, out *os.File) error {
 		case err != nil || len(call) == 0:
 		case isHelp(call):
 			err = d.help(call[1:])
+			past.keep(line, nil)
 		default:
-			err = d.execute(call)
+			err = d.repeat(call, times)
+			past.keep(line, err)
 		}
 		if err != nil && !errors.Is(err, errReply) {
 			printError(err)

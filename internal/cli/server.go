@@ -24,6 +24,10 @@ type ServerEnvironment struct {
 	Prefix   string        // of the names of the variables
 	Password func() string // returns the password of the server, "" if there is none
 
+	// Docs returns what COMMAND DOCS would reply in RESP2 about a command by its name, such as config|set, without a
+	// server; nil if there is no such command.
+	Docs func(name string) []byte
+
 	// ReadConfig returns what the server's configuration file and the environment say together.
 	ReadConfig func(path string) (Listening, error)
 }

@@ -79,3 +79,7 @@ func All() []*command.Command {
 	f.admin.Clients = new(client.Registry)
 	return f.commands()
 }
+
+// Docs returns what COMMAND DOCS replies in RESP2 about a command by its name, without a server; nil if there is no
+// such command.
+func Docs(name string) []byte { return command.Docs(All(), name) }

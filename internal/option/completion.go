@@ -77,8 +77,8 @@ func (p *Program) bash() string {
 func (p *Program) bashFlags() string {
 	var out strings.Builder
 	for _, s := range p.withFlags() {
-		fmt.Fprintf(&out, "    if [[ \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" == '%s' ]] && ((COMP_CWORD > 2)); then\n        case $prev in\n",
-			s.full())
+		fmt.Fprintf(&out, "    if [[ \"${COMP_WORDS[*]:1:%d}\" == '%s' ]] && ((COMP_CWORD > %[1]d)); then\n        case $prev in\n",
+			s.depth(), s.full())
 		all := "--help"
 		for _, f := range s.Flags {
 			switch all += " --" + f.Name; {
@@ -129,8 +129,8 @@ func (p *Program) zsh() string {
 	}
 	out.WriteString("    )\n")
 	for _, s := range p.withFlags() {
-		fmt.Fprintf(&out, "    if [[ \"$words[2] $words[3]\" == '%s' ]] && (( CURRENT > 3 )); then\n        shift 2 words\n"+
-			"        (( CURRENT -= 2 ))\n        _arguments \\\n", s.full())
+		fmt.Fprintf(&out, "    if [[ \"$words[2,%d]\" == '%s' ]] && (( CURRENT > %[1]d )); then\n        shift %[3]d words\n"+
+			"        (( CURRENT -= %[3]d ))\n        _arguments \\\n", s.depth()+1, s.full(), s.depth())
 		for _, f := range s.Flags {
 			fmt.Fprintf(&out, "            %s \\\n", f.zsh())
 		}

@@ -21,11 +21,17 @@ type Subcommand struct {
 	Flags            []Flag // the options that it has, if they are to be described
 }
 
-// full returns the name, with the word that it shares with no other.
+// full returns the name, with the word that it shares with no other, if it has one.
 func (s *Subcommand) full() string {
 	word, _, _ := strings.Cut(s.Args, " ")
+	if strings.HasPrefix(word, "[") {
+		return s.Name
+	}
 	return s.Name + " " + word
 }
+
+// depth returns the number of words of the full name.
+func (s *Subcommand) depth() int { return strings.Count(s.full(), " ") + 1 }
 
 // Flag is an option of a subcommand.
 type Flag struct {

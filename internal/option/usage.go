@@ -24,16 +24,26 @@ func (l *List) Usage(width int) string {
 	return out.String()
 }
 
-// UsageOf describes the options whose name or help has a word, whatever its case.
-func (l *List) UsageOf(word string, width int) string {
+// UsageOf describes the options whose name and help have all of some words.
+func (l *List) UsageOf(words []string, width int) string {
 	var out strings.Builder
-	word = strings.ToLower(strings.TrimPrefix(word, "--"))
 	for _, o := range l.options {
-		if !o.IsFixed() && (strings.Contains(o.Name, word) || strings.Contains(strings.ToLower(o.Help), word)) {
+		if !o.IsFixed() && HasWords(o.Name+" "+o.Help, words) {
 			o.describe(&out, width)
 		}
 	}
 	return out.String()
+}
+
+// HasWords reports whether a text has all of some words, or the names of options, in any order and whatever their case.
+func HasWords(text string, words []string) bool {
+	text = strings.ToLower(text)
+	for _, word := range words {
+		if !strings.Contains(text, strings.ToLower(strings.TrimPrefix(word, "--"))) {
+			return false
+		}
+	}
+	return true
 }
 
 // describe appends the lines about an option to --help.

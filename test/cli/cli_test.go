@@ -70,7 +70,7 @@ func theirs(t *testing.T, args ...string) *exec.Cmd {
 }
 
 // modes are the output formats with each version of the protocol.
-var modes = [][]string{{}, {"-3"}, {"--no-raw"}, {"--no-raw", "-3"}}
+var modes = [][]string{{}, {"-3"}, {"--no-raw"}, {"--no-raw", "-3"}, {"--json"}, {"--json", "-2"}}
 
 // compare runs a call with both clients, in all modes, and expects the same bytes.
 func compare(t *testing.T, server *peer.Server, call ...string) {

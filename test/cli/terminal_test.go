@@ -48,7 +48,10 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) *terminal {
 	require.NoError(t, err)
 	t.Cleanup(func() { slave.Close() })
 	s := &terminal{t: t, ours: master, programs: slave, cmd: cmd, untouched: settings(t, slave)}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Env = slave, slave, slave, environment(t)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if cmd.Env == nil {
+		cmd.Env = environment(t)
+	}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // fails if it has ended, as it should have
 	return s
@@ -128,6 +131,50 @@ func TestKeysThatLeave(t *testing.T) {
 	}
 }
 
+// A session knows the lines of the last one, without passwords.
+func TestHistoryOfSessions(t *testing.T) {
+	server := peer.Start(t)
+	env := environment(t)
+	session := func() *terminal {
+		cmd := ours("-p", strconv.Itoa(server.Port))
+		cmd.Env = env
+		s := onTerminal(t, cmd)
+		s.see("> ")
+		return s
+	}
+	s := session()
+	s.enter("ECHO 'of the first'\r")
+	s.see("\r\n\"of the first\"\r\n")
+	s.enter("AUTH s3cret\r")
+	s.see("(error) ")
+	s.enter("quit\r")
+	require.Zero(t, s.end())
+	s = session()
+	s.enter("\x1b[A\r") // the key up
+	s.see("\r\n\"of the first\"\r\n")
+	s.enter("\x04")
+	require.Zero(t, s.end())
+}
+
+// In a session, Ctrl-C ends SUBSCRIBE and MONITOR, and the session goes on.
+func TestInterruptedStream(t *testing.T) {
+	server := peer.Start(t)
+	s := onTerminal(t, ours("-p", strconv.Itoa(server.Port), "-n", "3"))
+	s.see("[3]> ")
+	for call, begins := range map[string]string{"SUBSCRIBE news": "Reading messages... (press Ctrl-C to quit)\r\n1) \"subscribe\"",
+		"MONITOR": "OK\r\n"} {
+		s.enter(call + "\r")
+		s.see(begins)
+		require.NoError(t, s.cmd.Process.Signal(os.Interrupt)) // as Ctrl-C does where the program's terminal is in control
+		s.see("[3]> ")
+		s.enter("ECHO again\r")
+		s.see("\r\n\"again\"\r\n")
+		s.see("[3]> ")
+	}
+	s.enter("quit\r")
+	assert.Zero(t, s.end())
+}
+
 // No prompt is shown where input or output is not a terminal.
 func TestPromptNeedsAServer(t *testing.T) {
 	s := onTerminal(t, ours("-p", strconv.Itoa(peer.FreePort(t))))
@@ -161,7 +208,7 @@ func TestCommandOnTerminal(t *testing.T) {
 	s := onTerminal(t, ours("-p", strconv.Itoa(server.Port), "EXISTS", "k"))
 	s.see("(integer) 0\r\n")
 	assert.Zero(t, s.end())
-	s = onTerminal(t, ours("-r", "-p", strconv.Itoa(server.Port), "EXISTS", "k"))
+	s = onTerminal(t, ours("--raw", "-p", strconv.Itoa(server.Port), "EXISTS", "k"))
 	s.see("0\r\n")
 	assert.Zero(t, s.end())
 }

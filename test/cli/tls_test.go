@@ -76,7 +76,7 @@ func TestTLSErrors(t *testing.T) {
 		"certificate required. --cacert names the trusted authority": {"-p", s.port, "--tls", "--cacert", s.authority.File, "PING"},
 		s.plain.Addr + " does not speak TLS: is it the plain port?": {"-p", strconv.Itoa(s.plain.Port), "--tls", "--insecure",
 			"PING"},
-		at + " closed the connection before its reply was complete": {"-p", s.port, "PING"},
+		at + " speaks TLS: add --tls, and --cacert with": {"-p", s.port, "PING"},
 	} {
 		got := run(t, ours(args...), "")
 		assert.Equal(t, 1, got.status, says)

@@ -206,7 +206,7 @@ var mayImport = map[string][]string{
 	"internal/monitor": {"internal/metric", "github.com/prometheus/client_golang/..."},
 	"internal/page":    {"internal/client", "internal/session", "internal/option", "internal/resp", "internal/web"},
 	"internal/cli": {
-		"internal/resp", "internal/tlsconfig",
+		"internal/option", "internal/resp", "internal/tlsconfig",
 		"github.com/spf13/pflag", "github.com/redis/go-redis/v9/...", "golang.org/x/term",
 	},
 	"internal/top": {

@@ -40,6 +40,7 @@ func TestManualPage(t *testing.T) {
 	text := string(page)
 	for _, part := range []string{"cellserver - rate-limit server that speaks the Redis protocol", "cellserver check-store URL",
 		"--maxmemory size", "bytes of memory beyond which calls that may need more are refused (OOM)", "SIGHUP",
+		"OPTIONS OF CELLSERVER CLI", "--interval seconds",
 		"OPTIONS OF CELLSERVER POLICIES REPLAY", "--instead-of path", "--limited-subjects part"} {
 		assert.Contains(t, text, part)
 	}
@@ -121,6 +122,20 @@ read_until() {
 zpty -w z "PS1=; autoload -Uz compinit; compinit -D -u; source $COMPLETION; echo rea''dy"
 read_until ready $'\e[?2004h' >/dev/null
 zpty -w -n z $'cellserver TYPED\t'; read_until REST`
+
+// After cli, each shell completes the options of cli, and not the server's options.
+func TestCompletionOfCLI(t *testing.T) {
+	want := []string{"--repeat", "--resp2", "--resp3", "--raw", "--json"}
+	bash := `source "$COMPLETION"
+ask() { COMP_WORDS=(cellserver cli "$@"); COMP_CWORD=$(($# + 1)); _cellserver; echo "${COMPREPLY[@]}"; }
+ask --r; ask -p 1 --js; ask --maxm`
+	assert.ElementsMatch(t, want, completes(t, "bash", bash, "--norc"))
+	fish := `source $COMPLETION
+for line in '--maxm' '--r' '--js'; complete -C "cellserver cli $line" | string split -f1 \t; end`
+	assert.ElementsMatch(t, want, completes(t, "fish", fish, "--no-config"))
+	zsh := strings.Replace(strings.Replace(inZsh, "TYPED", "cli --rep", 1), "REST", "eat", 1)
+	assert.Contains(t, strings.Join(completes(t, "zsh", zsh, "-f"), " "), "eat")
+}
 
 // After policies replay, each shell completes the options of policies replay, and not the server's
 // options.
