@@ -15,6 +15,7 @@ type Server struct {
 	Hits        atomic.Int64 // keys that were read and existed
 	Misses      atomic.Int64 // keys that were read and did not exist
 	ExpiredThen atomic.Int64 // keys that had expired at the latest reset
+	SweptThen   atomic.Int64 // keys of these that were removed without a call on them
 
 	Codes    Codes
 	SlowLog  SlowLog
@@ -45,9 +46,9 @@ func (s *Server) Made() (sum int64) {
 	return sum
 }
 
-// Reset sets all counts to zero. expired is the number of keys that have expired so far, which the
-// store counts and cannot reset.
-func (s *Server) Reset(expired int64) {
+// Reset sets all counts to zero. expired is the number of keys that have expired so far, and swept the number of keys
+// of these that were removed without a call on them: the store counts them, and cannot reset its counts.
+func (s *Server) Reset(expired, swept int64) {
 	for i := range s.calls {
 		s.calls[i].Reset()
 	}
@@ -56,6 +57,7 @@ func (s *Server) Reset(expired int64) {
 		n.Store(0)
 	}
 	s.ExpiredThen.Store(expired)
+	s.SweptThen.Store(swept)
 	s.Traffic.Reset()
 	s.Policies.Reset()
 }

@@ -164,6 +164,8 @@ type Usage struct {
 	Copied int64
 	// Expired is the number of keys removed because they had expired, since the store was made.
 	Expired int64
+	// Swept is the number of keys of Expired that were removed without a call on them.
+	Swept int64
 }
 
 // The errors of a store. Each but ErrUnavailable means that nothing was changed.

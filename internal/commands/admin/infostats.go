@@ -10,12 +10,14 @@ import (
 )
 
 // expiredKeys returns how many keys have expired since the start. It asks the call's own view,
-// because a transaction must not use another.
-func expiredKeys(view store.View) (sum int64) {
+// because a transaction must not use another. Swept is the number of these keys that were removed without a
+// call on them.
+func expiredKeys(view store.View) (expired, swept int64) {
 	for _, u := range store.UsageOf(view) {
-		sum += u.Expired
+		expired += u.Expired
+		swept += u.Swept
 	}
-	return sum
+	return expired, swept
 }
 
 func (a *Admin) infoStats(c *command.Call, out *command.InfoText) {
@@ -34,7 +36,9 @@ func (a *Admin) infoStats(c *command.Call, out *command.InfoText) {
 	out.Add("rejected_connections", s.Refused.Load())
 	out.Fixed("sync_full:0", "sync_partial_ok:0", "sync_partial_err:0")
 	if c.Server.Abilities&store.ReportsUsage != 0 {
-		out.Add("expired_keys", expiredKeys(c.View)-s.ExpiredThen.Load())
+		expired, swept := expiredKeys(c.View)
+		out.Add("expired_keys", expired-s.ExpiredThen.Load())
+		out.Add("expired_keys_active", swept-s.SweptThen.Load())
 	}
 	out.Fixed("expired_stale_perc:0.00", "expired_time_cap_reached_count:0", "expire_cycle_cpu_milliseconds:0",
 		"evicted_keys:0")

@@ -53,6 +53,8 @@ func TestSweptKeysAreNotified(t *testing.T) {
 		removed += s.Instance.Store.(*memstore.Store).Sweep()
 	}
 	require.Equal(t, 2, removed)
+	require.Contains(t, c.Do(t, "INFO stats"), "\r\nexpired_keys:2\r\nexpired_keys_active:2\r\n")
+	require.Contains(t, c.Do(t, "CONFIG RESETSTAT\r\nINFO stats"), "\r\nexpired_keys:0\r\nexpired_keys_active:0\r\n")
 	heard := commandstest.WaitForPush(listener)
 	for !strings.Contains(heard, eventPush(command.ExpiredEvent, "k")) ||
 		!strings.Contains(heard, eventPush(command.ExpiredEvent, "window")) {

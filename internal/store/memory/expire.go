@@ -125,6 +125,7 @@ func (s *shard) sweepPage(now int64) (removed int) {
 			removed++
 		}
 	})
+	s.sweptCount += int64(removed)
 	s.nextSweep++
 	return removed
 }

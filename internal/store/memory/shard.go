@@ -52,13 +52,13 @@ type shard struct {
 	shardCounts
 
 	// The size of a shard must be a multiple of the cache line, so that its neighbour's lock is not
-	// on the same line. A test verifies that.
-	_ [8]byte
+	// on the same line. A test verifies that, and says how many bytes of padding this needs.
 }
 
 // shardCounts are counts for Usage alone.
 type shardCounts struct {
 	expiredCount int64 // number of records removed because they had expired
+	sweptCount   int64 // number of expired records that were removed without a step on their keys
 	copiedBytes  int64 // bytes of values that were copied under the lock
 	kinds        kindCounts
 }

@@ -34,6 +34,7 @@ func (v *view) Usage() []store.Usage {
 			usage[n].NoExpiry += int(db.shards[i].noExpiry)
 			usage[n].Bytes += db.shards[i].bytes()
 			usage[n].Expired += db.shards[i].expiredCount
+			usage[n].Swept += db.shards[i].sweptCount
 			usage[n].Copied += db.shards[i].copiedBytes
 			for kind := range usage[n].ByKind {
 				usage[n].ByKind[kind] += int(db.shards[i].kinds[kind])
