@@ -54,8 +54,15 @@ func TestRules(t *testing.T) {
 		{"+@all -@admin", "user u off resetchannels +@all -@admin"},
 		{"+@string -set", "user u off resetchannels -@all +get"},
 		{"+@ratelimit", "user u off resetchannels -@all +@ratelimit"},
-		{"+@set +@hash", "user u off resetchannels -@all"},                    // categories without commands here
-		{"+hset -EVAL +script|load -debug", "user u off resetchannels -@all"}, // commands of Redis that do not exist here
+		// Categories without commands here, and commands of Redis that do not exist here.
+		{"-@geo +@set +@hash -@list", "user u off resetchannels -@all +@set +@hash -@list"},
+		{"+hset -EVAL +script|load -debug", "user u off resetchannels -@all +hset +script|load"},
+		{"+hset -hset", "user u off resetchannels -@all"},
+		{"+@hash -HSET", "user u off resetchannels -@all +@hash -hset"},
+		{"+@read -hget", "user u off resetchannels -@all +@read -hget"},
+		{"+@all +hset -hget -@geo", "user u off resetchannels +@all -hget -@geo"},
+		{"+hset +@hash -@write", "user u off resetchannels -@all"}, // Redis's hset is in @write
+		{"+@hash -hset +@all", "user u off resetchannels +@all"},
 		{"+select|0 +select|1 +SELECT|0", "user u off resetchannels -@all +select|0 +select|1"},
 		{"+select|0 -select", "user u off resetchannels -@all"},
 		{"+select|0 +@all -@all", "user u off resetchannels -@all"},

@@ -109,10 +109,24 @@ func (s *selector) describeCommands(c *Commands) string {
 			remaining.allow(c, n, s.futureCommands)
 		}
 	}
+	rules = append(rules, s.describeAbsent(len(rules) > 1)...)
 	for n := range c.list {
 		rules = append(rules, s.describeCommand(c, n, described)...)
 	}
 	return strings.Join(rules, " ")
+}
+
+// describeAbsent returns the rules about what only Redis has. A rule that repeats the first rule of all is left out,
+// unless there is a category before it, which may have the command in Redis.
+func (s *selector) describeAbsent(hasCategories bool) (rules []string) {
+	for _, rule := range s.absent {
+		repeats := (rule[0] == '+') == s.futureCommands
+		if !repeats || hasCategories {
+			rules = append(rules, rule)
+		}
+		hasCategories = hasCategories || rule[1] == '@' && !repeats
+	}
+	return rules
 }
 
 // bestCategory returns the category that describes the remaining commands best, or -1 if none

@@ -205,7 +205,16 @@ func (s *selector) allowAll(c *Commands, on bool) {
 	for n := range c.list {
 		s.allowed.set(n, on)
 	}
-	s.futureCommands, s.firstArgs = on, nil
+	s.futureCommands, s.firstArgs, s.absent = on, nil, nil
+}
+
+// setAbsent keeps a rule about what only Redis has. There is at most one for each name that Redis has.
+func (s *selector) setAbsent(name string, on bool) {
+	sign := "-"
+	if on {
+		sign = "+"
+	}
+	s.absent = append(slices.DeleteFunc(s.absent, func(rule string) bool { return rule[1:] == name }), sign+name)
 }
 
 // addKeys adds a key pattern: ~pattern, or with restricted access %R~pattern, %W~pattern or
@@ -265,7 +274,7 @@ func (s *selector) addChannels(pattern string) (reason string) {
 
 // changeCommands allows or denies @category, command, or container|subcommand. With
 // command|argument it allows a command only if its first argument is this one. Commands that only
-// Redis has are accepted without effect.
+// Redis has are accepted, described, and have no effect.
 func (s *selector) changeCommands(c *Commands, on bool, name string) (reason string) {
 	if category, ok := strings.CutPrefix(name, "@"); ok {
 		cat := c.category(category)
@@ -275,6 +284,12 @@ func (s *selector) changeCommands(c *Commands, on bool, name string) (reason str
 		for _, n := range cat.members {
 			s.allow(c, n, on)
 		}
+		switch {
+		case len(cat.members) == 0:
+			s.setAbsent("@"+cat.name, on)
+		case !on: // the category may have in Redis what was allowed before
+			s.absent = slices.DeleteFunc(s.absent, func(rule string) bool { return rule[0] == '+' })
+		}
 		return ""
 	}
 	last := strings.LastIndexByte(name, '|')
@@ -283,6 +298,7 @@ func (s *selector) changeCommands(c *Commands, on bool, name string) (reason str
 		return ""
 	}
 	if isRedis(strings.ToLower(name)) {
+		s.setAbsent(strings.ToLower(name), on)
 		return ""
 	}
 	if last < 0 || !on {

@@ -79,10 +79,13 @@ type selector struct {
 	allowed        bits
 	futureCommands bool             // set by +@all: commands that are added later are allowed too
 	firstArgs      map[int][]string // of commands not allowed as a whole: the first arguments with which they are
-	allKeys        bool
-	keys           []keyPattern
-	allChannels    bool
-	channels       []string
+	// absent has the rules about what only Redis has, in their order: @category without commands here, or a command.
+	// They are described, so that a user who is copied to a Redis has these rights there, or fewer.
+	absent      []string
+	allKeys     bool
+	keys        []keyPattern
+	allChannels bool
+	channels    []string
 }
 
 // keyPattern allows an access to the keys that match a pattern.
@@ -107,7 +110,7 @@ func (c *Commands) newSelector(channels bool) *selector {
 func (s *selector) clone() *selector {
 	copied := *s
 	copied.allowed, copied.keys, copied.channels = slices.Clone(s.allowed), slices.Clone(s.keys), slices.Clone(s.channels)
-	copied.firstArgs = maps.Clone(s.firstArgs)
+	copied.firstArgs, copied.absent = maps.Clone(s.firstArgs), slices.Clone(s.absent)
 	for n, words := range copied.firstArgs {
 		copied.firstArgs[n] = slices.Clone(words)
 	}
