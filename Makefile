@@ -282,6 +282,14 @@ release: ## publish the tag of this commit as a release (the release workflow do
 	packaging/tools.sh
 	PATH="$(CURDIR)/bin/tools:$$PATH" goreleaser release --clean
 
+.PHONY: images
+images: ## build the images of a release, scan them and list their contents; push them if IMAGE=REPOSITORY (RELEASE=1.0.0)
+	packaging/images.sh $(or $(RELEASE),$(VERSION:v%=%)) $(IMAGE)
+
+.PHONY: sign
+sign: ## sign the checksums in dist/ and the image with cosign (the release workflow does so)
+	packaging/sign.sh
+
 DOCKER := docker
 
 .PHONY: docker

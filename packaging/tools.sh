@@ -19,6 +19,7 @@ for name; do
     case $name in
     goreleaser) tool goreleaser github.com/goreleaser/goreleaser/v2 v2.12.7 ;;
     syft) tool syft github.com/anchore/syft/cmd/syft v1.40.0 ;;
+    govulncheck) tool govulncheck golang.org/x/vuln/cmd/govulncheck v1.3.0 ;; # that of the Makefile
     helm) tool helm helm.sh/helm/v3/cmd/helm v3.20.0 ;;
     *) echo "packaging/tools.sh: what is $name?" >&2 && exit 1 ;;
     esac

@@ -408,7 +408,7 @@ func TestKubernetesVolume(t *testing.T) {
 
 var (
 	uses   = regexp.MustCompile(`uses: *(.*)`)
-	pinned = regexp.MustCompile(`^actions/(checkout|setup-go)@[0-9a-f]{40} # v[0-9.]+$`)
+	pinned = regexp.MustCompile(`^(actions/(checkout|setup-go|attest-build-provenance)|sigstore/cosign-installer)@[0-9a-f]{40} # v[0-9.]+$`)
 	makes  = regexp.MustCompile(`\b(?:make|ci/run) ([a-z0-9-]+)`)
 	target = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 )
@@ -431,17 +431,17 @@ func TestWorkflows(t *testing.T) {
 			On          any
 			Permissions map[string]string
 			Jobs        map[string]struct {
-				Uses, Needs string
-				Permissions map[string]string
-				Strategy    struct {
+				Uses, Needs      string
+				Permissions, Env map[string]string
+				Strategy         struct {
 					FailFast bool `yaml:"fail-fast"`
 					Matrix   struct{ Make []string }
 				}
 				RunsOn         string `yaml:"runs-on"`
 				TimeoutMinutes int    `yaml:"timeout-minutes"`
 				Steps          []struct {
-					Name, Uses, Run string
-					With, Env       map[string]string
+					Name, If, Uses, Run string
+					With, Env           map[string]string
 				}
 			}
 		}
