@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -51,22 +50,14 @@ func (c *config) loadPassword() (err error) {
 // readPassword returns the password of the user default: the given one, or the first line of the
 // password file.
 func (a *access) readPassword(given string) (string, error) {
-	const longest = 64 << 10
 	switch {
 	case a.passwordFile == "":
 		return given, nil
 	case given != "":
 		return "", errors.New("--requirepass and --requirepass-file cannot be used together")
 	}
-	text, err := readBounded(a.passwordFile, longest)
-	if err != nil {
-		return "", fmt.Errorf("--requirepass-file: %w", err)
-	}
-	line, _, _ := bytes.Cut(text, []byte{'\n'})
-	if line = bytes.TrimSuffix(line, []byte{'\r'}); len(line) == 0 {
-		return "", fmt.Errorf("--requirepass-file: the first line of %s is empty", a.passwordFile)
-	}
-	return string(line), nil
+	line, err := firstLine("--requirepass-file", a.passwordFile)
+	return string(line), err
 }
 
 // environmentPassword returns the server's password from the environment, so that health checks in

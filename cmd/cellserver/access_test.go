@@ -109,13 +109,13 @@ var renameCases = []accessCase{
 func TestSecretsOfTheEnvironment(t *testing.T) {
 	_, err := parseConfig(nil, []string{"CELLSERVER_ACLLOG_MAX_LEN=secret"})
 	require.ErrorContains(t, err, "secret")
-	c, err := parseConfig([]string{"--requirepass", "secret", "--user", "a >secret"}, nil)
+	c, err := parseConfig([]string{"--requirepass", "hidden", "--user", "a >hidden"}, nil)
 	require.NoError(t, err)
 	for _, v := range c.options.Matching(func(name string) bool { return name != "requirepass" }) {
-		require.NotContains(t, v.Value, "secret", v.Name)
+		require.NotContains(t, v.Value, "hidden", v.Name)
 		require.NotContains(t, []string{"user", "rename-command"}, v.Name)
 	}
-	require.NotContains(t, c.usage(), "secret")
+	require.NotContains(t, c.usage(), "hidden")
 }
 
 // TestClientKnowsTheServersPassword checks that the client finds the server's password in the
@@ -176,6 +176,8 @@ func TestSecretsAreHidden(t *testing.T) {
 		"cellserver cli -asecret --pass secret PING":     "cellserver cli -a****** --pass ****** PING",
 		"cellserver --requirepass":                       "cellserver --requirepass",
 		"cellserver --store-password secret":             "cellserver --store-password ******",
+		"cellserver --webhook https://host/secret":       "cellserver --webhook *******************",
+		"cellserver --webhook-secret-file path":          "cellserver --webhook-secret-file path",
 		"cellserver --store redis://u:secret@host":       "cellserver --store redis://********@host",
 		"cellserver import redis://me:secret@host:1/0":   "cellserver import redis://*********@host:1/0",
 		"cellserver import redis://host:1/0":             "cellserver import redis://host:1/0",

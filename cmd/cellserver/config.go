@@ -19,6 +19,7 @@ import (
 	"cellserver/internal/option"
 	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
+	"cellserver/internal/webhook"
 	"cellserver/internal/xds"
 )
 
@@ -35,6 +36,7 @@ type config struct {
 	server   *server.Settings
 	commands *commands.Settings
 	policies *commands.PolicyFiles // set when all options are known
+	webhook  webhook.Settings
 	xds      *xds.Settings
 	envoy    envoys
 	image    image // of envoyproxy/ratelimit, whose place the server may take
@@ -116,7 +118,7 @@ func newConfig() *config {
 	for _, part := range [][]*option.Option{
 		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.grpc.Options(),
 		c.xds.Options(),
-		c.commands.Options(),
+		c.commands.Options(), c.webhook.Options(),
 		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(), c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {

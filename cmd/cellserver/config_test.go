@@ -2,7 +2,9 @@ package main
 
 import (
 	"flag"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 
 	"cellserver/internal/redisconf"
 	"cellserver/internal/server"
+	"cellserver/internal/store"
 	"cellserver/test/generated"
 )
 
@@ -59,6 +62,48 @@ func TestInvalidOptions(t *testing.T) {
 	} {
 		_, err := parseConfig(mistake.args, nil)
 		require.ErrorContains(t, err, mistake.says)
+	}
+}
+
+// TestWebhookOptions checks the options about the webhook. Neither errors nor options that CONFIG GET shows contain its
+// URL.
+func TestWebhookOptions(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		return filepath.Join(dir, name)
+	}
+	const url = "https://example.com/secret"
+	for _, of := range []struct {
+		args []string
+		says string // the error; none if empty
+	}{
+		{nil, ""},
+		{[]string{"--webhook", url, "--webhook-secret-file", file("long", "0123456789abcdef\r\nmore")}, ""},
+		{[]string{"--webhook", url, "--webhook-secret-file", file("short", "0123456789abcde\n")}, "have 16 bytes or more"},
+		{[]string{"--webhook", url, "--webhook-secret-file", file("empty", "\n")}, "is empty"},
+		{[]string{"--webhook", url, "--webhook-secret-file", "/nosuch"}, "--webhook-secret-file: stat /nosuch"},
+		{[]string{"--webhook", url}, "--webhook needs --webhook-secret-file"},
+		{[]string{"--webhook", "https://u:secret@example.com", "--webhook-secret-file", "f"}, "--webhook: it must be an"},
+	} {
+		c, err := parseConfig(of.args, nil)
+		require.NoError(t, err, "%q", of.args)
+		for _, v := range c.options.Matching(func(string) bool { return true }) {
+			require.NotContains(t, v.Value, url, v.Name)
+		}
+		err = c.webhook.Check()
+		if err == nil {
+			s, opened := c.openWebhook(store.NewStillClock(1), slog.New(slog.DiscardHandler))
+			stopWebhook(s)
+			require.Equal(t, s == nil, postTo(s) == nil)
+			err = opened
+		}
+		if of.says != "" {
+			require.ErrorContains(t, err, of.says, "%q", of.args)
+			require.NotContains(t, err.Error(), "secret@", "%q", of.args)
+			continue
+		}
+		require.NoError(t, err, "%q", of.args)
 	}
 }
 

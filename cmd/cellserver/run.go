@@ -21,6 +21,7 @@ import (
 	"cellserver/internal/grpcapi"
 	"cellserver/internal/logging"
 	"cellserver/internal/meter"
+	"cellserver/internal/metric"
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
@@ -63,12 +64,17 @@ func (c *config) run() (err error) {
 	defer data.Close()
 	defer func() { err = errors.Join(err, folder.close()) }()
 	clientLog := logging.RateLimit(log)
+	reports, err := c.openWebhook(data.Clock(), clientLog)
+	if err != nil {
+		return err
+	}
+	defer stopWebhook(reports)
 	instance, err := commands.New(commands.Config{
 		Store: data, NewLocal: c.newLocalStore, Folder: folder.commands(),
 		Version: version, Settings: c.commands, Options: &c.options,
 		Port: cmp.Or(c.network.port, c.tls.port), ACLFile: c.access.file(), Stop: c.monitor.withoutDelay(stop),
 		Log: log, ClientLog: clientLog, Turns: turns, Holds: holds, Rewrite: c.rewriter(), Policies: c.policies,
-		Info: grpcapi.Info(c.envoy.current),
+		Info: grpcapi.Info(c.envoy.current), Post: postTo(reports), Metrics: []metric.Group{reports.Metrics()},
 	})
 	if err != nil {
 		return err
@@ -154,6 +160,9 @@ func (c *config) readFiles(log *slog.Logger) error {
 	c.describeZones(used, log)
 	c.warn(log)
 	if err := c.checkStore(); err != nil {
+		return err
+	}
+	if err := c.webhook.Check(); err != nil {
 		return err
 	}
 	c.policies = c.policyFiles()

@@ -16,6 +16,7 @@ import (
 	"cellserver/internal/commands/pubsub"
 	"cellserver/internal/maxmemory"
 	"cellserver/internal/meter"
+	"cellserver/internal/metric"
 	"cellserver/internal/option"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
@@ -29,6 +30,9 @@ type Folder = persistence.Folder
 
 // PolicyFiles are the policies in force, and their files, which are read again.
 type PolicyFiles = policy.Files
+
+// Post has a report posted, in JSON. It never blocks.
+type Post = func(id string, body []byte)
 
 // Config is the configuration of an Instance. Fields that are zero have defaults.
 type Config struct {
@@ -49,6 +53,8 @@ type Config struct {
 	ACLFile   access.ACLFile     // nil if there is none
 	Policies  *PolicyFiles       // by default, there are none
 	Info      []command.InfoPart // of INFO, after the parts of the commands
+	Metrics   []metric.Group     // after the metrics of the commands
+	Post      Post               // posts reports of policies with notify; nil if there is no webhook
 	// Rewrite writes the configuration file, with the given users, in lines as --user has them. It is nil
 	// if there is no such file.
 	Rewrite func(users []string) error
@@ -112,7 +118,7 @@ func newInstance(c Config) (*Instance, *families, error) {
 	f.tracking.Init(c.Settings.Tracking.MaxKeys)
 	in.Begin()
 	f.announcer.Busy = &in.Background.Busy
-	in.Metrics = f.metrics(in)
+	in.Metrics = append(f.metrics(in), c.Metrics...)
 	return in, f, f.apply(c.Settings, in)
 }
 
@@ -130,6 +136,7 @@ func (f *families) connect(c *Config, in *Instance) {
 	f.announcer.Channels = &f.channels
 	r := &f.policies.Reports
 	r.Log, r.Publish, r.Listened, r.Lost = c.ClientLog, f.announcer.Announce, f.announcer.HasListeners, f.announcer.Lost
+	r.Post = c.Post
 	r.Begin()
 	f.decider.Standings, _ = c.Store.(store.StandingReporter)
 	if c.Store.MayBlock() {

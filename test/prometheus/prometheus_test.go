@@ -83,7 +83,8 @@ func servers(t *testing.T) (addresses []string, made int) {
 	redis, pair := peer.StartRedis(t), certs.New(t).Issue(t, "server")
 	for _, args := range [][]string{
 		{"--measure-pauses", "loops", "--policies", "../../examples/policies/policies",
-			"--grpc-unixsocket", t.TempDir() + "/grpc", "--envoy-config", envoyConfig(t)},
+			"--grpc-unixsocket", t.TempDir() + "/grpc", "--envoy-config", envoyConfig(t),
+			"--webhook", "http://127.0.0.1:9", "--webhook-secret-file", secretFile(t)},
 		{"--dir", t.TempDir(), "--measure-pauses", "locks", "--tls-port", strconv.Itoa(peer.FreePort(t)),
 			"--tls-cert-file", pair.Cert, "--tls-key-file", pair.Key, "--tls-auth-clients", "no"},
 		{"--store", "redis://" + redis.Addr, "--store-timeout", "10000"}, // on a busy machine too
@@ -98,6 +99,14 @@ func servers(t *testing.T) (addresses []string, made int) {
 		addresses, made = append(addresses, address), made+100
 	}
 	return addresses, made
+}
+
+// secretFile returns the path of a file with a secret.
+func secretFile(t *testing.T) (path string) {
+	t.Helper()
+	path = t.TempDir() + "/secret"
+	require.NoError(t, os.WriteFile(path, []byte("0123456789abcdef\n"), 0o600))
+	return path
 }
 
 // envoyConfig returns the path of a configuration for --envoy-config.

@@ -187,7 +187,8 @@ var mayImport = map[string][]string{
 		"internal/session", "internal/client", "internal/resp", "internal/meter", "internal/option", "internal/stats",
 		"golang.org/x/sys/unix",
 	},
-	"internal/web": {"internal/client"},
+	"internal/web":     {"internal/client"},
+	"internal/webhook": {"internal/metric", "internal/option"},
 	"internal/httpapi": {
 		"internal/web", "internal/session", "internal/client", "internal/command", "internal/decide", "internal/metric",
 		"internal/policy", "internal/option", "internal/quota", "internal/resp",
@@ -230,7 +231,8 @@ var mayImport = map[string][]string{
 		"internal/monitor", "internal/policy", "internal/persist", "internal/redisconf", "internal/transfer",
 		"internal/store/remote", "internal/store/remote/backend", "internal/store/remote/combine", "internal/top",
 		"internal/web", "internal/httpapi", "internal/page", "internal/calendar",
-		"internal/envoy", "internal/grpcapi", "internal/xds", "internal/systemd", "internal/demo",
+		"internal/envoy", "internal/grpcapi", "internal/xds", "internal/systemd", "internal/demo", "internal/webhook",
+		"internal/metric",
 		"github.com/spf13/pflag", "golang.org/x/sys/unix",
 	},
 }

@@ -17,7 +17,8 @@ type Reports struct {
 	// Publish publishes a message on a channel. Listened reports whether any client may get it.
 	Publish  func(c *command.Call, channel string, payload []byte)
 	Listened func() bool
-	Lost     func() int64 // messages that could not be published
+	Lost     func() int64                 // messages that could not be published
+	Post     func(id string, body []byte) // posts a report soon; nil if there is no webhook
 
 	run    string       // a random prefix of the IDs of this process
 	number atomic.Int64 // of the latest report
@@ -37,7 +38,15 @@ func (f *Family) Report(c *command.Call, p *policies.Policy, e policies.Event) {
 	e.ID = r.run + "-" + strconv.FormatInt(r.number.Add(1), 10)
 	r.Log.Info("a subject has reached a threshold", "policy", e.Policy, "subject", e.Subject, "limit", e.Limit,
 		"threshold", strconv.FormatInt(e.Threshold, 10)+"%", "used", e.Used, "size", e.Size)
-	if r.Listened() {
-		r.Publish(c, policies.EventChannel(e.Policy), e.JSON())
+	listened := r.Listened()
+	if r.Post == nil && !listened {
+		return
+	}
+	text := e.JSON()
+	if r.Post != nil {
+		r.Post(e.ID, text)
+	}
+	if listened {
+		r.Publish(c, policies.EventChannel(e.Policy), text)
 	}
 }
