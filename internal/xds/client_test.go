@@ -73,7 +73,6 @@ type client struct {
 	*plane
 	current *envoy.Current
 	pauses  chan time.Duration
-	end     func()
 }
 
 // startClient starts a client of a control plane; without a plane, of an address where nobody listens.
