@@ -211,6 +211,10 @@ FOR := 60s
 soak: build ## run normal and hostile traffic together for FOR (published: 30m)
 	$(GO) run ./test/soak -server bin/cellserver -for $(FOR) $(ARGS)
 
+.PHONY: soak-everything
+soak-everything: build ## the same with everything on: a disk, TLS, HTTP, gRPC, the page, policies that are reloaded, waiting calls, holds (nightly: 1h)
+	$(GO) run ./test/soak -server bin/cellserver -for $(FOR) -everything $(ARGS)
+
 .PHONY: micro
 micro: ## run the micro-benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

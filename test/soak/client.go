@@ -28,7 +28,11 @@ func connect(addr string, protocol int) *redis.Client {
 // client calls CL.THROTTLE on a key until it is limited, deletes the key, and begins again. It knows
 // each reply beforehand.
 func (s *soak) client(ctx context.Context, key string, protocol int) error {
-	c := connect(s.server.addr, protocol)
+	return s.clientOn(ctx, connect(s.server.addr, protocol), key)
+}
+
+// clientOn does so on a connection, which it closes.
+func (s *soak) clientOn(ctx context.Context, c *redis.Client, key string) error {
 	defer c.Close()
 	taken := 0
 	return paced(ctx, clientPace, func() error {

@@ -3,6 +3,9 @@
 // files or goroutines are left afterwards.
 //
 //	go run ./test/soak -server bin/cellserver -for 60s -transport event-loop
+//
+// With -everything, the server also has a folder of --dir, TLS, HTTP, gRPC, a page and policies that are reloaded, and
+// there are clients of each, clients that wait and clients with holds.
 package main
 
 import (
@@ -33,6 +36,7 @@ const (
 // How much may be left at the end.
 const (
 	mayStay      = 96 << 20 // bytes of resident memory; Go's heap keeps some
+	mayGrow      = 96 << 20 // bytes, from one fifth of the time to another
 	filesMayStay = 0
 	goMayStay    = 0                // goroutines
 	settles      = 60 * time.Second // the longest wait for everything else to be released
@@ -46,6 +50,8 @@ type soak struct {
 	attacks atomic.Int64
 	longest atomic.Int64 // nanoseconds: the longest round trip of victim's calls
 	peak    int64        // resident memory in bytes
+	samples []int64      // bytes resident, once a second
+	files   int          // most open files
 }
 
 func main() {
@@ -53,20 +59,28 @@ func main() {
 	length := flag.Duration("for", time.Minute, "how long the traffic lasts")
 	transport := flag.String("transport", "event-loop", "event-loop or goroutines")
 	seed := flag.Uint64("seed", 1, "seed of the random numbers")
+	everything := flag.Bool("everything", false, "turn on everything that the server has")
 	flag.Parse()
-	if err := run(*binary, *transport, *length, *seed); err != nil {
+	if err := run(*binary, *transport, *length, *seed, *everything); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
 }
 
-func run(binary, transport string, length time.Duration, seed uint64) error {
-	server, err := launch(binary, transport)
+func run(binary, transport string, length time.Duration, seed uint64, everything bool) (err error) {
+	var more *extras
+	if everything {
+		if more, err = newExtras(length); err != nil {
+			return err
+		}
+		defer more.remove()
+	}
+	server, err := launch(binary, transport, more)
 	if err != nil {
 		return err
 	}
 	defer server.kill()
-	s := &soak{server: server, wrong: make(chan error, attackers+clients+bannedClients+2)}
+	s := &soak{server: server, wrong: make(chan error, attackers+clients+bannedClients+2+extraClients)}
 	if err := s.warmUp(); err != nil {
 		return err
 	}
@@ -85,10 +99,35 @@ func run(binary, transport string, length time.Duration, seed uint64) error {
 	fmt.Printf("soak: at the start %s; peak %d MiB resident; at the end %s\n", start, s.peak>>20, end)
 	fmt.Printf("soak: longest round trip of an ordinary call during the attacks %s\n",
 		time.Duration(s.longest.Load()).Round(10*time.Microsecond))
+	fmt.Printf("soak: %d files open at most; from the second fifth of the time to the last, the average of resident memory grew by %d KiB\n",
+		s.files, s.growth()>>10)
 	if err != nil {
 		return err
 	}
-	return server.stop()
+	if growth := s.growth(); more != nil && growth > mayGrow {
+		return fmt.Errorf("memory is not flat: %d MiB more, and %d are the most", growth>>20, mayGrow>>20)
+	}
+	if err := server.stop(); err != nil || more == nil {
+		return err
+	}
+	return more.checkFolder(binary)
+}
+
+// growth returns by how much the average of the resident memory is larger in the last fifth of the run than in the
+// second fifth, in bytes.
+func (s *soak) growth() int64 {
+	fifth := len(s.samples) / 5
+	if fifth == 0 {
+		return 0
+	}
+	return average(s.samples[4*fifth:]) - average(s.samples[fifth:2*fifth])
+}
+
+func average(numbers []int64) (sum int64) {
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum / int64(len(numbers))
 }
 
 // warmUp runs each attack once, so that memory which stays allocated, such as pooled buffers,
@@ -100,6 +139,25 @@ func (s *soak) warmUp() error {
 	for _, a := range hostile.Attacks() {
 		if err := a.Run(s.server.addr, rand.New(rand.NewPCG(0, 0))); err != nil {
 			return fmt.Errorf("%s: %w", a.Name, err)
+		}
+	}
+	if s.server.extras != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), warmsUp)
+		defer cancel()
+		var running sync.WaitGroup
+		for _, each := range s.extraClients() {
+			running.Go(func() {
+				if err := each(ctx); err != nil {
+					s.wrong <- err
+				}
+			})
+		}
+		running.Wait()
+		s.server.extras.closeIdle()
+		select {
+		case err := <-s.wrong:
+			return err
+		default:
 		}
 	}
 	return s.server.alone()
@@ -129,6 +187,12 @@ func (s *soak) traffic(length time.Duration, seed uint64) error {
 	}
 	start(s.victim)
 	start(s.observe)
+	if s.server.extras != nil {
+		for _, each := range s.extraClients() {
+			start(each)
+		}
+		defer s.server.extras.closeIdle()
+	}
 	running.Wait()
 	select {
 	case err := <-s.wrong:
@@ -175,7 +239,8 @@ func (s *soak) observe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		s.peak = max(s.peak, m.resident)
+		s.peak, s.files = max(s.peak, m.resident), max(s.files, m.files)
+		s.samples = append(s.samples, m.resident)
 		if second++; second%10 == 0 {
 			fmt.Printf("%5ds  %d calls, %d attacks, %s, longest round trip %s\n", second, s.calls.Load(), s.attacks.Load(), m,
 				time.Duration(s.longest.Load()).Round(10*time.Microsecond))

@@ -25,6 +25,7 @@ type process struct {
 	log      journal
 	watcher  *redis.Client
 	received string // the number of connections received
+	extras   *extras
 }
 
 // figures are measurements by the system and by the server.
@@ -39,7 +40,7 @@ func (f figures) String() string {
 		f.resident>>20, f.files, f.threads, f.goroutines, f.clients)
 }
 
-func launch(binary, transport string) (*process, error) {
+func launch(binary, transport string, more *extras) (*process, error) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -47,9 +48,14 @@ func launch(binary, transport string) (*process, error) {
 	addr := l.Addr().String()
 	l.Close()
 	_, port, _ := net.SplitHostPort(addr)
-	p := &process{addr: addr, ended: make(chan struct{})}
-	p.cmd = exec.Command(binary, "--port", port, "--bind", "127.0.0.1", "--transport", transport, "--loglevel", "warning",
-		"--policies", policiesFile)
+	p := &process{addr: addr, ended: make(chan struct{}), extras: more}
+	args := []string{"--port", port, "--bind", "127.0.0.1", "--transport", transport, "--loglevel", "warning"}
+	if more == nil {
+		args = append(args, "--policies", policiesFile)
+	} else {
+		args = append(args, more.args()...)
+	}
+	p.cmd = exec.Command(binary, args...)
 	p.cmd.Stderr = &p.log
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
