@@ -4,6 +4,7 @@ package packaging
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -468,14 +469,17 @@ func TestWorkflows(t *testing.T) {
 
 // Each manifest says beside its memory limit how much of it the server uses for maxmemory.
 func TestManifestsSayMaxMemory(t *testing.T) {
-	const note = "# The server's maxmemory is two thirds of the limit, unless CELLSERVER_MAXMEMORY sets another.\n"
+	const note = "# The server's maxmemory is two thirds of the limit, unless %s sets another.\n"
 	for _, path := range []string{"compose.yaml", "compose-store.yaml",
 		"kubernetes-service.yaml", "kubernetes-sidecar.yaml",
 		"kubernetes-store-pool.yaml", "kubernetes-store-sidecar.yaml", "helm/values.yaml"} {
-		before := ""
-		found := false
+		setting := "CELLSERVER_MAXMEMORY"
+		if strings.HasPrefix(path, "helm/") {
+			setting = "options.maxmemory"
+		}
+		before, found := "", false
 		for line := range strings.Lines(read(t, "deploy/"+path)) {
-			if strings.Contains(before, note) {
+			if strings.Contains(before, fmt.Sprintf(note, setting)) {
 				require.Regexp(t, `^\s+(limits: \{memory: |mem_limit: )`, line, path)
 				found = true
 			}
