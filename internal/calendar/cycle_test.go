@@ -40,7 +40,7 @@ func TestCyclesOfTheDatabase(t *testing.T) {
 	}
 }
 
-// A period is shown in the largest unit of which it is a multiple.
+// A period is shown in the largest unit that divides it.
 func TestCyclesOfPeriods(t *testing.T) {
 	for want, period := range map[string]time.Duration{
 		"1ms": time.Millisecond, "1.5ms": 1500 * time.Microsecond, "250ms": 250 * time.Millisecond, "90s": 90 * time.Second,

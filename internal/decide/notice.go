@@ -13,8 +13,8 @@ import (
 // A policy with notify reports the steps with which its subjects reach thresholds: see policy.Notify. Steps that this
 // process did not make, and decisions that the store did not make, are not reported.
 
-// thresholdSlots is the number of subjects and limits of which the reports are remembered. It is a power of two. If two
-// share a slot, the later one takes its place, and the reports of the other may be repeated.
+// thresholdSlots is the number of pairs of a subject and a limit whose reports are remembered. It is a power of two.
+// If two pairs share a slot, the later one takes its place, and the reports of the other may be repeated.
 const thresholdSlots = 1 << 14
 
 // thresholds remembers which thresholds were reported, in 128 KiB. A slot has a hash of a subject and a limit in its

@@ -119,7 +119,7 @@ func TestIndexInFewSteps(t *testing.T) {
 	})
 }
 
-// A text with parts of thousands of patterns, of which none matches, gets the first pattern that begins and ends alike;
+// A text with parts of thousands of patterns that matches none gets the first pattern that begins and ends alike;
 // a text of ordinary size, or a long one with few parts, does not.
 func TestHostileTexts(t *testing.T) {
 	list, _ := manyPatterns("path_*-%d-*/*")
