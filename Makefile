@@ -198,11 +198,8 @@ FUZZTIME := 60s
 
 .PHONY: fuzz
 fuzz: ## fuzz each target for FUZZTIME
-	@for target in resp:FuzzReader resp:FuzzInline resp:FuzzWriter gcra:FuzzStep window:FuzzStep acl:FuzzRules \
-		rdb:FuzzReader rdb:FuzzDump rdb:FuzzUnpack form:FuzzRead form:FuzzTAT journal:FuzzScan entry:FuzzEntries \
-		commands:FuzzRestore envoy:FuzzParse policy:FuzzParse policy:FuzzKeys policy:FuzzClientIP standing:FuzzRead \
-		weblog:FuzzLine weblog:FuzzFormat weblog:FuzzFile; do \
-		$(GO) test ./internal/$${target%%:*} -run '^$$' -fuzz "^$${target##*:}$$" -fuzztime $(FUZZTIME) || exit 1; \
+	@grep -roE '^func Fuzz[A-Za-z]+' --include='*_test.go' internal | sed 's|/[^/]*:func | |' | sort | while read -r folder target; do \
+		$(GO) test ./$$folder -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) </dev/null || exit 1; \
 	done
 
 FOR := 60s
