@@ -233,6 +233,9 @@ func TestRights(t *testing.T) {
 	require.Equal(t, http.StatusOK, status, text)
 	require.NoError(t, json.Unmarshal([]byte(text), &found))
 	assert.Equal(t, []string{"1", "3000"}, []string{found.State["holds"], found.State["held"]})
+	require.Len(t, found.Holders, 1)
+	assert.InDelta(t, 600000, found.Holders[0].Ends, 60000, "the store has the machine's clock")
+	found.Holders[0].Ends = 600000
 	assert.Equal(t, []holder{{`"req-7"`, 3000, 600000}}, found.Holders)
 	for body, want := range map[string]string{
 		"{": "the body must be an object with a key, in JSON", `{"key":"\"a"}`: "a name in quotes ends with a quote",

@@ -101,7 +101,7 @@ func TestPrompt(t *testing.T) {
 	s.enter("SELECT 3\r")
 	s.see("\r\nOK\r\n" + server.Addr + "[3]> ")
 	s.enter("ECHOO\x7f 'a b'\r") // a backspace
-	s.see("\r\n\"a b\"\r\n")
+	s.see("\r\n\"a b\"\r\n" + server.Addr + "[3]> ")
 	s.enter("\x1b[A\r") // the key up
 	s.see("\r\n\"a b\"\r\n")
 	s.enter("NOSUCH\r")
@@ -151,7 +151,7 @@ func TestHistoryOfSessions(t *testing.T) {
 	require.Zero(t, s.end())
 	s = session()
 	s.enter("\x1b[A\r") // the key up
-	s.see("\r\n\"of the first\"\r\n")
+	s.see("\r\n\"of the first\"\r\n" + server.Addr + "> ") // without the prompt, the kernel would still take Ctrl-D for its own
 	s.enter("\x04")
 	require.Zero(t, s.end())
 }
