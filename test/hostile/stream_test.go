@@ -46,9 +46,9 @@ func together(n int, each func(i int) error) error {
 	}
 }
 
-// allRows returns a call of every command, in turn as an array and as an inline line. It leaves out
+// allRows returns a call of each command, in turn as an array and as an inline line. It leaves out
 // commands that end the server.
-func allRows(w *watcher) (b []byte) {
+func allRows(w *watcher) (rows [][]byte) {
 	names, err := w.CommandList(w.ctx, nil).Result()
 	require.NoError(w.t, err)
 	require.Greater(w.t, len(names), 20)
@@ -58,25 +58,42 @@ func allRows(w *watcher) (b []byte) {
 		switch {
 		case slices.Contains([]string{"shutdown", "debug", "quit"}, words[0]):
 		case i%2 == 0:
-			b = append(b, Command(words...)...)
+			rows = append(rows, Command(words...))
 		default:
-			b = append(b, strings.Join(words, " ")+"\r\n"...)
+			rows = append(rows, []byte(strings.Join(words, " ")+"\r\n"))
 		}
 	}
-	return append(b, "QUIT\r\nPING\r\n"...)
+	return append(rows, []byte("QUIT\r\nPING\r\n"))
+}
+
+// prefixes returns what remains of a stream of calls when it is truncated, at each byte: all of it of a
+// stream with every form of calls, and of the calls of all commands only the last one and the one before
+// it, for which the time is linear.
+func prefixes(w *watcher) (all [][]byte) {
+	for b := valid(); len(b) > 0; b = b[:len(b)-1] {
+		all = append(all, b)
+	}
+	before := []byte{}
+	for _, row := range allRows(w) {
+		for n := range row {
+			all = append(all, slices.Concat(before, row[:n+1]))
+		}
+		before = row
+	}
+	return all
 }
 
 // A stream is truncated at each byte, by a close, by a reset, or by closing one direction.
 func TestEveryPrefix(t *testing.T) {
 	server := startLogging(t)
 	w := watch(t, server)
-	b := append(valid(), allRows(w)...)
+	all := prefixes(w)
 	step := 1
 	if peer.Race {
 		step = 3
 	}
-	require.NoError(t, together(len(b)/step, func(i int) error {
-		prefix := b[:i*step]
+	require.NoError(t, together(len(all)/step, func(i int) error {
+		prefix := all[i*step]
 		for _, reset := range []bool{true, false} {
 			conn, err := dial(server.Addr)
 			if err != nil {
