@@ -23,6 +23,7 @@ func newLoad(t *testing.T) (*Store, *Loader) {
 // A snapshot says how many keys follow. The index then has its final size from the beginning: no
 // key is hashed again because the index grows.
 func TestALoadGrowsNoIndex(t *testing.T) {
+	hasOneGoroutine(t)
 	t.Parallel()
 	const keys, perChunk = 200_000, 100
 	m, l := newLoad(t)

@@ -87,9 +87,7 @@ func (r *holdRig) holdAll(key, id string, rule limit.Rule, quantity int64) bool 
 // With estimates that are ten times too high, at least 95 % of a limit is used if its burst covers the excess
 // of the estimates: (10 - 1) x 1,667 tokens a second x the mean time of an answer.
 func TestShareThatIsUsed(t *testing.T) {
-	if raceEnabled {
-		t.Skip("hours are simulated by one goroutine: the race detector finds nothing, and takes minutes")
-	}
+	hasOneGoroutine(t)
 	bucket, err := gcra.NewLimit(99_999, 100_000, quota.Seconds(60))
 	require.NoError(t, err)
 	sliding, err := window.NewLimit(100_000, quota.Seconds(60))

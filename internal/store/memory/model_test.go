@@ -401,6 +401,7 @@ func longKeys(random *rand.Rand, n int) []string {
 // A long run fills the table, lets it expire, sweeps some or all of it, and starts again. Each
 // round meets what earlier rounds failed to clean up.
 func TestLongRunStaysConsistent(t *testing.T) {
+	hasOneGoroutine(t)
 	t.Parallel()
 	const rounds, callsARound, seed = 8, 30_000, 7
 	random := rand.New(rand.NewPCG(seed, seed))

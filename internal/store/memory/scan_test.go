@@ -106,6 +106,7 @@ func TestSweepCompletesAResize(t *testing.T) {
 
 // If there are few keys, each is drawn with the same probability, wherever it is.
 func TestRandomOfFew(t *testing.T) {
+	hasOneGoroutine(t)
 	for trial := range 50 {
 		v := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1}).View()
 		drawn := map[string]int{}

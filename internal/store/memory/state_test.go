@@ -54,6 +54,7 @@ var formKinds = append(takers[:len(takers):len(takers)], limit.Lease, limit.Stan
 // States and values of all sizes replace each other in a few keys, with and without memory. A key
 // always has the content that was last written without an error, and the store stays consistent.
 func TestReplacedStates(t *testing.T) {
+	hasOneGoroutine(t)
 	t.Parallel()
 	const seed, steps = 3, 20_000
 	random := rand.New(rand.NewPCG(seed, seed))
