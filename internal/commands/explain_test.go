@@ -34,6 +34,7 @@ var (
 // The call gets the reply that CL.EXPLAIN has predicted, whatever was called before, and the explanation changes
 // neither keys nor counts.
 func TestExplanationsAgreeWithCalls(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	for name, stage := range map[string]func(t *testing.T) *commandstest.Server{
 		"memory": func(t *testing.T) *commandstest.Server { return commandstest.New(t) },
 		"remote": func(t *testing.T) *commandstest.Server { return commandstest.RemoteStage(t).(*commandstest.Server) },

@@ -2,6 +2,7 @@ package commands_test
 
 import (
 	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/session/sessiontest"
 	"fmt"
 	"regexp"
 	"slices"
@@ -570,6 +571,7 @@ var (
 )
 
 func TestLimiterCasesFindFaults(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	for _, l := range quantityLimiters {
 		for form, faults := range map[limiterForm]map[string]faultyServer{byItself: limiterFaults, insideAll: allFaults} {
 			for name, fault := range faults {

@@ -200,6 +200,7 @@ func (r *retries) play(t *testing.T, histories int) error {
 // If no other client calls, the same call would be admitted at retry_after and not before, whatever limits and
 // periods the earlier calls have named.
 func TestRetryAfterIsTheInstantOfAdmission(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	var r retries
 	require.NoError(t, r.play(t, 300))
 	for _, name := range []string{"THROTTLE", "FIXED", "SLIDING", "SLIDINGLOG", "QUOTA", "ACQUIRE", "ALL"} {

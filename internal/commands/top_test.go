@@ -65,6 +65,7 @@ func seededServer(t *testing.T) *commandstest.Server {
 // Only some of many calls are counted, and the list is right within its stated error. Here three
 // clients make 150,000 calls on keys with a Zipf distribution, as in practice.
 func TestTopOfManyCalls(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	s := seededServer(t)
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
@@ -96,6 +97,7 @@ func TestTopOfManyCalls(t *testing.T) {
 // Sampling is fair to a client with a regular pattern: of two alternating keys, both are counted
 // equally often.
 func TestTopOfAlternatingKeys(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	s := seededServer(t)
 	c := s.Connect()
 	for range 5 {
@@ -141,6 +143,7 @@ func TestTopAfterARush(t *testing.T) {
 // are distributed: among many clients with few calls each, too, and for calls that were skipped
 // before a key was first counted.
 func TestTopErrorBoundHolds(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	for _, spread := range []struct{ rush, clients, calls int }{
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000},
 		{100_000, 3000, 1},

@@ -188,6 +188,7 @@ func manyCalls(r *rapid.T, t *testing.T) (longest time.Duration, forgotten bool)
 // If many clients call limiters and CL.ALL on a few keys, each client is admitted again and again, and none
 // is forgotten.
 func TestManyCallsOfAll(t *testing.T) {
+	sessiontest.HasOneGoroutine(t)
 	type outcome struct {
 		longest   time.Duration
 		forgotten bool
