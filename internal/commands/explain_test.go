@@ -14,6 +14,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/commandstest"
 	policies "cellserver/internal/policy"
+	"cellserver/internal/racetest"
 	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/store"
 )
@@ -34,7 +35,7 @@ var (
 // The call gets the reply that CL.EXPLAIN has predicted, whatever was called before, and the explanation changes
 // neither keys nor counts.
 func TestExplanationsAgreeWithCalls(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	for name, stage := range map[string]func(t *testing.T) *commandstest.Server{
 		"memory": func(t *testing.T) *commandstest.Server { return commandstest.New(t) },
 		"remote": func(t *testing.T) *commandstest.Server { return commandstest.RemoteStage(t).(*commandstest.Server) },

@@ -8,7 +8,7 @@ import (
 
 	"cellserver/internal/commands"
 	"cellserver/internal/commands/commandstest"
-	"cellserver/internal/session/sessiontest"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
 )
@@ -16,7 +16,7 @@ import (
 // When a shard is full, CL.ALL decides as its limiters do alone: existing keys are limited as
 // usual, and oom-decision decides about other keys.
 func TestLimitersAgreeInFullShards(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	s, err := commandstest.NewIn(
 		t,
 		memstore.Options{Clock: store.NewStillClock(commandstest.Start), SweepEvery: -1, MaxPages: 1},

@@ -1,8 +1,6 @@
 package commands_test
 
 import (
-	"cellserver/internal/commands/commandstest"
-	"cellserver/internal/session/sessiontest"
 	"fmt"
 	"regexp"
 	"slices"
@@ -12,6 +10,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
 )
 
 // The limiters of a quantity share a grammar and their semantics. So each case below is written
@@ -571,7 +572,7 @@ var (
 )
 
 func TestLimiterCasesFindFaults(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	for _, l := range quantityLimiters {
 		for form, faults := range map[limiterForm]map[string]faultyServer{byItself: limiterFaults, insideAll: allFaults} {
 			for name, fault := range faults {

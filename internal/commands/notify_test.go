@@ -14,6 +14,7 @@ import (
 
 	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/policy"
+	"cellserver/internal/racetest"
 	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/store"
 )
@@ -192,7 +193,7 @@ func TestCallsOfPoliciesWithNotifyAllocateNothing(t *testing.T) {
 		c.Session.Feed(call)
 		c.Session.Sent()
 	})
-	if !sessiontest.RaceEnabled { // the race detector allocates
+	if !racetest.Enabled { // the race detector allocates
 		require.Zero(t, allocations)
 	}
 }

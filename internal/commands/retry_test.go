@@ -1,8 +1,6 @@
 package commands_test
 
 import (
-	"cellserver/internal/commands/commandstest"
-	"cellserver/internal/session/sessiontest"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -11,6 +9,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
+	"cellserver/internal/session/sessiontest"
 )
 
 // retries makes random calls of all limiters on a few keys, with parameters that change from call to call, and
@@ -200,7 +202,7 @@ func (r *retries) play(t *testing.T, histories int) error {
 // If no other client calls, the same call would be admitted at retry_after and not before, whatever limits and
 // periods the earlier calls have named.
 func TestRetryAfterIsTheInstantOfAdmission(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	var r retries
 	require.NoError(t, r.play(t, 300))
 	for _, name := range []string{"THROTTLE", "FIXED", "SLIDING", "SLIDINGLOG", "QUOTA", "ACQUIRE", "ALL"} {

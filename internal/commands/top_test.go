@@ -2,10 +2,6 @@ package commands_test
 
 import (
 	"bytes"
-	"cellserver/internal/commands"
-	"cellserver/internal/commands/commandstest"
-	"cellserver/internal/session/sessiontest"
-	"cellserver/internal/store"
 	"fmt"
 	"math/rand"
 	"regexp"
@@ -15,6 +11,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/commands"
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
+	"cellserver/internal/session/sessiontest"
+	"cellserver/internal/store"
 )
 
 var topLine = regexp.MustCompile(`\["([^"]*)", (\d+), (\d+)\]`)
@@ -65,7 +67,7 @@ func seededServer(t *testing.T) *commandstest.Server {
 // Only some of many calls are counted, and the list is right within its stated error. Here three
 // clients make 150,000 calls on keys with a Zipf distribution, as in practice.
 func TestTopOfManyCalls(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	s := seededServer(t)
 	zipf := rand.NewZipf(rand.New(rand.NewSource(1)), 1.1, 1, 100_000)
 	exact := map[string]int64{}
@@ -97,7 +99,7 @@ func TestTopOfManyCalls(t *testing.T) {
 // Sampling is fair to a client with a regular pattern: of two alternating keys, both are counted
 // equally often.
 func TestTopOfAlternatingKeys(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	s := seededServer(t)
 	c := s.Connect()
 	for range 5 {
@@ -143,7 +145,7 @@ func TestTopAfterARush(t *testing.T) {
 // are distributed: among many clients with few calls each, too, and for calls that were skipped
 // before a key was first counted.
 func TestTopErrorBoundHolds(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	for _, spread := range []struct{ rush, clients, calls int }{
 		{0, 20, 100}, {0, 3000, 20}, {20_000, 2000, 5}, {60_000, 500, 3}, {60_000, 20, 500}, {100_000, 1, 2000},
 		{100_000, 3000, 1},

@@ -1,8 +1,6 @@
 package commands_test
 
 import (
-	"cellserver/internal/commands/commandstest"
-	"cellserver/internal/session/sessiontest"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
+	"cellserver/internal/session/sessiontest"
 )
 
 // crowd is a number of clients. Each makes a call with WAIT, and makes it again as soon as it is
@@ -188,7 +190,7 @@ func manyCalls(r *rapid.T, t *testing.T) (longest time.Duration, forgotten bool)
 // If many clients call limiters and CL.ALL on a few keys, each client is admitted again and again, and none
 // is forgotten.
 func TestManyCallsOfAll(t *testing.T) {
-	sessiontest.HasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	type outcome struct {
 		longest   time.Duration
 		forgotten bool

@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/weblog"
@@ -111,6 +112,7 @@ func asReply(v policy.Verdict) string {
 
 // A server whose clock stands at the time of each line makes the same decisions.
 func TestServerDecidesTheSame(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	log := writeLog(t, lines(t))
 	for _, name := range []string{"one", "windows", "quota", "shadow", "ban"} {
 		t.Run(name, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/policy"
+	"cellserver/internal/racetest"
 )
 
 // planted is traffic of subjects that use a limit to the full for some minutes, again and again, and of scrapers.
@@ -78,6 +79,7 @@ func suggest(t *testing.T, args ...string) (burst, perMinute float64, text strin
 
 // A limit that most subjects use to the full is found, within 5 %, although scrapers need much more.
 func TestPlantedLimitIsFound(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for _, limit := range [][2]float64{{40, 100}, {20, 300}} {
 		log := planted(t, limit[0], limit[1], 99, 1)
 		burst, perMinute, text := suggest(t, "--format", "$msec $remote_addr", log)
@@ -95,6 +97,7 @@ func TestPlantedLimitIsFound(t *testing.T) {
 // If a limit is suggested that should limit a part of the requests, replaying it limits no more
 // than this part.
 func TestSuggestedShareIsKept(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	log := planted(t, 40, 100, 15, 1)
 	for _, part := range []string{"0%", "1%", "10%"} {
 		_, _, text := suggest(t, "--format", "$msec $remote_addr", "--limited", part, log)

@@ -11,6 +11,7 @@ import (
 
 	"cellserver/internal/command"
 	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
 	"cellserver/internal/session"
 )
 
@@ -67,6 +68,7 @@ func similarAll(random *rand.Rand) (call []string, keysAt []int) {
 // A pipeline gets the replies that its calls get one by one, although calls that repeat the one
 // before take a shorter path.
 func TestPipelineRepliesEqualSingleCallReplies(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	words := commandstest.Vocabulary()
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 2))

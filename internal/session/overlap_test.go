@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/session/sessiontest"
 	"cellserver/internal/store"
 	memstore "cellserver/internal/store/memory"
@@ -259,7 +260,7 @@ func TestOverlappingCallsDoNotAllocate(t *testing.T) {
 		c.Session.Feed(calls)
 		c.Session.Sent()
 	})
-	if !sessiontest.RaceEnabled {
+	if !racetest.Enabled {
 		require.Zero(t, allocations)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/racetest"
 	"cellserver/internal/transcript"
 )
 
@@ -33,6 +34,7 @@ func TestConversationsPlayedSlowly(t *testing.T) {
 // Played conversations also pass if a minute goes by before any one of their calls. In long conversations,
 // the test tries only some of the calls.
 func TestConversationsWithAPause(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for _, f := range played(t) {
 		t.Run(f.Base(), func(t *testing.T) {
 			for at, calls := 0, 1; at < calls; at += 1 + calls/20 {

@@ -150,8 +150,8 @@ func TestHistoryOfSessions(t *testing.T) {
 	s.enter("quit\r")
 	require.Zero(t, s.end())
 	s = session()
-	s.enter("\x1b[A\r") // the key up
-	s.see("\r\n\"of the first\"\r\n" + server.Addr + "> ") // without the prompt, the kernel would still take Ctrl-D for its own
+	s.enter("\x1b[A\r")                                    // the key up
+	s.see("\r\n\"of the first\"\r\n" + server.Addr + "> ") // until the prompt, the kernel takes Ctrl-D
 	s.enter("\x04")
 	require.Zero(t, s.end())
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/transcript"
 	"cellserver/test/peer"
 )
@@ -112,7 +113,7 @@ func waitForExpiry(open dialer) error {
 // CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomExpiryProgramsAgainstRedis(t *testing.T) {
 	programs, first := uint64(50), uint64(0)
-	if peer.Race {
+	if racetest.Enabled {
 		programs = 15
 	}
 	if n, err := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_PROGRAMS"), 10, 64); err == nil {

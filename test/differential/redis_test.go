@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/transcript"
 	"cellserver/test/peer"
 )
@@ -214,7 +215,7 @@ func explore(t *testing.T, ours, redis dialer, write func(seed uint64) program, 
 // Random programs of the commands that both servers have get the same replies, byte for byte.
 func TestRandomProgramsAgainstRedis(t *testing.T) {
 	seeds := uint64(600)
-	if peer.Race {
+	if racetest.Enabled {
 		seeds = 200
 	}
 	reports := explore(t, to(peer.Start(t)), to(peer.StartRedis(t)), newProgram, seeds)

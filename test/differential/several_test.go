@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/server"
 	"cellserver/internal/transcript"
 	"cellserver/test/peer"
@@ -617,7 +618,7 @@ func startForSeveral(t *testing.T) (ours, redis dialer) {
 // CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	programs, first := uint64(100), uint64(0)
-	if peer.Race {
+	if racetest.Enabled {
 		programs = 25
 	}
 	if n, err := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_PROGRAMS"), 10, 64); err == nil {

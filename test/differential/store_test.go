@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -104,7 +105,7 @@ func TestRandomProgramsOverAStoreAgainstRedis(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			programs := c.programs
-			if peer.Race {
+			if racetest.Enabled {
 				programs /= 3
 			}
 			if n, err := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_PROGRAMS"), 10, 64); err == nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -185,7 +186,7 @@ func (a *author) span(from []string, second int) string {
 // makes the run longer, and CELLSERVER_TEST_SEED changes the programs.
 func TestRandomValueProgramsAgainstRedis(t *testing.T) {
 	programs := uint64(1500)
-	if peer.Race {
+	if racetest.Enabled {
 		programs = 300
 	}
 	if n, err := strconv.ParseUint(os.Getenv("CELLSERVER_TEST_PROGRAMS"), 10, 64); err == nil {

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"cellserver/test/peer"
-
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"github.com/stretchr/testify/assert"
@@ -21,6 +19,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+
+	"cellserver/internal/racetest"
 )
 
 const yearly = "domain: shop\ndescriptors:\n- key: user\n  rate_limit: {unit: year, requests_per_unit: 4000000000}\n"
@@ -60,7 +60,7 @@ func TestLargeRequests(t *testing.T) {
 // requireSmall checks the memory that a server has needed. With the race detector a server needs
 // much more.
 func (s *service) requireSmall(t *testing.T) {
-	if !peer.Race {
+	if !racetest.Enabled {
 		require.Less(t, s.server.Peak(t), 128<<20)
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
 // In a container with 120 MiB, a server without options has a maxmemory of 80 MiB, says so in the first line of
 // its log, and refuses keys before the system ends it.
 func TestContainerBoundsMemory(t *testing.T) {
-	if peer.Race {
+	if racetest.Enabled {
 		t.Log("the race detector's own memory is not bounded: make test-plain runs this")
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -79,7 +80,7 @@ func attackFrom(t *testing.T, addr string, conns int, bytes string) (stop func()
 // these figures; it requires that every call is answered.
 func TestUnauthenticatedPeersDelayNoClient(t *testing.T) {
 	conns, calls := 1000, 1000
-	if peer.Race {
+	if racetest.Enabled {
 		conns, calls = 100, 100
 	}
 	args, addr := withHTTP(t, "--http-port")

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -152,7 +153,7 @@ func TestUnfinishedHTTP(t *testing.T) {
 			}
 			took := measuredClient(t, server, "other", 100)
 			t.Logf("RESP: p50 %s, p99 %s", took[50], took[99])
-			if !peer.Race {
+			if !racetest.Enabled {
 				assert.Less(t, w.resident(t)-memory, 64<<20)
 			}
 		})
@@ -226,7 +227,7 @@ func TestFloodsOfHTTP2(t *testing.T) {
 			require.NoError(t, err)
 			response.Body.Close()
 			assert.Equal(t, http.StatusOK, response.StatusCode)
-			if !peer.Race {
+			if !racetest.Enabled {
 				assert.Less(t, w.resident(t)-memory, 64<<20)
 			}
 		})

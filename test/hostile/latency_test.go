@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -32,7 +33,7 @@ func TestOtherClientsAreServed(t *testing.T) {
 
 func otherClientsAreServed(t *testing.T, measured, longest, over string) {
 	calls, keys := 1000, 200_000
-	if peer.Race {
+	if racetest.Enabled {
 		calls, keys = 100, 20_000
 	}
 	if n, err := strconv.Atoi(os.Getenv("CELLSERVER_TEST_KEYS")); err == nil {
@@ -134,7 +135,7 @@ func roundTrips(t *testing.T, conn net.Conn, key string, calls int) (took []time
 func TestKeysOutsideABusyLoop(t *testing.T) {
 	t.Setenv("GOMAXPROCS", "1")
 	keys := 200_000
-	if peer.Race {
+	if racetest.Enabled {
 		keys = 20_000
 	}
 	server := startLogging(t)

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/transcript"
 	"cellserver/test/peer"
 )
@@ -107,7 +108,7 @@ func TestWrongPasswords(t *testing.T) {
 		quiet[500], quiet[990], quiet[999], w.field("longest_loop_callback_usec"), w.field("loop_callbacks_over_1ms"))
 	assert.GreaterOrEqual(t, tried.Load(), int64(tries))
 	assert.EqualValues(t, tried.Load(), w.number("acl_access_denied_auth"), "failed logins that were counted")
-	if !peer.Race {
+	if !racetest.Enabled {
 		assert.Less(t, after-before, 16<<20, "bytes that are still in use")
 	}
 	log, err := w.Do(t.Context(), "ACL", "LOG", "1000").Slice()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"cellserver/test/peer"
+	"cellserver/internal/racetest"
 )
 
 // After all attacks at once, over and over, no connection and no file descriptor is left, and
@@ -39,7 +39,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	w.becomes("connected_clients", 1)
 	until(t, func() bool { return w.files() <= files },
 		func() string { return fmt.Sprint(w.files(), " files, before ", files) })
-	if !peer.Race { // the race detector's own memory grows with all memory ever used
+	if !racetest.Enabled { // the race detector's own memory grows with all memory ever used
 		until(t, func() bool { return w.number("used_memory_rss") < resident+bound }, func() string {
 			return fmt.Sprintf("%d bytes resident, before %d", w.number("used_memory_rss"), resident)
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -89,7 +90,7 @@ func TestEveryPrefix(t *testing.T) {
 	w := watch(t, server)
 	all := prefixes(w)
 	step := 1
-	if peer.Race {
+	if racetest.Enabled {
 		step = 3
 	}
 	require.NoError(t, together(len(all)/step, func(i int) error {
@@ -125,7 +126,7 @@ func TestEveryByteChanged(t *testing.T) {
 	w := watch(t, server)
 	b := valid()
 	step := 1
-	if peer.Race {
+	if racetest.Enabled {
 		step = 7 // coprime to 256, so that the values differ at each place
 	}
 	var answered, refused atomic.Int64

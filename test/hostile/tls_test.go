@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/certs"
 	"cellserver/test/peer"
 )
@@ -119,7 +120,7 @@ func TestHandshakeFlood(t *testing.T) {
 			until(t, func() bool { return w.files() <= files+handshakesAtOnce+10 },
 				func() string { return "there are few: " + strconv.Itoa(w.files()) })
 			assert.Greater(t, w.files(), files+handshakesAtOnce/8, "the flood did not open enough connections")
-			if !peer.Race { // the race detector multiplies a goroutine's memory
+			if !racetest.Enabled { // the race detector multiplies a goroutine's memory
 				require.NoError(t, w.Do(w.ctx, "memory", "purge").Err()) // garbage depends on when the collector ran
 				assert.Less(t, w.resident(t)-memory, 32<<20, "bytes for %d handshakes", w.files()-files)
 			}

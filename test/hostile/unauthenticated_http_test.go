@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/certs"
 	"cellserver/test/peer"
 )
@@ -107,7 +108,7 @@ func startInContainer(t *testing.T, port string, more ...string) (server *peer.S
 	t.Helper()
 	args, addr := withHTTP(t, port)
 	args = append(args, "--requirepass", "secret", "--maxmemory", "64mb", "--loglevel", "nothing")
-	if peer.Race { // the race detector needs more memory than the server
+	if racetest.Enabled { // the race detector needs more memory than the server
 		server = peer.StartPlain(t, append(args, more...)...)
 	} else {
 		server, _ = peer.StartIn(t, container, append(args, more...)...)
@@ -139,7 +140,7 @@ func TestUnauthenticatedHTTP(t *testing.T) {
 			server, addr, idle := startInContainer(t, c.port, more...)
 			w := watchWithPassword(t, server, "secret")
 			conns := 1000
-			if peer.Race {
+			if racetest.Enabled {
 				conns = 100
 			}
 			s := knock(dial, addr, conns, sendAndWait(c.what))
@@ -150,7 +151,7 @@ func TestUnauthenticatedHTTP(t *testing.T) {
 				most = max(most, server.Resident(t)-idle)
 			}
 			t.Logf("%d KiB more than idle; peak %d KiB", most>>10, server.Peak(t)>>10)
-			if !peer.Race {
+			if !racetest.Enabled {
 				assert.Less(t, most, unauthenticated+16<<20)
 				assert.Less(t, server.Peak(t), container)
 			}
@@ -183,7 +184,7 @@ func TestPoorUserOfHTTP(t *testing.T) {
 			gateway := request(t, addr, asksPolicy)
 			answers := bufio.NewReader(gateway)
 			conns, rounds := 1100, 200
-			if peer.Race {
+			if racetest.Enabled {
 				conns, rounds = 100, 20
 			}
 			s := knock(&net.Dialer{}, addr, conns, sendAndWait(what))
@@ -198,7 +199,7 @@ func TestPoorUserOfHTTP(t *testing.T) {
 				w.field("process_id")
 			}
 			t.Logf("peak %d KiB", server.Peak(t)>>10)
-			if !peer.Race {
+			if !racetest.Enabled {
 				assert.Less(t, server.Peak(t), container)
 			}
 			until(t, func() bool { return asks(addr) }, func() string { return "a new connection is served" })

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -26,7 +27,7 @@ func TestUnauthenticatedMemoryIsBounded(t *testing.T) {
 		connections = limit
 		t.Logf("the limit on open files allows %d connections", connections)
 	}
-	if peer.Race {
+	if racetest.Enabled {
 		connections = 1000
 	}
 	const container = 64 << 20
@@ -53,7 +54,7 @@ func TestUnauthenticatedMemoryIsBounded(t *testing.T) {
 		before>>20, most>>20, kept>>10, w.field("connected_clients"), knocking.err)
 	until(t, func() bool { return w.number("mem_clients_unauthenticated") <= 16<<20 },
 		func() string { return "connections are left" })
-	if !peer.Race {
+	if !racetest.Enabled {
 		assert.Less(t, most, container)
 	}
 	again := watchWithPassword(t, server, "secret")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"cellserver/test/peer"
+	"cellserver/internal/racetest"
 )
 
 // A thousand clients wait for one key, and others wait with CL.ALL for keys of their own. Some of them
@@ -17,7 +17,7 @@ import (
 func TestWaitingClients(t *testing.T) {
 	const longest = "longest_loop_callback_usec"
 	waiting, tenants, calls := 1000, 100, 1000
-	if peer.Race {
+	if racetest.Enabled {
 		waiting, tenants, calls = 200, 20, 100
 	}
 	server := startLogging(t, "--measure-pauses", "loops")

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/racetest"
 	"cellserver/internal/server"
 	"cellserver/internal/store/memory"
-	"cellserver/test/peer"
 )
 
 // allowed returns how often a run may allocate. The runtime and the sweep allocate some dozens of times a second,
@@ -30,7 +30,7 @@ func TestThrottleDoesNotAllocate(t *testing.T) {
 		for _, run := range []struct{ calls, batch int }{{1_000_000, 64}, {100_000, 1}} {
 			t.Run(fmt.Sprintf("RESP%s, %d at a time", protocol, run.batch), func(t *testing.T) {
 				calls := run.calls
-				if peer.Race { // with the race detector, the calls take too long
+				if racetest.Enabled { // with the race detector, the calls take too long
 					calls /= 10
 				}
 				l := newLoad(t, address, protocol, run.batch)

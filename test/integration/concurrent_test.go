@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -59,7 +60,7 @@ func TestManyClientsOfOneKey(t *testing.T) {
 func TestMixedPipelines(t *testing.T) {
 	server := peer.Start(t)
 	rounds := 60
-	if peer.Race {
+	if racetest.Enabled {
 		rounds = 15
 	}
 	require.NoError(t, together(16, func(i int) error {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/test/peer"
 )
 
@@ -106,7 +107,7 @@ func sizes(t *testing.T, port int) (message, scrape int) {
 // of keys they grow only up to a bound.
 func TestSizeDoesNotGrow(t *testing.T) {
 	keys, clients := 1_000_000, 10_000
-	if testing.Short() || peer.Race {
+	if testing.Short() || racetest.Enabled {
 		keys, clients = 100_000, 1000
 	}
 	port := peer.FreePort(t)

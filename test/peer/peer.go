@@ -21,6 +21,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/racetest"
 )
 
 // Version is the version of the cellserver under test.
@@ -63,7 +65,7 @@ func run(m *testing.M) int {
 func built(dir string) (string, error) {
 	if dir != "" {
 		path := filepath.Join(dir, "cellserver")
-		if Race {
+		if racetest.Enabled {
 			path += "-race"
 		}
 		_, err := os.Stat(path)
@@ -71,7 +73,7 @@ func built(dir string) (string, error) {
 	}
 	path := filepath.Join(scratch, "cellserver")
 	args := []string{"build", "-buildvcs=false", "-ldflags=-X main.version=" + Version, "-o", path}
-	if Race {
+	if racetest.Enabled {
 		args = append(args, "-race")
 	}
 	build := exec.Command("go", append(args, "cellserver/cmd/cellserver")...)

@@ -12,7 +12,9 @@ import (
 type excuses map[string]string
 
 var (
-	maySkip  = excuses{}
+	maySkip = excuses{
+		"internal/racetest/racetest.go HasOneGoroutine": "test-plain runs these tests without the race detector",
+	}
 	maySleep = excuses{
 		"test/envoy/compare_test.go atRate":      "measures requests that are due at instants",
 		"test/envoy/cost_test.go rest":           "measures servers that get no requests",

@@ -10,6 +10,7 @@ import (
 
 	"cellserver/internal/entry"
 	"cellserver/internal/limit"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
@@ -23,7 +24,7 @@ func newLoad(t *testing.T) (*Store, *Loader) {
 // A snapshot says how many keys follow. The index then has its final size from the beginning: no
 // key is hashed again because the index grows.
 func TestALoadGrowsNoIndex(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	const keys, perChunk = 200_000, 100
 	m, l := newLoad(t)

@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -64,9 +65,7 @@ func holdMany(t *testing.T, rules []limit.Rule, n, perKey int, held bool) int64 
 
 // An open hold takes no more memory than docs/limiters.md says, in addition to its key. IDs have 24 bytes, and keys 12.
 func TestMemoryOfHolds(t *testing.T) {
-	if raceEnabled {
-		t.Skip("the race detector has memory of its own")
-	}
+	racetest.HasOneGoroutine(t)
 	const n = 60_000
 	most := map[string][2]int64{ // with 1 and with 1000 holds a key
 		"THROTTLE": {170, 90}, "FIXED": {170, 90}, "SLIDINGLOG": {170, 110}, "two limits": {320, 160},

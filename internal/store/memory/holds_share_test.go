@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -87,7 +88,7 @@ func (r *holdRig) holdAll(key, id string, rule limit.Rule, quantity int64) bool 
 // With estimates that are ten times too high, at least 95 % of a limit is used if its burst covers the excess
 // of the estimates: (10 - 1) x 1,667 tokens a second x the mean time of an answer.
 func TestShareThatIsUsed(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	bucket, err := gcra.NewLimit(99_999, 100_000, quota.Seconds(60))
 	require.NoError(t, err)
 	sliding, err := window.NewLimit(100_000, quota.Seconds(60))

@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
@@ -401,7 +402,7 @@ func longKeys(random *rand.Rand, n int) []string {
 // A long run fills the table, lets it expire, sweeps some or all of it, and starts again. Each
 // round meets what earlier rounds failed to clean up.
 func TestLongRunStaysConsistent(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	const rounds, callsARound, seed = 8, 30_000, 7
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -8,6 +8,7 @@ import (
 
 	"cellserver/internal/gcra"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
@@ -106,7 +107,7 @@ func TestSweepCompletesAResize(t *testing.T) {
 
 // If there are few keys, each is drawn with the same probability, wherever it is.
 func TestRandomOfFew(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	for trial := range 50 {
 		v := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1}).View()
 		drawn := map[string]int{}

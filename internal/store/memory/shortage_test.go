@@ -11,6 +11,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -81,7 +82,7 @@ func TestTakeAllInFullShards(t *testing.T) {
 // If a shard has no page left, expired keys keep their slots, whatever calls access them, and
 // whatever other keys are written meanwhile.
 func TestExpiredKeysKeepTheirSlots(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	for _, all := range []bool{false, true} {
 		c := newCrammed(t)
 		c.clock.Advance(time.Hour)

@@ -13,6 +13,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
+	"cellserver/internal/racetest"
 	"cellserver/internal/standing"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
@@ -54,7 +55,7 @@ var formKinds = append(takers[:len(takers):len(takers)], limit.Lease, limit.Stan
 // States and values of all sizes replace each other in a few keys, with and without memory. A key
 // always has the content that was last written without an error, and the store stays consistent.
 func TestReplacedStates(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	const seed, steps = 3, 20_000
 	random := rand.New(rand.NewPCG(seed, seed))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
@@ -58,7 +59,7 @@ func TestLargeStepsDuringAllRoundsOfAPass(t *testing.T) {
 
 // The entries that steps add to a pass are bounded, if its write function takes long.
 func TestAPassTooLarge(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	r := newTrackingRig(t, 0)
 	keys := groupRefs()
@@ -78,7 +79,7 @@ func TestAPassTooLarge(t *testing.T) {
 
 // A step may change values of any total size. It does not write all of them to a pass.
 func TestAStepLargerThanAPassMayBe(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	r := newTrackingRig(t, 0)
 	keys, most := groupRefs(), 0
@@ -103,7 +104,7 @@ func TestAStepLargerThanAPassMayBe(t *testing.T) {
 // keys are created and removed all that time. The next pass then fails, and a snapshot and later
 // passes have the content of the store again.
 func TestChangesWithoutPassesAreBounded(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	r := newTrackingRig(t, 0)
 	ctx := context.Background()

@@ -14,6 +14,7 @@ import (
 	"cellserver/internal/form"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -155,7 +156,7 @@ func (w *quotaTwin) compare(keys int) {
 // Whatever the wall clock does, a key has the count of the window that contains the latest time
 // that the wall clock has shown, and times to wait count from the time that it shows now.
 func TestQuotasWhileTheWallClockIsSet(t *testing.T) {
-	hasOneGoroutine(t)
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	const keys = 9
 	for seed := range uint64(8) {

@@ -12,6 +12,7 @@ import (
 	"cellserver/internal/gcra"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/window"
 )
 
@@ -255,6 +256,7 @@ func rules(t testing.TB) []limit.Rule {
 
 // Nothing is admitted beyond a limit in any window, whatever the load, the clocks and the processes do.
 func TestBlocksAdmitNoMore(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for i, rule := range rules(t) {
 		spent := int64(0)
 		for seed := range uint64(10) {
