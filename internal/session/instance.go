@@ -127,11 +127,12 @@ func (in *Instance) CutIdle(timeout time.Duration) {
 // SampleEvery is the interval at which Sample is to be called.
 const SampleEvery = 100 * time.Millisecond
 
-// Sample updates the rates and sizes that INFO shows, applies the bounds of memory, and does what is
-// due for the folder of keys. One goroutine calls it every SampleEvery.
+// Sample updates the rates and sizes that INFO shows, and the history of decisions, applies the bounds of memory, and
+// does what is due for the folder of keys. One goroutine calls it every SampleEvery.
 func (in *Instance) Sample() {
 	now := in.Now()
 	in.Stats.Rates.Add(now, in.Stats.Made(), in.Stats.Traffic.Sum())
+	in.Stats.Policies.Sample(now / int64(time.Second))
 	in.Clients.SampleBuffers(now)
 	in.Clients.RetryEviction()
 	in.SampleMemory()

@@ -35,6 +35,11 @@ type Decisions struct {
 	held    Total        // quantity that was charged with HOLD
 	settled Total        // quantity that holds were settled with
 	reports atomic.Int64 // of subjects that have reached a threshold
+
+	// The fields below are guarded by the lock of PolicyDecisions.
+	past      *history // nil before its first second
+	sampled   Results  // the numbers of decisions at the latest sample
+	unsampled Results  // decisions after it, before the numbers were set to zero
 }
 
 // decisionStripes is a power of two.
@@ -86,6 +91,8 @@ func (d *Decisions) Sum() (sum Results) {
 }
 
 func (d *Decisions) reset() {
+	d.unsampled = d.grow()
+	d.sampled = Results{}
 	for i := range d.stripes {
 		for r := range d.stripes[i].counts {
 			d.stripes[i].counts[r].Store(0)
@@ -106,12 +113,16 @@ const OtherPolicies = "_other"
 
 // PolicyDecisions counts decisions by policy. A policy that is counted by its name stays so until it is not in
 // force any more. The decisions of all other policies are counted together. So no count ever falls,
-// which a monitoring system would take for a restart. Its zero value is ready for use, and safe for concurrent
-// use.
+// which a monitoring system would take for a restart. Each of these counts has a history, and so has their sum. Its
+// zero value is ready for use, and safe for concurrent use.
 type PolicyDecisions struct {
 	mu     sync.Mutex
 	named  map[string]*Decisions
 	others Decisions
+
+	second  int64    // of the latest sample: see Sample
+	all     *history // of all policies; nil if there are none
+	removed Results  // decisions since then of policies that were forgotten
 }
 
 // Of returns the counts of a policy: its own if there are not too many already.
@@ -136,8 +147,9 @@ func (p *PolicyDecisions) Of(policy string) *Decisions {
 func (p *PolicyDecisions) Keep(inForce func(policy string) bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for policy := range p.named {
+	for policy, d := range p.named {
 		if !inForce(policy) {
+			p.removed.add(d.grow())
 			delete(p.named, policy)
 		}
 	}
@@ -181,7 +193,7 @@ func (p *PolicyDecisions) EachHolds(show func(policy string, held, settled int64
 	one(OtherPolicies, &p.others)
 }
 
-// Reset sets all counts to zero.
+// Reset sets all counts to zero. The histories stay.
 func (p *PolicyDecisions) Reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
