@@ -51,6 +51,13 @@ func TestRightsToStandings(t *testing.T) {
 		{"+@policy -@admin ~*", "CL.BANS api", true},
 		{"+@policy -@admin ~*", "CL.BAN alice api 60", false},
 		{"+@policy -@dangerous ~*", "CL.BANS api", false},
+		{"+@policy -@dangerous %R~api:*", "CL.HISTORY api", true},
+		{"+@policy ~api:*", "CL.HISTORY login", false},
+		{"+@policy ~api:{shop-*", "CL.HISTORY api", false},
+		{"+@policy ~api:*", "CL.HISTORY *", false},
+		{"+@policy ~api:*", "CL.HISTORY _other", false},
+		{"+@policy ~*", "CL.HISTORY *", true},
+		{"+@ratelimit ~*", "CL.HISTORY api", false},
 	} {
 		got := s.ConnectAs(t, test.rules).Do(t, test.call)
 		require.Equal(t, test.allowed, !strings.HasPrefix(got, "-NOPERM"), "%s: %s: %s", test.rules, test.call, got)

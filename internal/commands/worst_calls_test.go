@@ -5,6 +5,7 @@ package commands_test
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"cellserver/internal/commands/commandstest"
 	policies "cellserver/internal/policy"
@@ -42,6 +43,10 @@ var stages = map[string]stage{
 		}
 	}},
 	"keys": {"10,000 keys", func(s *commandstest.Server) { repeatCalls(s, 10_000, "SET key%d x") }},
+	"day": {"the history of a day", func(s *commandstest.Server) {
+		repeatCalls(s, 1, "CL.HISTORY *\r\nCL.TAKE subject api")
+		s.Clock.Advance(25 * time.Hour)
+	}},
 	"databases": {"keys in all 16 databases", func(s *commandstest.Server) {
 		repeatCalls(s, 16, "SELECT %[1]d\r\nSET key x")
 	}},
@@ -169,6 +174,7 @@ var worstCalls = append([]worst{
 	{row: "cl.grant", stage: "overrides", call: "CL.GRANT " + strings.Repeat("k", 50) + " long fixed 9 reason",
 		where: offLoop},
 	{row: "cl.bans", stage: "keys", call: "CL.BANS api 1000", where: offLoop},
+	{row: "cl.history", stage: "day", call: "CL.HISTORY * MINUTES COUNT 1440", where: offLoop},
 	{row: "cl.explain", stage: "manyholds", call: "CL.EXPLAIN CL.ALL 64 (SLIDINGLOG holds# 4000 1000000 1)*64",
 		where: offLoop},
 	{row: "cl.explain", stage: "manyleases", call: "CL.EXPLAIN CL.ALL 64 (ACQUIRE leases# 10000 99999 other 10000)*64",

@@ -10,7 +10,7 @@ import (
 
 var (
 	decisionsTotal = metric.NewCounter("decisions_total",
-		"Decisions of limiters, by command and result: allowed, limited, shadow for a call that was allowed because a policy is in shadow mode, or error for a call that failed. Their sum is the number of calls that were made.",
+		"Decisions of limiters, by command and result: allowed, limited, shadow for a call that was allowed because a policy is in shadow mode, or error for a call that failed.",
 		"command", "result")
 )
 

@@ -164,5 +164,6 @@ func (f *Files) Info() []command.InfoPart {
 			out.Add("policy_decisions_"+policy, fmt.Sprintf("allowed=%d,limited=%d,shadow=%d,banned=%d,error=%d",
 				n[stats.Allowed], n[stats.Limited], n[stats.Shadow], n[stats.Banned], n[stats.Failed]))
 		})
+		out.Add("policy_history_bytes", f.Counts.HistoryBytes())
 	}}}
 }

@@ -12,16 +12,14 @@ var (
 	count     = metric.NewGauge("policies", "Policies in force.")
 	failing   = metric.NewGauge("policies_failing", "1 while the files with policies are not valid; the last valid policies are in force.")
 	decisions = metric.NewCounter("policy_decisions_total",
-		"Decisions of policies, by policy and result: the results of decisions_total, and banned for a call of a banned subject. "+
-			"Each TAKE of CL.ALL counts, PEEK does not. Of more than 32 policies, the first 32 that decide are counted by name, and the others together as "+stats.OtherPolicies+".",
+		"Decisions of policies, by policy and result: those of decisions_total, and banned for a call of a banned subject. "+
+			"Of more than 32 policies, the first 32 that decide have their names, the others "+stats.OtherPolicies+".",
 		"policy", "result")
 	held = metric.NewCounter("policy_held_total",
-		"The quantity that calls with HOLD have charged, by policy, as in policy_decisions_total. Policies without "+
-			"holds are left out.",
+		"The quantity that calls with HOLD have charged, by policy.",
 		"policy")
 	settled = metric.NewCounter("policy_settled_total",
-		"The quantity that holds were settled with, by policy. policy_held_total divided by it is how much too high "+
-			"the estimates are.",
+		"The quantity that holds were settled with, by policy.",
 		"policy")
 	reported = metric.NewCounter("policy_thresholds_reached_total",
 		"Reports that a subject has reached a threshold of notify, by policy. Only policies with notify are there.",

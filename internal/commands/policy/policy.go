@@ -9,6 +9,7 @@
 //	exempt.go    CL.BAN, CL.EXEMPT and CL.PARDON, which change standings; plan.go has CL.PLAN, grant.go CL.GRANT,
 //	             bans.go CL.BANS
 //	clpolicy.go  CL.POLICY and its subcommands
+//	history.go   CL.HISTORY
 //	report.go    what happens when a subject reaches a threshold (notify)
 //	files.go     the policies in force, and how their files are watched
 //
@@ -37,7 +38,7 @@ type Family struct {
 // Commands returns the rows of the family, in reading order.
 func (f *Family) Commands() []*command.Command {
 	return f.Watch([]*command.Command{f.take(), f.policy(), f.exempt(), f.ban(), f.pardon(), f.plan(), f.grant(),
-		f.bans()})
+		f.bans(), f.history()})
 }
 
 // Snapshot returns the policies in force: see command.KeyRules.
