@@ -15,7 +15,7 @@ const bytesPerBodyByte = 4
 
 // request is the body of a POST.
 type request struct {
-	Key string `json:"key"` // as unquote reads it; of /bans, a policy, and of /explain, the words of a call
+	Key string `json:"key"` // as unquote reads it; of /bans, a policy; of /explain and /history, the words of a call
 }
 
 // action returns a handler that makes calls for a POST. A page of another origin cannot have the browser

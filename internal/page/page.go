@@ -80,7 +80,7 @@ func New(c Config) *Page {
 		ending: make(chan struct{}), feeds: make(map[*client.Account]*feed)}
 	files, _ := fs.Sub(static, "static") // embedded above
 	server := http.FileServerFS(files)
-	for _, name := range []string{"/{$}", "/page.css", "/page.js", "/icon.svg"} {
+	for _, name := range []string{"/{$}", "/page.css", "/page.js", "/history.js", "/icon.svg"} {
 		p.mux.Handle("GET "+name, p.forUsers(func(w http.ResponseWriter, r *http.Request, c *caller) {
 			c.Close()
 			w.Header().Set("Cache-Control", "no-cache")
@@ -90,6 +90,7 @@ func New(c Config) *Page {
 	p.mux.Handle("GET /stream", p.forUsers(p.stream))
 	p.mux.Handle("POST /inspect", p.action(inspect))
 	p.mux.Handle("POST /explain", p.action(explain))
+	p.mux.Handle("POST /history", p.action(history))
 	p.mux.Handle("POST /delete", p.action(remove))
 	p.mux.Handle("POST /bans", p.action(bans))
 	return p

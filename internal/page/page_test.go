@@ -51,7 +51,7 @@ func newFixture(t *testing.T, change func(*Config)) *fixture {
 	f.admin = newCaller(in, "test", "test", "")
 	t.Cleanup(f.admin.Close)
 	f.call("ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+info", "+cl.top", "+cl.inspect", "+cl.holders",
-		"+cl.holds", "+cl.policy")
+		"+cl.holds", "+cl.policy", "+cl.history")
 	f.call("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
 	return f
 }
@@ -278,6 +278,41 @@ func TestExplain(t *testing.T) {
 		assert.NotEqual(t, http.StatusOK, status)
 		assert.Contains(t, text, want)
 	}
+}
+
+// The history of a policy is read on request, with the rights of the user. It is in no message of the stream.
+func TestHistory(t *testing.T) {
+	f := newFixture(t, unchanged)
+	for body, want := range map[string]string{
+		"* SECONDS": `"allowed":[`, "api MINUTES COUNT 1440": `"step":60`,
+		"none": "no such policy", `api \"`: "unbalanced quotes",
+		"api HOURS": "syntax error", "": "wrong number of arguments",
+		"api COUNT 1441": "COUNT n must be between 1 and 1440",
+	} {
+		_, text := f.do("POST", "/history", "viewer", `{"key":"`+body+`"}`)
+		assert.Contains(t, text, want, body)
+	}
+	counts := &f.page.config.Instance.Stats.Policies
+	second := f.page.config.Instance.Now() / 1e9
+	counts.Sample(second)
+	f.call("CL.TAKE", "alice", "api", "9")
+	counts.Sample(second + 1000) // later than the clock of the store
+	status, text := f.do("POST", "/history", "viewer", `{"key":"api MINUTES COUNT 1440"}`)
+	require.Equal(t, http.StatusOK, status, text)
+	var found past
+	require.NoError(t, json.Unmarshal([]byte(text), &found))
+	sum := int64(0)
+	for _, n := range found.Shadow {
+		sum += n
+	}
+	assert.Equal(t, int64(1), sum)
+	assert.Len(t, found.Error, len(found.Allowed))
+	f.call("ACL", "SETUSER", "viewer", "resetkeys", "~api:*")
+	status, _ = f.do("POST", "/history", "viewer", `{"key":"api"}`)
+	assert.Equal(t, http.StatusOK, status)
+	status, text = f.do("POST", "/history", "viewer", `{"key":"*"}`)
+	assert.Equal(t, http.StatusForbidden, status)
+	assert.Contains(t, text, "NOPERM")
 }
 
 // The bans of a policy are listed on request. Subjects of any bytes are shown as text.

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,7 @@ func newPlace(t *testing.T) *place {
 	})
 	p.call("ACL", "SETUSER", "admin", "on", ">secret", "~*", "&*", "+@all")
 	p.call("ACL", "SETUSER", "viewer", "on", ">secret", "~*", "+info", "+cl.top", "+cl.inspect", "+cl.holders",
-		"+cl.policy")
+		"+cl.policy", "+cl.history")
 	return p
 }
 
@@ -145,7 +146,7 @@ func TestPage(t *testing.T) {
 	assert.Equal(t, "live", page.Status)
 	assert.Equal(t, `user "viewer"`, page.User)
 	assert.Equal(t, "6", page.Keys)
-	assert.Equal(t, [2]int{1, 1}, [2]int{page.Scripts, page.Images}, "no name has become an element")
+	assert.Equal(t, [2]int{2, 1}, [2]int{page.Scripts, page.Images}, "no name has become an element")
 	var paint float64
 	b.get(&paint, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
 	t.Logf("first paint after %.0f ms", paint)
@@ -237,6 +238,44 @@ func TestDecisionsByPolicyAreShown(t *testing.T) {
 	b.get(&rows, `[...byId("by-policy").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
 	assert.Equal(t, [][]string{{"api", "0", "0", "0", "0", "0"}, {"login", "0", "0", "0", "0", "0"}}, rows)
 	assert.Empty(t, b.complaints())
+}
+
+// The page shows at once what all policies decided before it was opened, adds what they decide, and shows one policy,
+// and the minutes of the last day, when they are chosen.
+func TestHistoryOfPoliciesIsShown(t *testing.T) {
+	p, b := newPlace(t), startBrowser(t)
+	p.call("CL.HISTORY", "*") // the history begins
+	p.call("CL.TAKE", "alice", "api", 5)
+	p.call("CL.TAKE", "alice", "api", 99)
+	p.clock.Advance(2 * time.Minute)
+	p.call("CL.TAKE", "alice", "login", 9)
+	p.clock.Advance(time.Second)
+	b.open(p.url("viewer"))
+	shows := func(text string) {
+		t.Helper()
+		b.until(`byId("history-summary").textContent === ` + strconv.Quote(text))
+	}
+	shows("Decisions of all policies in the last 5 minutes: 1 allowed, 1 shadowed, 1 limited, 0 banned, 0 no decision")
+	p.call("CL.TAKE", "bob", "api")
+	p.second(b)
+	shows("Decisions of all policies in the last 5 minutes: 2 allowed, 1 shadowed, 1 limited, 0 banned, 0 no decision")
+	var paths []string
+	b.get(&paths, `[...byId("history-chart").querySelectorAll("path")].map((path) => path.getAttribute("class"))`)
+	assert.Equal(t, []string{"error-area", "banned-area", "limited-area", "shadow-area", "allowed-area"}, paths)
+	choose := func(id, value string) {
+		b.eval(fmt.Sprintf("byId(%q).value = %q, byId(%[1]q).dispatchEvent(new Event('change'))", id, value))
+	}
+	choose("history-policy", "api")
+	shows("Decisions of api in the last 5 minutes: 2 allowed, 0 shadowed, 1 limited, 0 banned, 0 no decision")
+	choose("history-span", "MINUTES")
+	shows("Decisions of api in the last day: 1 allowed, 0 shadowed, 1 limited, 0 banned, 0 no decision")
+	p.clock.Advance(time.Minute)
+	p.second(b)
+	shows("Decisions of api in the last day: 2 allowed, 0 shadowed, 1 limited, 0 banned, 0 no decision")
+	assert.Empty(t, b.complaints())
+	p.call("ACL", "SETUSER", "viewer", "-cl.history")
+	choose("history-policy", "*")
+	b.until(`byId("history-error").textContent === "NOPERM User viewer has no permissions to run the 'cl.history' command"`)
 }
 
 // The banned subjects of a policy are shown on request.

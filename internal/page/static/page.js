@@ -133,6 +133,7 @@ function drawByPolicy(m) {
     return row;
   }));
   byId("by-policy-section").hidden = names.length === 0;
+  if (names.length) followHistory(m, names.map((name) => name.slice(prefix.length)));
 }
 
 // niceMax returns the end of an axis: a power of ten, or a few times one, so that its half is a round number too.
@@ -141,19 +142,24 @@ function niceMax(n) {
   return [1, 2, 3, 4, 6, 8, 10].map((step) => step * power).find((end) => end >= n);
 }
 
-function drawChart() {
+// drawAreas draws the parts of points above each other, and the latest point at the right of the room for all points.
+// It returns the end of the axis.
+function drawAreas(id, points, room, parts) {
   const width = 720, top = 1, bottom = 159;
-  const most = niceMax(Math.max(10, ...history.map((h) => h.allowed + h.limited)));
+  const sums = points.map((p) => parts.reduce((all, part) => [...all, all.at(-1) + p[part]], [0])); // below each part
+  const most = niceMax(Math.max(10, ...sums.map((s) => s.at(-1))));
   const y = (n) => (bottom - (bottom - top) * n / most).toFixed(1);
-  const x = (i) => (width * (seconds - history.length + i) / (seconds - 1)).toFixed(1);
-  const area = (upper, lower) => history.length < 2 ? "" :
-    "M" + history.map((h, i) => x(i) + " " + y(upper(h))).join("L") +
-    "L" + history.map((h, i) => x(i) + " " + y(lower(h))).reverse().join("L") + "Z";
-  byId("limited-area").setAttribute("d", area((h) => h.limited, () => 0));
-  byId("allowed-area").setAttribute("d", area((h) => h.limited + h.allowed, (h) => h.limited));
-  byId("chart-max").textContent = count(most) + " per second";
-  byId("grid").replaceChildren(...[0, 0.5, 1].map((part) =>
-    drawing("line", { x1: 0, x2: width, y1: y(part * most), y2: y(part * most) })));
+  const x = (i) => (width * (room - points.length + i) / (room - 1)).toFixed(1);
+  const line = (i) => sums.map((s, at) => x(at) + " " + y(s[i]));
+  byId(id).replaceChildren(...[0, 0.5, 1].map((part) =>
+    drawing("line", { class: "grid", x1: 0, x2: width, y1: y(part * most), y2: y(part * most) })),
+  ...parts.map((part, i) => drawing("path", { class: part + "-area",
+    d: points.length < 2 ? "" : "M" + line(i + 1).join("L") + "L" + line(i).reverse().join("L") + "Z" })));
+  return most;
+}
+
+function drawChart() {
+  byId("chart-max").textContent = count(drawAreas("chart", history, seconds, ["limited", "allowed"])) + " per second";
 }
 
 // The server.
