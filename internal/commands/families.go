@@ -40,7 +40,8 @@ type families struct {
 func newFamilies() *families {
 	f := new(families)
 	f.limiters.Decider, f.policies.Decider, f.limiters.Policies = &f.decider, &f.decider, &f.policies
-	f.decider.Observers = decide.Observers{CountHold: f.policies.CountHold, Report: f.policies.Report}
+	f.decider.Observers = decide.Observers{CountHold: f.policies.CountHold, NoteUse: f.policies.NoteUse,
+		Report: f.policies.Report}
 	return f
 }
 

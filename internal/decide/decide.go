@@ -42,6 +42,8 @@ type holdTotals struct {
 type Observers struct {
 	// CountHold is called with the quantity that a call has held, or settled a hold with.
 	CountHold func(c *command.Call, p *Part, held, settled int64)
+	// NoteUse is called with a part of a call that is sampled.
+	NoteUse func(c *command.Call, p *Part)
 	// Report is called when a subject has reached a threshold of a policy with notify.
 	Report func(c *command.Call, p *policy.Policy, e policy.Event)
 
@@ -172,11 +174,12 @@ func (a *attempt) limitIfFull(decisions []quota.Decision) (_ []quota.Decision, e
 
 // reply counts the decisions of a call, and writes its reply.
 func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
+	sampled := false
 	if a.repeated {
 		a.call.AfterCommit(func() { a.repeats.Add(1) })
 	} else {
 		for i := range decisions {
-			a.CountKey(a.call, a.of.asked[i].Key, decisions[i].Limited)
+			sampled = a.CountKey(a.call, a.of.asked[i].Key, decisions[i].Limited) || sampled
 		}
 	}
 	if a.made != nil {
@@ -184,6 +187,9 @@ func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
 	}
 	a.of.settle(decisions)
 	for i := range a.of.Parts {
+		if sampled && !a.call.WithoutStore && a.Observers.NoteUse != nil && a.of.Mode != quota.Peek {
+			a.Observers.NoteUse(a.call, &a.of.Parts[i])
+		}
 		if !a.repeated && !a.call.WithoutStore && a.of.Mode != quota.Peek {
 			a.notice(a.call, &a.of.Parts[i], false)
 		}

@@ -59,11 +59,14 @@ func WriteDecision(c *command.Call, d *quota.Decision, mode quota.Mode, ms bool)
 	c.Out.Ints(limited, d.Limit, d.Remaining, retry, reset)
 }
 
-// CountKey counts a decision about a key for CL.TOP. Most decisions are not sampled, and cost only this check.
-func (d *Decider) CountKey(c *command.Call, key []byte, limited bool) {
-	if !c.Sampling.Skip() {
-		d.sample(c, key, limited)
+// CountKey counts a decision about a key for CL.TOP. Most decisions of busy servers are not sampled, and cost only this
+// check.
+func (d *Decider) CountKey(c *command.Call, key []byte, limited bool) (sampled bool) {
+	if c.Sampling.Skip() {
+		return false
 	}
+	d.sample(c, key, limited)
+	return true
 }
 
 func (d *Decider) sample(c *command.Call, key []byte, limited bool) {

@@ -36,6 +36,7 @@ type Decisions struct {
 	settled Total        // quantity that holds were settled with
 	reports atomic.Int64 // of subjects that have reached a threshold
 
+	subjects subjects
 	// The fields below are guarded by the lock of PolicyDecisions.
 	past      *history // nil before its first second
 	sampled   Results  // the numbers of decisions at the latest sample
@@ -158,13 +159,21 @@ func (p *PolicyDecisions) Keep(inForce func(policy string) bool) {
 // Each calls show for each policy that is counted by its name, in order, and at last for the others, if they
 // have made decisions. It holds the lock meanwhile.
 func (p *PolicyDecisions) Each(show func(policy string, decisions Results)) {
+	p.EachWithUse(func(policy string, decisions Results, _, _ int64) { show(policy, decisions) })
+}
+
+// EachWithUse is Each, with what Near returns.
+func (p *PolicyDecisions) EachWithUse(show func(policy string, decisions Results, sampled, near int64)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, policy := range slices.Sorted(maps.Keys(p.named)) {
-		show(policy, p.named[policy].Sum())
+		d := p.named[policy]
+		sampled, near := d.near(p.second)
+		show(policy, d.Sum(), sampled, near)
 	}
 	if sum := p.others.Sum(); sum != (Results{}) {
-		show(OtherPolicies, sum)
+		sampled, near := p.others.near(p.second)
+		show(OtherPolicies, sum, sampled, near)
 	}
 }
 

@@ -233,10 +233,12 @@ func TestDecisionsByPolicyAreShown(t *testing.T) {
 	p.second(b)
 	var rows [][]string
 	b.get(&rows, `[...byId("by-policy").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
-	assert.Equal(t, [][]string{{"api", "3.0", "1.0", "0", "3.0", "0"}, {"login", "1.0", "0", "2.0", "0", "0"}}, rows)
+	assert.Equal(t, [][]string{{"api", "3.0", "1.0", "0", "3.0", "0", "100 % of 1"},
+		{"login", "1.0", "0", "2.0", "0", "0", "0 % of 1"}}, rows)
 	p.second(b)
 	b.get(&rows, `[...byId("by-policy").rows].map((r) => [...r.cells].map((c) => c.textContent))`)
-	assert.Equal(t, [][]string{{"api", "0", "0", "0", "0", "0"}, {"login", "0", "0", "0", "0", "0"}}, rows)
+	assert.Equal(t, [][]string{{"api", "0", "0", "0", "0", "0", "100 % of 1"},
+		{"login", "0", "0", "0", "0", "0", "0 % of 1"}}, rows)
 	assert.Empty(t, b.complaints())
 }
 

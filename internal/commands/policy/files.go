@@ -160,9 +160,10 @@ func (f *Files) Info() []command.InfoPart {
 		}
 		out.Add("policies", f.InForce().Len())
 		out.Add("policies_failing", failing)
-		f.Counts.Each(func(policy string, n stats.Results) {
-			out.Add("policy_decisions_"+policy, fmt.Sprintf("allowed=%d,limited=%d,shadow=%d,banned=%d,error=%d",
-				n[stats.Allowed], n[stats.Limited], n[stats.Shadow], n[stats.Banned], n[stats.Failed]))
+		f.Counts.EachWithUse(func(policy string, n stats.Results, sampled, near int64) {
+			out.Add("policy_decisions_"+policy, fmt.Sprintf(
+				"allowed=%d,limited=%d,shadow=%d,banned=%d,error=%d,sampled=%d,near=%d", n[stats.Allowed], n[stats.Limited],
+				n[stats.Shadow], n[stats.Banned], n[stats.Failed], sampled, near))
 		})
 		out.Add("policy_history_bytes", f.Counts.HistoryBytes())
 	}}}

@@ -165,7 +165,7 @@ func TestInfoOfFiles(t *testing.T) {
 	w.InForce().Policy([]byte("a")).Counts.Load().Add(1, stats.Banned)
 	var out command.InfoText
 	w.Info()[0].Write(nil, &out)
-	require.Contains(t, out.String(), "policy_decisions_a:allowed=0,limited=0,shadow=0,banned=1,error=0\r\n")
+	require.Contains(t, out.String(), "policy_decisions_a:allowed=0,limited=0,shadow=0,banned=1,error=0,sampled=0,near=0\r\n")
 	require.Empty(t, new(Files).Info())
 	require.Empty(t, new(Files).Metrics().Metrics)
 }

@@ -20,12 +20,14 @@ func (f *Family) history() *command.Command {
 		Summary: "Shows what a policy has decided in the last minutes, or in the last day.", Tips: command.Varying,
 		Args: []command.Arg{command.Word("policy"), command.OneOf("step", "SECONDS", "MINUTES"),
 			command.Int("n").Min(1).Max(int64(stats.Minute.MaxPoints())).Or(60).After("COUNT")},
-		Reply: `A map: step, the seconds of a point; end_ms, the Unix time in milliseconds at which the last point ends; and
-the numbers of decisions in each point, the oldest first: allowed, limited, shadow (allowed, because the policy is in
-shadow mode), banned, error. There are points of a second, up to 300 of them, and of a minute, up to 1440. There are
-fewer if the policy is not that old; the present second or minute is left out. Of more than 32 policies, the first 32
-that decide have a history, and _other is for the others; * is for all. A restart forgets the history, and CONFIG
-RESETSTAT does not. A user needs the right to all keys of the policy, and for * and _other to all keys.`,
+		Reply: `A map: step, the seconds of a point; end_ms, the Unix time in milliseconds at which the last point ends;
+sampled, a sample of the subjects that were asked about in the last minute, at most 256 for a policy; near, how many of
+them had used 80 % of a limit or more; and the numbers of decisions in each point, the oldest first: allowed, limited,
+shadow (allowed, because the policy is in shadow mode), banned, error. There are points of a second, up to 300 of them,
+and of a minute, up to 1440. There are fewer if the policy is not that old; the present second or minute is left out. Of
+more than 32 policies, the first 32 that decide have a history, and _other is for the others; * is for all. A restart
+forgets the history, and CONFIG RESETSTAT does not. A user needs the right to all keys of the policy, and for * and
+_other to all keys.`,
 		Run: f.runHistory,
 	}
 }
@@ -42,11 +44,16 @@ func (f *Family) runHistory(c *command.Call) error {
 		return command.Refusal("ERR policy '" + command.Prefix([]byte(name), policies.MaxNameBytes) +
 			"' has no history of its own: it is one of the policies that " + stats.OtherPolicies + " is for")
 	}
-	c.Out.Map(2 + len(stats.Results{}))
+	sampled, near := f.Files.Counts.Near(name)
+	c.Out.Map(4 + len(stats.Results{}))
 	c.Out.BulkString("step")
 	c.Out.Int(int64(step))
 	c.Out.BulkString("end_ms")
 	c.Out.Int(c.Unix(end*int64(time.Second)) / 1e6)
+	c.Out.BulkString("sampled")
+	c.Out.Int(sampled)
+	c.Out.BulkString("near")
+	c.Out.Int(near)
 	for r := range (stats.Results{}) {
 		c.Out.BulkString(stats.Result(r).String())
 		c.Out.Array(len(points))

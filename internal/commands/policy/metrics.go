@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"time"
+
 	"cellserver/internal/command"
+	"cellserver/internal/decide"
 	"cellserver/internal/metric"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
@@ -107,6 +110,21 @@ func (f *Family) countFor(c *command.Call, p *policies.Policy, r stats.Result) {
 func countLater(c *command.Call, counts *stats.Decisions, r stats.Result) {
 	client := c.Client.ID
 	c.AfterCommit(func() { counts.Add(client, r) })
+}
+
+// noteUse notes how much of a limit the subject of a sampled call has used. It leaves out transactions, which may still
+// be undone.
+func (f *Family) noteUse(c *command.Call, p *policies.Policy, subject []byte, d *quota.Decision) {
+	if d.Limit > 0 && !c.InTransaction {
+		f.countsOf(p).NoteUse(subject, c.Now()/int64(time.Second), d.Limit-d.Remaining, d.Limit)
+	}
+}
+
+// NoteUse is the NoteUse of a decide.Decider.
+func (f *Family) NoteUse(c *command.Call, p *decide.Part) {
+	if p.Verdict.By == policies.ByLimit {
+		f.noteUse(c, p.Policy, p.Subject.Text, &p.Verdict.Decision)
+	}
 }
 
 // resultOf returns what a verdict is counted as.

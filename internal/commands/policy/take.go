@@ -79,7 +79,9 @@ func (f *Family) runTake(c *command.Call) (err error) {
 		treat(c, &t.Part, text)
 		return t.answerOne(d, err)
 	}
-	f.CountKey(c, key, false)
+	if f.CountKey(c, key, false) && mode != quota.Peek {
+		f.noteUse(c, p, text, &d)
+	}
 	f.count(c, p, mode, stats.Allowed)
 	if p.Notify != nil && l.Nears(&d) && mode != quota.Peek {
 		f.Notice(c, p, text, l, &d, false)
@@ -175,9 +177,9 @@ func (t *taking) answerOne(d quota.Decision, err error) error {
 	case t.Policy.Ban != nil:
 		return t.slowly(func(k *decide.Call) error { return t.f.Answer(c, k, []quota.Decision{d}, false) })
 	}
-	t.f.CountKey(c, c.Value, true)
+	sampled := t.f.CountKey(c, c.Value, true)
 	t.notice(&t.Treatment.Limits[0], &d)
-	t.reply(t.Policy.JudgeLimits([]quota.Decision{d}))
+	t.replyTo([]quota.Decision{d}, sampled)
 	return nil
 }
 
@@ -197,12 +199,22 @@ func (t *taking) takeAll() error {
 	if t.verbose || !allowed && t.Policy.Ban != nil {
 		return t.f.Answer(c, t.decision(requests), decisions, allowed)
 	}
+	sampled := false
 	for i := range requests {
-		t.f.CountKey(c, requests[i].Key, decisions[i].Limited)
+		sampled = t.f.CountKey(c, requests[i].Key, decisions[i].Limited) || sampled
 		t.notice(&t.Treatment.Limits[i], &decisions[i])
 	}
-	t.reply(t.Policy.JudgeLimits(decisions))
+	t.replyTo(decisions, sampled)
 	return nil
+}
+
+// replyTo writes the reply of a call of which each limit was asked.
+func (t *taking) replyTo(decisions []quota.Decision, sampled bool) {
+	v := t.Policy.JudgeLimits(decisions)
+	if sampled && t.Request.Mode != quota.Peek {
+		t.f.noteUse(t.call, t.Policy, t.Subject.Text, &v.Decision)
+	}
+	t.reply(v)
 }
 
 // notice reports the thresholds that a step on a limit has reached.

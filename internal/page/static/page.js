@@ -120,7 +120,7 @@ function drawDecisions(m) {
   drawChart();
 }
 
-// drawByPolicy shows what policies decide per second: policy_decisions_api:allowed=4,limited=2,shadow=0,banned=1,error=0.
+// drawByPolicy shows what policies decide per second: policy_decisions_api:allowed=4,limited=2,shadow=0,banned=1,error=0,sampled=9,near=1.
 function drawByPolicy(m) {
   const prefix = "policy_decisions_";
   const names = Object.keys(m.fields).filter((name) => name.startsWith(prefix)).sort();
@@ -130,6 +130,8 @@ function drawByPolicy(m) {
     for (const result of ["allowed", "limited", "shadow", "banned", "error"]) {
       row.append(element("td", rate(growth(m, (f) => Number(fields(f[name])[result] || 0)))));
     }
+    const { sampled, near } = fields(m.fields[name]);
+    row.append(element("td", Number(sampled) ? Math.round(100 * near / sampled) + " % of " + sampled : "–"));
     return row;
   }));
   byId("by-policy-section").hidden = names.length === 0;
