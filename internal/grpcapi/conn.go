@@ -1,10 +1,8 @@
 package grpcapi
 
 import (
-	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 
 	"cellserver/internal/client"
 	"cellserver/internal/session"
@@ -25,6 +23,7 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: socket, server: l.server, isSecured: l.isSecured}
+		c.holding.requests, c.holding.received.skipped = map[uint32]int64{}, preface
 		if !l.server.mayConnect(c) {
 			l.server.counts.untrusted.Add(1)
 			socket.Close()
@@ -46,11 +45,10 @@ const maxStrangers = 64
 func (s *Server) admit(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.conns >= maxConns || !c.isTrusted && s.strangers >= maxStrangers {
+	if len(s.conns) >= maxConns || !c.isTrusted && s.strangers >= maxStrangers {
 		return false
 	}
-	s.conns++
-	c.hasPlace = true
+	s.conns[c] = true
 	if c.isStranger = !c.isTrusted; c.isStranger {
 		s.strangers++
 	}
@@ -72,13 +70,11 @@ type conn struct {
 	server     *Server
 	isSecured  bool   // it begins with a TLS handshake
 	isTrusted  bool   // the address of the peer is trusted
-	hasPlace   bool   // it is counted in Server.conns; false over HTTP, where package web counts connections
 	isStranger bool   // it is counted in Server.strangers; Server.mu guards this field
 	shakes     bool   // the handshake is under way
 	user       string // the user that the peer's certificate names; empty for none
 	closed     sync.Once
-	held       atomic.Int64 // bytes that have arrived and are not known to be answered
-	shared     atomic.Int64 // the part of held that is in the budget of all connections
+	holding    holding
 
 	mu       sync.Mutex
 	free     []*caller // sessions that no request uses
@@ -89,22 +85,19 @@ type conn struct {
 // maxFree bounds the sessions that a connection keeps while it has fewer requests.
 const maxFree = 64
 
-// Read implements net.Conn. Bytes that arrive count until their request is answered, because grpc-go keeps the messages
-// of up to maxStreams requests before it calls a handler.
+// Read implements net.Conn. The bytes of a handshake count until it ends.
 func (c *conn) Read(b []byte) (int, error) {
-	if c.shakes {
-		c.server.giveTurn()
-		defer c.server.awaitTurn()
+	if !c.shakes {
+		return c.Conn.Read(b)
 	}
+	c.server.giveTurn()
+	defer c.server.awaitTurn()
 	n, err := c.Conn.Read(b)
-	if n > 0 && !c.hold(int64(n)) {
-		c.server.counts.cut.Add(1)
-		return 0, errMemory
+	if full := c.hold(messageFactor * n); full != nil {
+		return 0, full
 	}
 	return n, err
 }
-
-var errMemory = errors.New("the requests over gRPC hold too much memory at present")
 
 // Close implements net.Conn.
 func (c *conn) Close() error {
@@ -122,13 +115,11 @@ func (c *conn) leave() {
 	for _, k := range free {
 		k.Close()
 	}
-	c.server.memory.held.Add(-c.shared.Swap(0))
 	c.server.mu.Lock()
-	if c.hasPlace {
-		c.server.conns--
-	}
+	defer c.server.mu.Unlock()
+	c.holding.release(&c.server.memory)
+	delete(c.server.conns, c)
 	c.server.endStranger(c)
-	c.server.mu.Unlock()
 }
 
 // caller makes the calls of a request. One goroutine at a time may use it.

@@ -6,7 +6,8 @@
 //	server.go    the server: grpc-go's, with bounds
 //	conn.go      connections: who may have one, and the sessions of their requests
 //	tls.go       handshakes, and the users that certificates name
-//	memory.go    how much memory connections may hold
+//	memory.go    how much memory the requests of connections may hold
+//	frames.go    which requests a connection has
 //	request.go   a request: what it matches, and in which order it is checked
 //	count.go     what is counted, and what the calls reply
 //	policy.go    what policies count in place of limits

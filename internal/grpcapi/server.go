@@ -19,7 +19,6 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	"cellserver/internal/client"
 	"cellserver/internal/envoy"
@@ -76,18 +75,18 @@ type Server struct {
 	account  *client.Account // the account of requests of trusted peers
 	quota    string          // the names of CL.QUOTA and CL.TAKE: see --rename-command
 	take     string
-	memory   budget // that connections share
+	memory   memory
 	counts   counts
 	secured  atomic.Pointer[securedConfig]
 	healthy  atomic.Bool
 	overHTTP sync.Map // *conn by net.Conn
 
 	mu        sync.Mutex
-	conns     int
-	strangers int       // of conns: see maxStrangers
-	ending    bool      // Drain was called
-	warned    sync.Once // of protected mode
-	barred    sync.Once // of a peer that is not trusted
+	conns     map[*conn]bool // those with a place
+	strangers int            // of conns: see maxStrangers
+	ending    bool           // Drain was called
+	warned    sync.Once      // of protected mode
+	barred    sync.Once      // of a peer that is not trusted
 }
 
 // New returns a server; Shutdown ends it.
@@ -97,7 +96,7 @@ func New(c Config) *Server {
 	}
 	s := &Server{config: c, answers: &c.Settings.Answers, instance: c.Instance, health: health.NewServer(),
 		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota"),
-		take: c.Instance.Table.NameOf("cl.take")}
+		take: c.Instance.Table.NameOf("cl.take"), conns: map[*conn]bool{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(transport{}), grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
@@ -165,12 +164,10 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// guard turns a panic of a handler into an error of its request, and stops counting the memory of the request when it
-// is answered.
+// guard turns a panic of a handler into an error of its request.
 func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	_ any, err error,
 ) {
-	defer connOf(ctx).answered(proto.Size(request.(proto.Message)))
 	defer s.recovered(info.FullMethod, &err)
 	return handler(ctx, request)
 }

@@ -20,14 +20,14 @@ type transport struct{}
 func (transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := raw.(*conn)
 	if !c.isSecured {
-		return c, c, nil
+		return watched{c, c}, c, nil
 	}
 	secured, err := c.shakeHands()
 	if err != nil {
 		c.server.config.Log.Debug("a handshake on --grpc-tls-port failed", "peer", c.RemoteAddr(), "error", err)
 		return nil, nil, err
 	}
-	return secured, c, nil
+	return watched{secured, c}, c, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. There are no clients.
@@ -79,7 +79,7 @@ func (c *conn) shakeHands() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.answered(int(c.held.Load())) // the messages of the handshake
+	_ = c.hold(-int(c.holding.bytes.Load())) // the messages of the handshake
 	if c.server.config.CertificateUser != nil {
 		c.user = c.server.config.CertificateUser(secured.ConnectionState())
 	}
