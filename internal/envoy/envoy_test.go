@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	pb "github.com/envoyproxy/go-control-plane/ratelimit/config/ratelimit/v3"
 	"github.com/stretchr/testify/require"
 )
 
@@ -157,6 +158,41 @@ domain: c
 	require.Equal(t, &Limit{Requests: 8, Unit: Hour, Shadow: true, Replaces: []string{"f"}, Path: "b.f_yes"}, l)
 }
 
+// The patterns of files that are merged are looked at in the order of the files, and so are the patterns of a control
+// plane's messages.
+func TestMergedDomains(t *testing.T) {
+	texts := map[string]string{
+		"1": "domain: a\ndescriptors: [{key: k, value: x*, rate_limit: {unit: day, requests_per_unit: 1}}]",
+		"2": "domain: b",
+		"3": "domain: a\ndescriptors: [{key: k, value: xy*, rate_limit: {unit: day, requests_per_unit: 3}}]",
+	}
+	messages := map[string]*pb.RateLimitConfig{}
+	for name, of := range map[string]struct {
+		domain, value string
+		n             uint32
+	}{"1": {"a", "x*", 1}, "2": {"b", "z*", 2}, "3": {"a", "xy*", 3}} {
+		messages[name] = &pb.RateLimitConfig{Name: name, Domain: of.domain, Descriptors: []*pb.RateLimitDescriptor{{
+			Key: "k", Value: of.value, RateLimit: &pb.RateLimitPolicy{Unit: pb.RateLimitUnit_DAY, RequestsPerUnit: of.n}}}}
+	}
+	for order, want := range map[string]uint32{"123": 1, "321": 3, "132": 1, "231": 3} {
+		var files []File
+		var sent []*pb.RateLimitConfig
+		for _, name := range strings.Split(order, "") {
+			files, sent = append(files, File{name, []byte(texts[name])}), append(sent, messages[name])
+		}
+		fromFiles, _, err := Parse(files, true, nil)
+		require.NoError(t, err)
+		fromPlane, _, err := ParseMessages(sent, true, nil)
+		require.NoError(t, err)
+		for _, c := range []*Config{fromFiles, fromPlane} {
+			require.Equal(t, 2, c.Domains())
+			require.Equal(t, want, Find(c, "a", []entry{{"k", "xyz"}}).Limit.Requests, order)
+			require.EqualValues(t, 1, Find(c, "a", []entry{{"k", "x"}}).Limit.Requests, order)
+			require.Equal(t, 2, c.Summary(1)[0].Limits)
+		}
+	}
+}
+
 func TestDomains(t *testing.T) {
 	files := []File{
 		{"1", []byte("domain: a\ndescriptors: [{key: b, rate_limit: {unit: day, requests_per_unit: 1}}]")},
@@ -172,6 +208,8 @@ func TestDomains(t *testing.T) {
 	files[1].Text = files[0].Text
 	_, _, err = Parse(files, true, nil)
 	require.EqualError(t, err, "2:2: descriptor a.b is in the list already")
+	_, _, err = ParseMessages([]*pb.RateLimitConfig{{Name: "1", Domain: "a"}, {Name: "2", Domain: "a"}}, false, nil)
+	require.EqualError(t, err, `2: domain "a" is in 1 already`)
 	c, _, err = Parse(nil, false, nil)
 	require.NoError(t, err)
 	require.Zero(t, c.Domains())

@@ -48,11 +48,10 @@ func (f *framesOf) begin(more ...hpack.HeaderField) (stream uint32) {
 	f.fields.Reset()
 	encoder := hpack.NewEncoder(f.fields)
 	encoder.SetMaxDynamicTableSize(0) // each request is as long as the first
-	for _, field := range append([]hpack.HeaderField{{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"},
-		{Name: ":authority", Value: "x"},
-		{Name: ":path", Value: "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"},
-		{Name: "content-type", Value: "application/grpc"}}, more...) {
-		require.NoError(f, encoder.WriteField(field))
+	for _, one := range append([]hpack.HeaderField{field(":method", "POST"), field(":scheme", "http"),
+		field(":authority", "x"), field(":path", "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"),
+		field("content-type", "application/grpc")}, more...) {
+		require.NoError(f, encoder.WriteField(one))
 	}
 	stream = f.next
 	f.next += 2
@@ -60,9 +59,13 @@ func (f *framesOf) begin(more ...hpack.HeaderField) (stream uint32) {
 	return stream
 }
 
+func field(name, value string) hpack.HeaderField { return hpack.HeaderField{Name: name, Value: value} }
+
 // ask completes a request.
-func (f *framesOf) ask(stream uint32) {
-	message, err := proto.Marshal(request("shop", "user=vip"))
+func (f *framesOf) ask(stream uint32) { f.askFor(stream, "user=vip") }
+
+func (f *framesOf) askFor(stream uint32, descriptor string) {
+	message, err := proto.Marshal(request("shop", descriptor))
 	require.NoError(f, err)
 	_ = f.WriteData(stream, true, append([]byte{0, 0, 0, 0, byte(len(message))}, message...))
 }
@@ -95,7 +98,7 @@ func TestMemoryOfRequests(t *testing.T) {
 		"begun":    {nil, func(f *framesOf) { f.begin() }},
 		"unread":   {[]http2.Setting{withoutWindow}, func(f *framesOf) { f.ask(f.begin()) }},
 		"messages": {nil, func(f *framesOf) { _ = f.WriteData(f.begin(), false, []byte{0, 0, 0x30, 0, 0, 1, 2, 3}) }},
-		"fields":   {nil, func(f *framesOf) { f.begin(hpack.HeaderField{Name: "x", Value: "y"}) }},
+		"fields":   {nil, func(f *framesOf) { f.begin(field("x", "y")) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newService(t, nil)

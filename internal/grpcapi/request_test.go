@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -192,6 +193,16 @@ func TestAnswers(t *testing.T) {
 		user=g -> OK, OK 3/HOUR users 2 3590
 		user=g +9223372036854775807 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
 		user=g -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=h +3 -> OK, OK 3/HOUR users 0 3590
+		user=h +0 -> OK, OK 3/HOUR users 0 3590
+		watched=y limit:0/3 -> OVER_LIMIT, OVER_LIMIT 0/HOUR  0 3590
+		quota=a limit:0/3 | nothing=x -> OVER_LIMIT, OVER_LIMIT 0/HOUR  0 3590, OK 0 0
+		user=vip limit:5/3 | user=i -> OK, OK 5/HOUR  4 3590, OK 3/HOUR users 2 3590
+		user=e more=x deep=y limit:5/3 -> OK, OK 5/HOUR  4 3590
+		user=j limit:2/1 -> OK, OK 2/SECOND  1 1
+		user=j limit:2/4 -> OK, OK 2/DAY  1 86390
+		user=j limit:2/5 -> OK, OK 2/MONTH  1 518390
+		user=j limit:2/6 -> OK, OK 2/YEAR  1 30326390
 	`[1:])
 	s.clock.Advance(50 * time.Second)
 	s.requireAnswers("minute=c -> OK, OK 1/MINUTE minutes 0 60")
@@ -322,18 +333,6 @@ func (s *service) spoil(key string) {
 	require.NoError(s, err)
 }
 
-// --envoy-fails decides about a limit that cannot be asked.
-func TestFails(t *testing.T) {
-	for fails, want := range map[string]string{
-		"allow": "OK, OK 3/HOUR users 3 3590",
-		"deny":  "OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590",
-	} {
-		s := newService(t, func(s *grpcapi.Settings) { s.Fails = fails })
-		s.spoil("envoy:{4:shop4:user1:b}:hour")
-		s.requireAnswers("user=b -> " + want)
-	}
-}
-
 func TestHealth(t *testing.T) {
 	s := newService(t, nil)
 	for _, name := range []string{"", "ratelimit"} {
@@ -343,6 +342,43 @@ func TestHealth(t *testing.T) {
 	}
 	s.conn.Close()
 	s.server.Shutdown(t.Context())
+}
+
+// With --envoy-healthy-needs-domain, the server is healthy while a domain is configured: over gRPC for the service
+// ratelimit, and over HTTP. The service "" is always healthy.
+func TestHealthNeedsDomain(t *testing.T) {
+	for needs, wanted := range map[string]bool{"yes": false, "no": true} {
+		s := newService(t, func(s *grpcapi.Settings) { s.HealthyNeedsDomain = needs })
+		s.requireHealth(true)
+		for _, without := range []func(){func() { s.config = nil }, func() { s.config = new(envoy.Config) }} {
+			without()
+			s.server.CheckHealth()
+			s.requireHealth(wanted)
+			s.configure(limits)
+			s.server.CheckHealth()
+			s.requireHealth(true)
+		}
+		s.server.Drain()
+		s.server.CheckHealth()
+		status, _ := s.get(http.MethodGet, "/healthcheck", "")
+		require.Equal(t, http.StatusInternalServerError, status)
+	}
+}
+
+func (s *service) requireHealth(isHealthy bool) {
+	s.Helper()
+	want, status, text := healthpb.HealthCheckResponse_SERVING, http.StatusOK, "OK"
+	for _, name := range []string{"", "ratelimit"} {
+		if name != "" && !isHealthy {
+			want, status, text = healthpb.HealthCheckResponse_NOT_SERVING, http.StatusInternalServerError, ""
+		}
+		r, err := healthpb.NewHealthClient(s.conn).Check(s.Context(), &healthpb.HealthCheckRequest{Service: name})
+		require.NoError(s, err)
+		require.Equal(s, want, r.Status, name)
+	}
+	gotStatus, gotText := s.get(http.MethodGet, "/healthcheck", "")
+	require.Equal(s, status, gotStatus)
+	require.Equal(s, text, gotText)
 }
 
 // Requests that were answered hold no memory, whatever the method is: a connection may make any number of health

@@ -102,15 +102,19 @@ func New(c Config) *Server {
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(beginTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fewestPing, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingAfter, Timeout: pingTimeout, MaxConnectionAgeGrace: gracePeriod,
-			MaxConnectionAge: time.Duration(c.Settings.MaxAge) * time.Second, // give or take a tenth
-		}),
+		grpc.KeepaliveParams(c.Settings.keepalive()),
 	)
 	pb.RegisterRateLimitServiceServer(s.grpc, s)
 	healthpb.RegisterHealthServer(s.grpc, s.health)
 	s.CheckHealth()
 	return s
+}
+
+// keepalive returns when the server asks silent peers whether they are there, and when it asks Envoys to connect again.
+// grpc-go adds or subtracts up to a tenth of the age.
+func (s *Settings) keepalive() keepalive.ServerParameters {
+	return keepalive.ServerParameters{Time: pingAfter, Timeout: pingTimeout,
+		MaxConnectionAge: time.Duration(s.MaxAge) * time.Second, MaxConnectionAgeGrace: gracePeriod}
 }
 
 // CheckHealth sets the health: with --envoy-healthy-needs-domain, the server is healthy while a domain is configured.
