@@ -1,7 +1,6 @@
 package commands_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
@@ -127,30 +126,5 @@ func TestRightsToHolds(t *testing.T) {
 		"CL.FIXED k 10 60 2 SETTLE a", "CL.TAKE u p 2 SETTLE a", "CL.ALL 1 FIXED k2 10 60 2 SETTLE a",
 	} {
 		require.Contains(t, as("taker", settle), ":-3\r\n", settle)
-	}
-}
-
-// BenchmarkHolds compares two calls of CL.FIXED with ID with HOLD and SETTLE.
-func BenchmarkHolds(b *testing.B) {
-	for name, calls := range map[string][2]string{
-		"ID":    {"CL.FIXED k 1000000000 3600 3 ID a%d", "CL.FIXED k 1000000000 3600 3 ID b%d"},
-		"holds": {"CL.FIXED k 1000000000 3600 3 HOLD a%d 60", "CL.FIXED k 1000000000 3600 1 SETTLE a%d"},
-	} {
-		for _, depth := range []int{1, 64} {
-			b.Run(fmt.Sprintf("%s/P=%d", name, depth), func(b *testing.B) {
-				c := commandstest.New(b).Connect()
-				for done := 0; done < b.N; {
-					var input bytes.Buffer
-					for range max(depth/2, 1) {
-						for _, call := range calls {
-							input.Write(commandstest.Encode(strings.Fields(fmt.Sprintf(call, done))))
-						}
-						done++
-					}
-					c.Session.Feed(input.Bytes())
-					c.Session.Sent()
-				}
-			})
-		}
 	}
 }

@@ -180,23 +180,6 @@ func (b *Book) Add(o Open, kind byte, now, level, tat int64) {
 	b.set(&x, &p, appendRecord(few[:0], &o))
 }
 
-// SetReply sets the reply of a hold. It returns false if there is no such hold.
-func (b *Book) SetReply(id []byte, reply string) bool {
-	x := b.parts()
-	at := x.find(id)
-	if at < 0 {
-		return false
-	}
-	r, p := record(x.open[at:]).first(), x.readPath()
-	o := r.open()
-	o.Reply = reply
-	var few [256]byte
-	changed := append(appendRecord(few[:0], &o), x.open[at+len(r):]...)
-	x.open = x.open[:at]
-	b.set(&x, &p, changed)
-	return true
-}
-
 // Settle makes the event that corrects a hold, as Edit does, and removes the hold unless the event returns false. It
 // returns whether it has removed the hold.
 func (b *Book) Settle(id []byte, kind byte, now int64, event func(p *Path) (closes bool)) bool {
@@ -220,14 +203,17 @@ func (x *parts) close(p *Path, at int) {
 	x.count--
 }
 
-// Close removes a hold. What it charged stays charged.
-func (b *Book) Close(id []byte) {
+// Close removes a hold. What it charged stays charged. It returns false if there is no such hold.
+func (b *Book) Close(id []byte) bool {
 	x := b.parts()
-	if at := x.find(id); at >= 0 {
-		p := x.readPath()
-		x.close(&p, at)
-		b.set(&x, &p, nil)
+	at := x.find(id)
+	if at < 0 {
+		return false
 	}
+	p := x.readPath()
+	x.close(&p, at)
+	b.set(&x, &p, nil)
+	return true
 }
 
 // Lapse removes the holds whose time is over, and returns them.

@@ -32,7 +32,7 @@ func (v *view) ReadHolds(key, dst []byte) []byte {
 	}
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	if k := s.held(key, v.now); k != nil {
+	if k, found := s.held(key, v.now); found {
 		dst = k.Append(dst)
 	}
 	return dst

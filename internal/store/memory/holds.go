@@ -31,32 +31,34 @@ type holding struct {
 	ends  int64
 	words uint64
 	first []byte // the first key of the call
-	added bool   // the hold was added to the first key
+	// head is the hold on the first key. It is added with its reply, when all requests of the call have been decided.
+	head headHold
 }
 
-// held returns the open holds of a key, after it has ended those that have lapsed; nil if there are none.
-func (s *shard) held(key []byte, now int64) *heldKey {
-	if s.holds == nil {
-		return nil
-	}
+// headHold is the hold on the first key of a call, and what its charge has left (see newestCounter).
+type headHold struct {
+	hold.Open  // without a Unit if the first key was not charged
+	kind       limit.Kind
+	level, tat int64
+}
+
+// held returns the open holds of a key, after it has ended those that have lapsed. found is false if there are none.
+func (s *shard) held(key []byte, now int64) (k heldKey, found bool) {
 	r, p := s.holds.find(s.hash(key), key)
 	if r == nil {
-		return nil
+		return k, false
 	}
-	k := &heldKey{s.holds.book(p.ref()), r.expires()}
+	k = heldKey{s.holds.book(p.ref()), r.expires()}
 	if k.bound > now {
-		return k
+		return k, true
 	}
 	lapsed := k.Lapse(now)
 	for i := range lapsed {
 		s.rememberLapsed(key, &lapsed[i])
 	}
 	k.bound, _ = k.Ends()
-	s.keepHolds(key, k, -len(lapsed), &s.store.holds.counts.Lapsed)
-	if k.Len() == 0 {
-		return nil
-	}
-	return k
+	s.keepHolds(key, &k, -len(lapsed), &s.store.holds.counts.Lapsed)
+	return k, k.Len() > 0
 }
 
 // lapseEarly ends the hold of a key that ends first, because there are too many holds.
@@ -81,16 +83,12 @@ func (s *shard) keepHolds(key []byte, k *heldKey, more int, count *int64) {
 	}
 	hash, left := s.hash(key), k.Len()
 	if left > 0 && !s.holds.put(hash, key, k, s.rehashHeld) {
-		more, left = more-left, 0
+		more, left, k.Book = more-left, 0, hold.Book{}
 	}
 	if left == 0 {
 		if r, p := s.holds.find(hash, key); r != nil {
 			s.holds.remove(hash, p, s.rehashHeld)
 		}
-	}
-	if len(s.holds.order) == 0 {
-		s.holds.release(&s.store.pool)
-		s.holds = nil
 	}
 	s.store.holds.update(s, hash.shard, more, count)
 	s.holdsChanged(key)
@@ -107,16 +105,13 @@ func (s *shard) holdsChanged(key []byte) {
 
 // dropHolds forgets the holds of a key that a call removes or replaces.
 func (s *shard) dropHolds(key []byte) {
-	if s.holds != nil && !s.store.holds.scratch {
+	if !s.store.holds.scratch {
 		s.takeHolds(key)
 	}
 }
 
 // takeHolds removes the holds of a key, and returns a copy of their book; nil if there are none.
 func (s *shard) takeHolds(key []byte) *hold.Book {
-	if s.holds == nil {
-		return nil
-	}
 	r, p := s.holds.find(s.hash(key), key)
 	if r == nil {
 		return nil
@@ -138,23 +133,20 @@ func (s *shard) putHolds(key []byte, book *hold.Book) {
 
 // addHold adds a hold to a key. Beyond store.MaxHoldsPerKey, the hold that ends first lapses before its time.
 func (s *shard) addHold(key []byte, o hold.Open, kind limit.Kind, level, tat int64) {
-	k := s.held(key, s.lastInstant)
-	if k == nil {
-		k = &heldKey{bound: o.Ends}
+	k, found := s.held(key, s.lastInstant)
+	if !found {
+		k = heldKey{bound: o.Ends}
 	}
 	k.Add(o, byte(kind), s.lastInstant, level, tat)
 	k.bound = min(k.bound, o.Ends)
-	s.keepHolds(key, k, 1, nil)
+	s.keepHolds(key, &k, 1, nil)
 	if k.Len() > store.MaxHoldsPerKey {
-		s.lapseEarly(key, s.held(key, s.lastInstant))
+		s.lapseEarly(key, &k)
 	}
 }
 
 // appendHolds appends the entry of the holds of a key, if it has any.
 func (s *shard) appendHolds(dst []byte, generation uint64, key []byte) []byte {
-	if s.holds == nil {
-		return dst
-	}
 	r, p := s.holds.find(s.hash(key), key)
 	if r == nil {
 		return dst
@@ -171,7 +163,8 @@ func (s *shard) hold(at *keySlot, rule *limit.Rule, taken int64, h *holding) {
 	c, level, unit, tat := s.newestCounter(at.record, rule)
 	o := hold.Open{ID: string(h.id), Counter: c, Quantity: taken, Unit: unit, Ends: h.ends}
 	if string(at.key) == string(h.first) {
-		h.added, o.Words = true, h.words // a call with this ID on another key first is another call
+		h.head = headHold{o, rule.Kind, level, tat}
+		return
 	}
 	s.addHold(at.key, o, rule.Kind, level, tat)
 }
@@ -224,8 +217,8 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 
 // refunded updates the holds of a key. It must be called after each refund.
 func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
-	k := s.held(key, s.lastInstant)
-	if k == nil || !k.HasMarks() {
+	k, found := s.held(key, s.lastInstant)
+	if !found || !k.HasMarks() {
 		return
 	}
 	at := keySlot{hash: h, key: key}
@@ -235,7 +228,7 @@ func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 		p.Fall(func(c hold.Counter) int64 { return s.levelOf(&at, rule, c) })
 		p.Last = lastTAT(&at, rule)
 	})
-	s.keepHolds(key, k, 0, nil)
+	s.keepHolds(key, &k, 0, nil)
 }
 
 // lastTAT returns hold.Path.Last at the end of an event on a key.
@@ -255,7 +248,7 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 	}
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	if k := s.held(key, v.now); k != nil {
+	if k, found := s.held(key, v.now); found {
 		for o := range k.All() {
 			list = append(list, store.Hold{ID: o.ID, Quantity: o.Quantity, Ends: o.Ends})
 		}
@@ -268,10 +261,7 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err error) {
 	words, id, now := binary.LittleEndian.Uint64(o.Token.Words[:]), o.Token.ID, v.now
 	for i, key := range o.Keys {
-		k := v.lockedShard(key).held(key, now)
-		if k == nil {
-			continue
-		}
+		k, _ := v.lockedShard(key).held(key, now)
 		switch o, found := k.Find(id); {
 		case !found:
 		case i > 0 || o.Words != words:
@@ -296,30 +286,26 @@ func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err e
 	v.holding = &holding{id: id, ends: now + int64(o.HoldTime), words: words, first: o.Keys[0]}
 	decisions, taken, err := o.Decide(v)
 	if err == nil && taken {
-		v.addReply(o.Keys[0], v.holding, decisions)
+		v.addHead(v.holding, decisions)
 	}
 	v.holding, v.held = nil, true
 	return decisions, false, err
 }
 
-// addReply adds the reply of a call that has made a hold to its first key.
-func (v *view) addReply(key []byte, h *holding, decisions []quota.Decision) {
-	s, reply := v.lockedShard(key), ""
+// addHead adds the hold on the first key of a call, with the decisions of the call.
+func (v *view) addHead(h *holding, decisions []quota.Decision) {
+	if h.head.Unit == 0 { // the first key was not charged
+		h.head.Open = hold.Open{ID: string(h.id), Ends: h.ends}
+		for i := range decisions {
+			h.head.Quantity = max(h.head.Quantity, decisions[i].Taken)
+		}
+	}
+	h.head.Words = h.words // a call with this ID on another key first is another call
 	if !v.memory.holds.scratch {
-		reply = string(idempotency.AppendDecisions(nil, decisions))
+		var few [128]byte
+		h.head.Reply = string(idempotency.AppendDecisions(few[:0], decisions))
 	}
-	if k := s.held(key, v.now); k != nil && k.SetReply(h.id, reply) {
-		s.keepHolds(key, k, 0, nil)
-		return
-	}
-	if h.added {
-		return // it has lapsed at once, because there are too many that end later
-	}
-	quantity := int64(0)
-	for i := range decisions {
-		quantity = max(quantity, decisions[i].Taken)
-	}
-	s.addHold(key, hold.Open{ID: string(h.id), Quantity: quantity, Ends: h.ends, Words: h.words, Reply: reply}, 0, 0, 0)
+	v.lockedShard(h.first).addHold(h.first, h.head.Open, h.head.kind, h.head.level, h.head.tat)
 }
 
 // lockedShard returns the shard of a key, which the transaction has locked.
@@ -349,7 +335,8 @@ func (s *shard) rememberHold(now int64, key []byte, until int64, o *hold.Open, w
 	if until <= now || s.store.holds.scratch {
 		return
 	}
-	all := []quota.Decision{{Limited: what.lapsed, Limit: int64(o.Words), Remaining: what.quantity}}
+	var few [4]quota.Decision
+	all := append(few[:0], quota.Decision{Limited: what.lapsed, Limit: int64(o.Words), Remaining: what.quantity})
 	all, _ = idempotency.ReadDecisions(all, []byte(o.Reply))
 	all[0].RetryAfter = int64(len(all) - 1)
 	all = append(all, what.settled...)
@@ -368,19 +355,13 @@ func (v *view) pastHold(key, id []byte) (p pastHold, found bool) {
 	return p, true
 }
 
-// identifyHold is identify for the ID of a hold.
+// identifyHold is identify for the ID of a hold. The 0 is the length of no token, so no token has the same bytes.
 func (m *Store) identifyHold(database int, key, id []byte) idempotency.Call {
-	var h maphash.Hash
-	h.SetSeed(m.seed)
-	_, _ = h.WriteString("hold")
-	_ = h.WriteByte(byte(len(id)))
-	_, _ = h.Write(id)
-	var which [16]byte
-	binary.LittleEndian.PutUint64(which[:], uint64(database))
-	binary.LittleEndian.PutUint64(which[8:], m.tokens.flushes[database])
-	_, _ = h.Write(which[:])
-	_, _ = h.Write(key)
-	return idempotency.Call{ID: h.Sum64()}
+	var few [256]byte
+	text := append(append(few[:0], 0, byte(len(id))), id...)
+	text = binary.LittleEndian.AppendUint64(text, uint64(database))
+	text = binary.LittleEndian.AppendUint64(text, m.tokens.flushes[database])
+	return idempotency.Call{ID: maphash.Bytes(m.seed, append(text, key...))}
 }
 
 // defaultHoldMemory is how long a hold that has ended is remembered, until a call sets the time.

@@ -296,7 +296,7 @@ func (r *holdRig) randomStep(random *rand.Rand, id string) {
 func (r *holdRig) book(key string) string {
 	h := r.store.hash([]byte(key))
 	s := &r.store.createDatabase(r.view.selected).shards[h.shard]
-	if k := s.held([]byte(key), r.clock.Now()); k != nil {
+	if k, found := s.held([]byte(key), r.clock.Now()); found {
 		return string(k.Append(nil))
 	}
 	return ""
@@ -322,7 +322,7 @@ func TestTooManyHolds(t *testing.T) {
 	r.clock.Advance(35 * time.Second)
 	r.store.Sweep()
 	require.Equal(t, store.HoldCounts{Open: 2, Early: 1, Lapsed: 1}, r.store.Holds())
-	require.Empty(t, r.store.database(0).shards[r.store.hash([]byte("key3")).shard].holds)
+	require.Zero(t, r.store.database(0).shards[r.store.hash([]byte("key3")).shard].holds.len())
 
 	many := newHoldRig(t, Options{Databases: 1})
 	large := heldRules[1]
@@ -430,7 +430,7 @@ func TestHoldsOfRenamedKeysLapse(t *testing.T) {
 	}
 	for n := range 2 {
 		for i := range r.store.database(n).shards {
-			require.Empty(t, r.store.database(n).shards[i].holds)
+			require.Zero(t, r.store.database(n).shards[i].holds.len())
 		}
 	}
 }
@@ -471,6 +471,39 @@ func TestSettledHoldsTakeNoMemory(t *testing.T) {
 	}
 	s := &r.store.database(0).shards[r.store.hash([]byte("key")).shard]
 	require.LessOrEqual(t, s.holds.pages.slotSize(s.holds.order[0]), 128)
+}
+
+// A shard that has no holds any more keeps at most its index and one page, however many there were and whatever their
+// size was. A hold that is made again and again takes no other memory.
+func TestShardsWithoutHoldsKeepLittle(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[1]
+	rule.Window, _ = window.NewLimit(1e6, quota.Seconds(100))
+	keys := inOneShard(r.view, "key", 3)
+	s := &r.store.createDatabase(0).shards[r.store.hash([]byte(keys[0])).shard]
+	for round := range 10 {
+		for n := range 100 {
+			for i, key := range keys[:1+round%3] {
+				r.hold(key, fmt.Sprintf("%*d", 1+round*20, n), rule, 1, time.Duration(1+i)*time.Minute)
+			}
+		}
+		for n := range 100 {
+			for _, key := range keys[:1+round%3] {
+				_, err := r.settle(key, fmt.Sprintf("%*d", 1+round*20, n), rule, 1)
+				require.NoError(t, err)
+			}
+		}
+		require.Zero(t, s.holds.len())
+		require.LessOrEqual(t, s.holds.bytes(), int64(2*pageBytes+16*4))
+	}
+	index := s.holds.index.current.at(0)
+	r.hold(keys[0], "a", rule, 1, time.Minute)
+	_, err := r.settle(keys[0], "a", rule, 1)
+	require.NoError(t, err)
+	at := s.holds.spare
+	require.NotZero(t, at)
+	r.hold(keys[0], "b", rule, 1, time.Minute)
+	require.Equal(t, at, s.holds.order[0])
+	require.Same(t, index, s.holds.index.current.at(0))
 }
 
 // A harmful form of holds from a file is refused.

@@ -388,7 +388,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	r, _ := s.findLive(h, key, v.now)
 	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
-		if k := s.held(key, v.now); k != nil {
+		if k, found := s.held(key, v.now); found {
 			fields = store.AppendHoldFields(fields, k.Len(), k.Held())
 		}
 	}

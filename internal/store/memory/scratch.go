@@ -33,7 +33,7 @@ func (v *view) PutHolds(key []byte, b *hold.Book) {
 func (v *view) TakeHolds(key []byte) *hold.Book {
 	s := v.lockShard(v.hash(key).shard)
 	defer v.unlockShard(s)
-	if s.held(key, s.advance(v.now)) == nil {
+	if _, found := s.held(key, s.advance(v.now)); !found {
 		return nil
 	}
 	return s.takeHolds(key)
@@ -50,7 +50,7 @@ func (v *view) Hold(
 	}
 	first := []store.KeyRef{{Database: v.selected, Key: o.Keys[0]}}
 	err = v.Atomically(context.Background(), first, false, func() error {
-		v.addReply(o.Keys[0], v.holding, decisions)
+		v.addHead(v.holding, decisions)
 		return nil
 	})
 	return decisions, true, err

@@ -19,13 +19,15 @@ const MaxHeldEntries = 4000
 type settling struct {
 	*store.Settlement
 	view  *view
-	head  *hold.Open // the hold on the first key of the call that made it; nil if it is not there
-	found bool       // some key of the call has the hold
+	head  *hold.Open  // the hold on the first key of the call that made it; nil if it is not there
+	held  []hold.Open // the hold on the key of each request; without a Unit if it has charged nothing there
+	found bool        // some key of the call has the hold
 }
 
 // Settle corrects what a hold has charged.
 func (v *view) Settle(ctx context.Context, o *store.Settlement) (decisions []quota.Decision, err error) {
-	refs := []store.KeyRef{{Database: v.selected, Key: o.Key}}
+	refs := make([]store.KeyRef, 1, 1+len(o.Requests))
+	refs[0] = store.KeyRef{Database: v.selected, Key: o.Key}
 	for i := range o.Requests {
 		refs = append(refs, store.KeyRef{Database: v.selected, Key: o.Requests[i].Key})
 	}
@@ -54,7 +56,7 @@ func (c *settling) settle() ([]quota.Decision, error) {
 		return nil, store.ErrNoHold
 	}
 	for i := range c.Requests {
-		if err := c.check(&c.Requests[i]); err != nil {
+		if err := c.check(i); err != nil {
 			return nil, err
 		}
 	}
@@ -63,10 +65,10 @@ func (c *settling) settle() ([]quota.Decision, error) {
 	c.Charged = make([]int64, len(c.Requests))
 	for i := range c.Requests {
 		var err error
-		if k, o, _, _ := c.charge(v.lockedShard(c.Requests[i].Key), &c.Requests[i]); k != nil {
+		if o := &c.held[i]; o.Unit > 0 {
 			c.Charged[i] = o.Quantity
 		}
-		if decisions[i], err = c.correct(&c.Requests[i]); err != nil {
+		if decisions[i], err = c.correct(i); err != nil {
 			return nil, err
 		}
 	}
@@ -74,43 +76,44 @@ func (c *settling) settle() ([]quota.Decision, error) {
 	return decisions, nil
 }
 
-// look finds the hold on the keys of the call, and sets head and found.
+// look finds the hold on the keys of the call, and sets head, held and found.
 func (c *settling) look() {
-	v := c.view
-	for i := -1; i < len(c.Requests); i++ {
-		key := c.Key
-		if i >= 0 {
-			key = c.Requests[i].Key
-		}
-		k := v.lockedShard(key).held(key, v.now)
-		if k == nil {
-			continue
-		}
-		o, found := k.Find(c.ID)
-		if c.found = c.found || found; i < 0 && found {
-			c.head = &o
+	if o, found := c.find(c.Key); found {
+		c.head = &o
+	}
+	c.held = make([]hold.Open, len(c.Requests))
+	for i := range c.Requests {
+		if key := c.Requests[i].Key; string(key) != string(c.Key) {
+			c.held[i], _ = c.find(key)
+		} else if c.head != nil {
+			c.held[i] = *c.head
 		}
 	}
 }
 
-// charge returns what the hold has charged on the key of a request, and whether to correct it. k is nil if o, the hold
-// of this key, does not exist or has charged nothing.
-func (c *settling) charge(s *shard, r *store.LimitRequest) (k *heldKey, o hold.Open, charged int64, corrects bool) {
-	if k = s.held(r.Key, c.view.now); k != nil {
-		o, _ = k.Find(c.ID)
-	}
+func (c *settling) find(key []byte) (hold.Open, bool) {
+	k, _ := c.view.lockedShard(key).held(key, c.view.now)
+	o, found := k.Find(c.ID)
+	c.found = c.found || found
+	return o, found
+}
+
+// charge returns what the hold has charged on the key of a request, and whether to correct it.
+func (c *settling) charge(i int) (charged int64, corrects bool) {
+	o, r := &c.held[i], &c.Requests[i]
 	switch {
 	case o.Unit > 0:
-		return k, o, o.Quantity, true
+		return o.Quantity, true
 	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // the policy did not have this limit when the hold was made
-		return nil, o, min(c.head.Quantity, r.Quantity), true
+		return min(c.head.Quantity, r.Quantity), true
 	default: // an empty hold, or none
-		return nil, o, 0, c.Force && !c.found
+		return 0, c.Force && !c.found
 	}
 }
 
-// check returns the error that a correction would get. Nothing changes.
-func (c *settling) check(r *store.LimitRequest) error {
+// check returns the error that the correction of a request would get. Nothing changes.
+func (c *settling) check(i int) error {
+	r := &c.Requests[i]
 	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
 	if !s.pages.canAdd(1) {
 		return store.ErrFull
@@ -121,7 +124,7 @@ func (c *settling) check(r *store.LimitRequest) error {
 		return err
 	}
 	p := plan{at: at}
-	if _, _, charged, corrects := c.charge(s, r); corrects && charged < r.Quantity {
+	if charged, corrects := c.charge(i); corrects && charged < r.Quantity {
 		_, err = s.step(&p, now, &r.Rule, r.Quantity-charged, quota.Force)
 		return err
 	}
@@ -131,10 +134,11 @@ func (c *settling) check(r *store.LimitRequest) error {
 
 // correct corrects the charge on the key of a request. It returns the decision about a quantity of 0 after the
 // correction, with the corrected quantity as Taken.
-func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) {
+func (c *settling) correct(i int) (d quota.Decision, err error) {
+	r, o := &c.Requests[i], &c.held[i]
 	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
 	now := s.lastInstant
-	k, o, charged, corrects := c.charge(s, r)
+	charged, corrects := c.charge(i)
 	var at keySlot
 	corrected := int64(0)
 	change := func(p *hold.Path) bool {
@@ -143,8 +147,8 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 		case charged < r.Quantity:
 			corrected = r.Quantity - charged
 			_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
-		case k != nil:
-			corrected, err = s.giveBack(h, r.Key, p, &o, charged-r.Quantity, &r.Rule)
+		case o.Unit > 0:
+			corrected, err = s.giveBack(h, r.Key, p, o, charged-r.Quantity, &r.Rule)
 		}
 		if err == nil {
 			at, err = s.lookup(h, r.Key, now, r.Rule.Kind)
@@ -152,12 +156,12 @@ func (c *settling) correct(r *store.LimitRequest) (d quota.Decision, err error) 
 		p.Last = lastTAT(&at, &r.Rule)
 		return err == nil
 	}
-	if k == nil {
+	if o.Unit == 0 {
 		change(&hold.Path{})
-	} else if k.Settle(c.ID, byte(r.Rule.Kind), now, change) {
-		s.keepHolds(r.Key, k, -1, nil)
+	} else if k, _ := s.held(r.Key, now); k.Settle(c.ID, byte(r.Rule.Kind), now, change) {
+		s.keepHolds(r.Key, &k, -1, nil)
 	} else {
-		s.keepHolds(r.Key, k, 0, nil)
+		s.keepHolds(r.Key, &k, 0, nil)
 	}
 	if err != nil {
 		return d, err
@@ -246,11 +250,8 @@ func (c *settling) end(decisions []quota.Decision) {
 	if c.head != nil {
 		past = *c.head
 	}
-	if k := s.held(c.Key, v.now); k != nil {
-		if _, open := k.Find(c.ID); open {
-			k.Close(c.ID)
-			s.keepHolds(c.Key, k, -1, nil)
-		}
+	if k, _ := s.held(c.Key, v.now); k.Close(c.ID) {
+		s.keepHolds(c.Key, &k, -1, nil)
 	}
 	s.rememberHold(v.now, c.Key, v.now+int64(c.Remember), &past, outcome{quantity: c.Quantity, settled: decisions})
 }

@@ -89,7 +89,7 @@ func (w *snapshotWriter) visit(db *database, s *shard) bool {
 // appendRecordless appends the holds of a shard's keys that have no record any more. It does so once for each shard,
 // and returns false if it has been done.
 func (w *snapshotWriter) appendRecordless(db *database, s *shard) bool {
-	if w.recordless == s || s.holds == nil {
+	if w.recordless == s || s.holds.len() == 0 {
 		return false
 	}
 	w.recordless = s
