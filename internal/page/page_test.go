@@ -214,6 +214,19 @@ func TestForeignRequestsAreRefused(t *testing.T) {
 	assert.Zero(t, f.call("EXISTS", "a").number())
 }
 
+// The holds of a bucket that is full again are shown.
+func TestHoldsOfAFullBucket(t *testing.T) {
+	f := newFixture(t, unchanged)
+	f.call("CL.THROTTLE", "full", "9", "1000000000", "1", "3", "HOLD", "req-8", "10m") // full after 3 nanoseconds
+	status, text := f.do("POST", "/inspect", "viewer", `{"key":"full"}`)
+	require.Equal(t, http.StatusOK, status, text)
+	var found inspection
+	require.NoError(t, json.Unmarshal([]byte(text), &found))
+	assert.Equal(t, []string{"none", "1", "3"}, []string{found.Kind, found.State["holds"], found.State["held"]})
+	require.Len(t, found.Holders, 1)
+	assert.Equal(t, `"req-8"`, found.Holders[0].Name)
+}
+
 // A user without the right to a command gets the error that redis-cli would show, and nothing changes.
 func TestRights(t *testing.T) {
 	f := newFixture(t, unchanged)

@@ -21,13 +21,13 @@ newest; of cl.quota: unit, used, end; of cl.lease: holders, held; of cl.standing
 exempt_until, exempt_reason, banned_until and banned_reason, plan, plan_until and plan_reason, and granted, granted_until and
 granted_reason with _ and the label of each limit, of what there is, level, refusals; of a limiter with open
 holds also holds, how many, and held, what they have charged; instants are Unix nanoseconds); expires_ms, the milliseconds until the limit has fully recovered, or -1 for a value that does not expire.
-Nil if there is no such key.`,
+If the limit has recovered and only open holds are left, kind is none, and expires_ms is 0. Nil if there is no such key.`,
 		Run: func(c *command.Call) error {
 			e, fields, err := c.View.Inspect(c.Context, c.Key())
 			if err != nil {
 				return err
 			}
-			if e.Kind == limit.None {
+			if e.Kind == limit.None && len(fields) == 0 {
 				c.Out.Null()
 				return nil
 			}
@@ -70,9 +70,13 @@ func plainFields() (text string) {
 // leaseWork is the work (see command.Call) of reading a lease.
 const leaseWork = 16
 
-// expiresMS returns the milliseconds until a key expires; -1 if it does not, as PTTL does.
+// expiresMS returns the milliseconds until a key expires; -1 if it does not, as PTTL does; 0 for open holds without a
+// limiter.
 func expiresMS(c *command.Call, e store.Entry) int64 {
-	if e.Expires == store.Never {
+	switch {
+	case e.Kind == limit.None:
+		return 0
+	case e.Expires == store.Never:
 		return -1
 	}
 	return c.ExpiresIn(e)

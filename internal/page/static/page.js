@@ -393,7 +393,7 @@ function drawBar(bar) {
 }
 
 function drawKey(found) {
-  const none = found.kind === "none";
+  const none = found.kind === "none" && !found.state.holds;
   drawnKey = none ? null : found.key;
   byId("result").hidden = none;
   show("lookup-notice", none ? "There is no key " + found.key + " now: its limit is untouched, or has fully recovered." : "");
@@ -402,8 +402,12 @@ function drawKey(found) {
   byId("result-kind").textContent = found.kind;
   const bars = barsOf(found);
   byId("result-bars").replaceChildren(...bars.map(drawBar));
-  byId("result-summary").textContent = found.expires_ms > 0 ?
-    "The key expires in " + duration(found.expires_ms) + ", when its limit has fully recovered." : "The key does not expire.";
+  let summary = "The key does not expire.";
+  if (found.kind === "none") summary = "The limit has fully recovered. Only open holds are left.";
+  else if (found.expires_ms > 0) {
+    summary = "The key expires in " + duration(found.expires_ms) + ", when its limit has fully recovered.";
+  }
+  byId("result-summary").textContent = summary;
   byId("result-state").replaceChildren(...Object.entries(found.state).flatMap(([name, value]) =>
     [element("dt", name), element("dd", fieldText(name, value))]));
 }

@@ -376,7 +376,7 @@ func (v *view) Holders(_ context.Context, key []byte) ([]lease.Lease, error) {
 	return s.holders(h, key, v.now)
 }
 
-// Inspect returns the entry of a key, and its state by name.
+// Inspect returns the entry of a key, and its state by name. A key that has only open holds has fields, too.
 func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []store.Field, err error) {
 	h := v.hash(key)
 	s := v.lockExisting(h.shard)
@@ -388,9 +388,9 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	r, _ := s.findLive(h, key, v.now)
 	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
-		if k, found := s.held(key, v.now); found {
-			fields = store.AppendHoldFields(fields, k.Len(), k.Held())
-		}
+	}
+	if k, found := s.held(key, v.now); found {
+		fields = store.AppendHoldFields(fields, k.Len(), k.Held())
 	}
 	return e, fields, nil
 }

@@ -426,7 +426,7 @@ func (v *view) Inspect(ctx context.Context, key []byte) (e store.Entry, fields [
 		e, fields, err = s.view.Inspect(background, key)
 		return err
 	})
-	if fields = slices.Clone(fields); err != nil || e.Kind == limit.None || e.Kind == limit.Bytes {
+	if fields = slices.Clone(fields); err != nil || e.Kind == limit.Bytes {
 		return e, fields, err
 	}
 	holds, err := v.Holds(ctx, key, store.MaxHoldsPerKey)
