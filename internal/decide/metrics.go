@@ -3,7 +3,6 @@ package decide
 import (
 	"cellserver/internal/command"
 	"cellserver/internal/metric"
-	"cellserver/internal/store"
 )
 
 var (
@@ -43,33 +42,30 @@ func (d *Decider) holdMetrics() metric.Group {
 	return metric.Group{
 		Metrics: []*metric.Metric{holdsOpen, holdsMade, holdsSettled, holdsLapsed, holdsGivenBack},
 		Read: func(out *metric.Samples) {
-			counts := d.holdCounts()
-			out.Int(holdsOpen, int64(counts.Open))
+			if d.Holds != nil { // otherwise no server knows all holds, and 0 would be wrong
+				counts := d.Holds.Holds()
+				out.Int(holdsOpen, int64(counts.Open))
+				out.Int(holdsLapsed, counts.Lapsed, "time")
+				out.Int(holdsLapsed, counts.Early, "early")
+			}
 			out.Int(holdsMade, d.held.made.Load())
 			out.Int(holdsSettled, d.held.settled.Load())
-			out.Int(holdsLapsed, counts.Lapsed, "time")
-			out.Int(holdsLapsed, counts.Early, "early")
 			out.Int(holdsGivenBack, d.held.givenBack.Load())
 		},
 	}
 }
 
-func (d *Decider) holdCounts() (counts store.HoldCounts) {
-	if d.Holds != nil {
-		counts = d.Holds.Holds()
-	}
-	return counts
-}
-
 // InfoHolds is the part of INFO about holds.
 func (d *Decider) InfoHolds() command.InfoPart {
 	return command.InfoPart{Section: "Cell", Write: func(_ *command.Call, out *command.InfoText) {
-		counts := d.holdCounts()
-		out.Add("cell_holds", counts.Open)
+		if d.Holds != nil {
+			counts := d.Holds.Holds()
+			out.Add("cell_holds", counts.Open)
+			out.Add("cell_holds_lapsed", counts.Lapsed)
+			out.Add("cell_holds_lapsed_early", counts.Early)
+		}
 		out.Add("cell_holds_made", d.held.made.Load())
 		out.Add("cell_holds_settled", d.held.settled.Load())
-		out.Add("cell_holds_lapsed", counts.Lapsed)
-		out.Add("cell_holds_lapsed_early", counts.Early)
 		out.Add("cell_holds_given_back", d.held.givenBack.Load())
 	}}
 }
