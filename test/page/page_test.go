@@ -344,8 +344,9 @@ func TestAccessibility(t *testing.T) {
 // time, at the same instants.
 func TestScreenshots(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
+	p.call("CL.BAN", "crawler", "api", 86400, "ignores refusals")
 	b.open(p.url("admin"))
-	b.until("previous")
+	b.until(`previous && byId("history-summary").textContent.startsWith("Decisions of")`)
 	for second := range 130 {
 		p.use(second)
 		p.second(b)
@@ -373,7 +374,12 @@ func (p *place) use(second int) {
 	p.Helper()
 	wave := 10 + int(6*math.Sin(float64(second)/9))
 	pipe := p.client.Pipeline()
+	pipe.Do(p.Context(), "CL.TAKE", "crawler", "api")
 	for i := range wave {
+		pipe.Do(p.Context(), "CL.TAKE", fmt.Sprintf("user:%d", i%12), "api")
+		if i%4 == 0 {
+			pipe.Do(p.Context(), "CL.TAKE", fmt.Sprintf("user:%d", i%5), "login")
+		}
 		pipe.Do(p.Context(), "CL.THROTTLE", fmt.Sprintf("user:%d", i%7), 9, 60, 60, 1)
 		if i%2 == 0 {
 			pipe.Do(p.Context(), "CL.FIXED", fmt.Sprintf("checkout:%d", 40+i%4), 100, 60, 1)
