@@ -209,7 +209,10 @@ func TestSumsDoNotOverflow(t *testing.T) {
 }
 
 func TestTooMany(t *testing.T) {
-	for _, g := range golden[9:] {
+	for _, g := range golden {
+		if len(g.state.Entries)+len(g.state.Leases) == 0 {
+			continue
+		}
 		var s State
 		require.NoError(t, s.Read(bytesOf(t, g.form), 3))
 		require.Equal(t, ErrTooMany, s.Read(bytesOf(t, g.form), 2))
