@@ -90,17 +90,16 @@ func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
 		if t, err := gcra.NewLimitOf(size-1, 1, emission/1e9, emission%1e9); err == nil {
 			m.Throttle = t
 		}
-	case limit.SlidingLog:
-		if t, err := window.NewLogLimit(min(size, int64(maxLog)), periodOf(int64(l.Log.Period())), maxLog); err == nil {
-			m.Log = t
-		}
 	case limit.Quota:
 		if t, err := window.NewCalendarLimit(size); err == nil {
 			m.Window = t
 		}
 	default:
-		if t, err := window.NewLimit(size, periodOf(int64(l.Window.Period()))); err == nil {
-			m.Window = t
+		if l.Kind == limit.SlidingLog {
+			size = min(size, int64(maxLog))
+		}
+		if rule := l.Rule; rule.SetWindow(l.Kind, size, periodOf(l.Period(0)), maxLog) == nil {
+			m.Rule = rule
 		}
 	}
 	return m
