@@ -74,6 +74,13 @@ var OfPolicies = func() (all []Kind) {
 	return all
 }()
 
+// Ends reports whether the whole limit of a kind comes back at one instant: the end of a window.
+func (k Kind) Ends() bool { return k == Fixed || k == Quota }
+
+// TakesAhead reports whether tokens of a kind may be taken ahead: see Rule.MayTakeAhead. Package ahead has a case for
+// each such kind.
+func (k Kind) TakesAhead() bool { return k == Throttle || k.Ends() }
+
 // List joins the names of kinds as prose does, such as "a, b or c" if last is "or".
 func List(kinds []Kind, name func(Kind) string, last string) string {
 	text := ""

@@ -65,10 +65,7 @@ const NotAhead int64 = -1
 
 // MayTakeAhead reports whether tokens of the limit may be taken ahead. A process then decides further calls by these
 // tokens, without asking the backend.
-func (r *Rule) MayTakeAhead() bool {
-	kind := r.Kind == Throttle || r.Kind == Fixed || r.Kind == Quota
-	return kind && r.Size() >= LeastAhead
-}
+func (r *Rule) MayTakeAhead() bool { return r.Kind.TakesAhead() && r.Size() >= LeastAhead }
 
 // Blocks reports whether a call is limited whatever its key holds, because the limit is 0. Such a call
 // does not access the key.

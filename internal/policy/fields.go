@@ -160,7 +160,7 @@ func (l *Limit) more(d *quota.Decision, limited bool) int64 {
 		// when the units after it fit.
 		next := (d.Remaining+1)*int64(l.Throttle.EmissionInterval()) - int64(l.Throttle.Tolerance())
 		return d.ResetAfter + next
-	case l.Kind == limit.Fixed || l.Kind == limit.Quota:
+	case l.Kind.Ends():
 		return d.ResetAfter
 	}
 	return 0

@@ -3,13 +3,12 @@ package policy
 import (
 	"slices"
 
-	"cellserver/internal/limit"
 	"cellserver/internal/standing"
 )
 
 // Grantable reports whether a subject may be granted more of the limit. A grant ends with the present window, so the
 // windows of the limit must end.
-func (l *Limit) Grantable() bool { return l.Kind == limit.Fixed || l.Kind == limit.Quota }
+func (l *Limit) Grantable() bool { return l.Kind.Ends() }
 
 // Find returns the index of the limit with a label; -1 if the treatment has none.
 func (t *Treatment) Find(label string) int {

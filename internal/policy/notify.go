@@ -149,7 +149,7 @@ func (n Notify) Crossing(kind limit.Kind, d *quota.Decision, exceeds bool) (c Cr
 			c.Rearmed |= 1 << i
 		}
 	}
-	c.Certain = (kind == limit.Fixed || kind == limit.Quota) && !(exceeds && d.Remaining == 0)
+	c.Certain = kind.Ends() && !(exceeds && d.Remaining == 0)
 	return c
 }
 

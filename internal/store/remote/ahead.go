@@ -200,7 +200,7 @@ func (s *scratch) takeAhead(key []byte, rule *limit.Rule, quantity int64, step *
 // stateOf returns the form and the state of a key, if it holds a limiter whose tokens may be taken ahead.
 func (s *scratch) stateOf(key []byte) (f form.State, state ahead.State, err error) {
 	bytes, e, err := s.view.ReadForm(background, key, nil)
-	if err != nil || e.Kind != limit.Throttle && e.Kind != limit.Fixed && e.Kind != limit.Quota {
+	if err != nil || !e.Kind.TakesAhead() {
 		return f, state, err
 	}
 	if e.Kind == limit.Throttle {
