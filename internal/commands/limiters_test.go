@@ -593,14 +593,12 @@ func isLimitCall(words []string) bool {
 
 // limitEnds returns the index of the first word after the limit.
 func limitEnds(words []string) int {
-	at := 4
-	if words[0] == "CL.ALL" {
-		at = 6
+	name, at := strings.TrimPrefix(words[0], "CL."), 2
+	if name == "ALL" {
+		name, at = words[2], 4
 	}
-	if strings.HasSuffix(words[0], "THROTTLE") || words[2] == "THROTTLE" {
-		at++
-	}
-	return at
+	i := slices.IndexFunc(quantityLimiters, func(l quantityLimiter) bool { return l.name == name })
+	return at + len(strings.Fields(quantityLimiters[i].words(1)))
 }
 
 // replaceWord replaces a word by another, or removes it if other is empty.
