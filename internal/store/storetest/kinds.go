@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-	"cellserver/internal/window"
 )
 
 var kindCases = []testCase{
@@ -42,14 +40,9 @@ var quotaMinute = calendar.Every(time.Minute)
 // rule returns a rule of a kind for a limit of size at once and per period, in seconds.
 func rule(kind limit.Kind, size, period int64) limit.Rule {
 	r := limit.Rule{Kind: kind, Cycle: quotaMinute}
-	var err, logErr error
 	if kind == limit.Throttle {
 		r.Throttle = throttleLimit(size-1, max(size, 1), period)
-	} else {
-		r.Window, err = window.NewLimit(size, quota.Seconds(period))
-		r.Log, logErr = window.NewLogLimit(size, quota.Seconds(period), maxLog)
-	}
-	if err := errors.Join(err, logErr); err != nil {
+	} else if err := r.SetWindow(kind, size, quota.Seconds(period), maxLog); err != nil {
 		panic(err)
 	}
 	return r
