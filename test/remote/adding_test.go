@@ -152,7 +152,7 @@ func (run *scriptRun) batch(t *testing.T, scripts []*script) error {
 		if s.before != nil {
 			pipe.Set(t.Context(), key, s.before, 0)
 		}
-		replies = append(replies, pipe.Do(t.Context(), adding.AppendCommand(nil, key, s.now, s.calls)...))
+		replies = append(replies, pipe.Do(t.Context(), adding.AppendCommand(nil, key, "", s.now, s.calls)...))
 		held = append(held, pipe.Do(t.Context(), "get", key))
 	}
 	_, _ = pipe.Exec(t.Context())
@@ -222,4 +222,40 @@ func TestScriptsMakeTheSteps(t *testing.T) {
 	require.NoError(t, run.makeSteps(t, 1, steps))
 	t.Logf("%d steps; of the scripts, %d changed the key, and %d left it to the process", run.steps, run.changed, run.refused)
 	require.Greater(t, run.changed, 4*run.refused)
+}
+
+// TestScriptsGiveWay holds the turn of a key: the scripts then make no steps, and say whose turn it is.
+func TestScriptsGiveWay(t *testing.T) {
+	client := peer.Client(&redis.Options{Addr: start(t).Addr})
+	defer client.Close()
+	for _, script := range adding.Scripts {
+		require.NoError(t, client.ScriptLoad(t.Context(), script).Err())
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	for range 50 {
+		rule, now := someRule(r), int64(1_800_000_000e9)
+		calls := someCalls(r, &rule, now)
+		if len(calls) == 0 {
+			continue
+		}
+		ask := func() any {
+			return client.Do(t.Context(), adding.AppendCommand(nil, "k", "turn", now, calls)...).Val()
+		}
+		require.NoError(t, client.FlushAll(t.Context()).Err())
+		require.NoError(t, client.Set(t.Context(), "turn", "7:50", 0).Err())
+		require.Equal(t, []any{nil, "7:50"}, ask())
+		require.NoError(t, client.Del(t.Context(), "turn").Err())
+		require.Nil(t, ask(), "there was no value")
+		held, err := client.Get(t.Context(), "k").Result()
+		if err == redis.Nil {
+			continue // nothing was allowed
+		}
+		require.NoError(t, client.LPush(t.Context(), "turn", "no string").Err())
+		require.Equal(t, held, ask(), "it is no turn")
+		require.NoError(t, client.Del(t.Context(), "turn").Err())
+		require.NoError(t, client.Set(t.Context(), "turn", "7:50", 0).Err())
+		held = client.Get(t.Context(), "k").Val()
+		require.Equal(t, []any{held, "7:50"}, ask())
+		require.Equal(t, held, client.Get(t.Context(), "k").Val())
+	}
 }

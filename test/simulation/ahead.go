@@ -31,7 +31,7 @@ func PlanOfLeases(seed uint64) Plan {
 		Timeout: pick(100, 100, 1000) * ms, Delay: pick(50, 200, 2000, 5000) * us, Jitter: pick(0, 20, 500) * us,
 		Wrong: pick(0, 100, 1000) * us, Burst: pick(20, 100, 500), Lease: pick(20, 100, 300) * ms,
 		Load: float64(pick(30, 90, 100, 200, 500)) / 100, Saves: r.IntN(3) == 0,
-		Duration: 3000 * ms, Grace: 2500 * ms, Calm: 500 * ms, Adds: r.IntN(4) > 0,
+		Duration: 3000 * ms, Grace: 2500 * ms, Calm: 500 * ms, Adds: r.IntN(4) > 0, Compared: 16,
 	}
 	sometimes := func(of ...int64) int64 { return pick(of...) * pick(0, 1) }
 	p.Cut = float64(sometimes(1, 10, 100)) / 1000
@@ -117,9 +117,7 @@ func (p *process) submitAhead(sent ahead.Time, answer *ahead.Step) {
 					Limited: !s.changes, Extra: s.taken, State: ahead.State{TAT: s.tat}})
 			}
 		}}
-	if w.plan.Adds {
-		submitted.Adds = &adding{p, s}
-	}
+	submitted.Adds = p.adding(s)
 	p.machine.Submit(p.time(), submitted)
 	p.drive()
 }

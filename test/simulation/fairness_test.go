@@ -91,7 +91,7 @@ func TestLimitIsShared(t *testing.T) {
 	for _, c := range []struct{ away, timeout int64 }{{10 * ms, 100 * ms}, {40 * ms, 1000 * ms}} {
 		plan := Plan{Seed: 1, Processes: 4, Primaries: 1, Slots: 1, Callers: 16, Pause: 320 * ms, CallKey: "0:0",
 			Timeout: c.timeout, Duration: 10_000 * ms, Known: 10, Jitter: 10 * us, KeepDurations: true, Adds: true,
-			Delay: c.away, Distances: []int64{c.away / 2, 50 * us, 50 * us, 50 * us}}
+			Compared: 16, Delay: c.away, Distances: []int64{c.away / 2, 50 * us, 50 * us, 50 * us}}
 		result := Run(plan)
 		assert.Empty(t, result.Violations)
 		even := 0
@@ -112,11 +112,44 @@ func TestLimitIsShared(t *testing.T) {
 func TestJointStepsAreNotStarved(t *testing.T) {
 	plan := Plan{Seed: 3, Processes: 8, Primaries: 1, Slots: 1, Keys: 2, Rate: 20 * ms,
 		Callers: 16, Pause: 10 * ms, CallKey: "0:0", Timeout: 100 * ms, Duration: 2000 * ms,
-		Known: 10, Jitter: 10 * us, Adds: true, Delay: 300 * us, Burst: 1_000_000}
+		Known: 10, Jitter: 10 * us, Adds: true, Compared: 16, Delay: 300 * us, Burst: 1_000_000}
 	result := Run(plan)
 	assert.Empty(t, result.Violations)
 	c := result.Counters
 	t.Log(result.Ended, "tries", c.MostTries, "turns", c.Turns, "scripted", c.Scripted, "conflicts", c.Conflicts)
 	assert.Equal(t, map[string]int{"ok": result.Ended["ok"], "conflict": result.Ended["conflict"]}, result.Ended)
 	assert.LessOrEqual(t, result.Counters.MostTries, int64(24))
+}
+
+// TestModestHotKey lets processes call one key at a modest rate: each has 16 callers, which pause for 10 ms. If servers
+// make the steps, a step takes a round trip and at most one request. If one step in 16 has to be compared and set, it
+// makes the others wait for a few round trips at most.
+func TestModestHotKey(t *testing.T) {
+	const roundTrip = 300 * us
+	for _, c := range []struct {
+		processes              int
+		compared               uint64
+		middle, slow, requests float64 // p50 and p99 in round trips, and requests per step, at most
+	}{{4, 0, 1.1, 3, 1}, {4, 16, 1.7, 12, 1.15}, {8, 0, 1.1, 3, 1}, {8, 16, 2, 15, 1.15}} {
+		for seed := range uint64(2) {
+			result := Run(modestPlan(seed, c.processes, c.compared, roundTrip))
+			assert.Empty(t, result.Violations)
+			assert.Equal(t, map[string]int{"ok": result.Ended["ok"]}, result.Ended)
+			took := slices.Concat(result.Durations...)
+			slices.Sort(took)
+			trips := func(part float64) float64 { return float64(took[int(float64(len(took)-1)*part)]) / float64(roundTrip) }
+			requests := float64(result.Counters.Requests) / float64(result.Counters.Steps)
+			t.Logf("%d processes, 1 step in %d compared: p50 %.2f round trips, p99 %.2f; %.2f requests per step",
+				c.processes, c.compared, trips(0.5), trips(0.99), requests)
+			assert.LessOrEqual(t, trips(0.5), c.middle)
+			assert.LessOrEqual(t, trips(0.99), c.slow)
+			assert.LessOrEqual(t, requests, c.requests)
+		}
+	}
+}
+
+func modestPlan(seed uint64, processes int, compared uint64, roundTrip int64) Plan {
+	return Plan{Seed: seed, Processes: processes, Primaries: 1, Slots: 1, Callers: 16, Pause: 10 * ms, CallKey: "0:0",
+		Timeout: 100 * ms, Duration: 1000 * ms, Known: 10, Jitter: 10 * us, KeepDurations: true, Burst: 1_000_000,
+		Adds: true, Compared: compared, Distances: slices.Repeat([]int64{roundTrip / 2}, processes)}
 }

@@ -28,8 +28,9 @@ type Plan struct {
 	Known     int     // how many values a machine remembers
 	DenialAge int64   // how long they may deny steps
 
-	Adds  bool    // servers make steps on limits themselves, on request
-	Leave float64 // the probability that they leave a step to the process instead
+	Adds     bool    // servers make steps on limits themselves, on request
+	Compared uint64  // one in so many of these steps has to be compared and set; 0 if none has
+	Leave    float64 // the probability that they leave a step to the process instead
 
 	Lease int64   // how long tokens of aheadKey may be taken ahead; 0 if no tokens are
 	Load  float64 // the demand for aheadKey, as a fraction of its limit
@@ -129,5 +130,6 @@ func PlanOf(seed uint64) Plan {
 	p.DenialAge = sometimes(1, 20) * ms
 	p.Adds = r.IntN(4) > 0
 	p.Leave = float64(sometimes(1, 100)) / 1000
+	p.Compared = 16
 	return p
 }

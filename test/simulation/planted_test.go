@@ -52,10 +52,14 @@ var planted = []fault{
 		"for _, s := range f.steps { if s.state.place != ended { m.end(s, nil, ErrDown) } }"},
 	{"a key that is gone is believed", "reply.go", "\t\t\tl.doubtful, trusted = true, false\n", ""},
 	{"the turns of others are ignored", "contention.go",
-		"\t\tm.rest(q, span+m.jitter(span/4))\n", ""},
+		"\tm.rest(q, rest+m.jitter(rest/4))\n", ""},
 	{"an admission is judged by what is known", "denial.go", "\treturn s.state.err == nil && change.Denied && change.Op == Keep\n",
 		"return s.state.err == nil"},
 	{"what is known denies for ever", "denial.go", "\t\treturn false // it is too old\n", ""},
+	{"what waits for a turn passes for made", "reply.go", "\t\tm.again(f, false) // when the turn is over\n",
+		"m.wasAdded(f, r, l)"},
+	{"a step that is compared keeps others from the server", "flight.go",
+		"\tif f.added.only && !f.added.fits(s, f.steps[0]) {\n\t\treturn false\n\t}\n", ""},
 	{"losers do not back off", "contention.go", "\t\tm.backOff(f, l)\n", ""},
 }
 
@@ -72,7 +76,7 @@ var plantedInBlocks = []fault{
 // TestPlantedFaultsAreFound shows that the simulation finds each mistake. All mistakes are planted
 // in one binary, and the environment says which one is active.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	findPlanted(t, machine, planted, "TestSeeds|TestHotKey")
+	findPlanted(t, machine, planted, "TestSeeds|TestHotKey|TestModestHotKey")
 }
 
 // TestPlantedFaultsOfBlocksAreFound shows the same for tokens taken ahead.

@@ -209,8 +209,8 @@ func (p *process) submit(kind string, keys []string) {
 	if kind != "call" && p.w.chance(0.2) {
 		submitted.Absent = len(keys)
 	}
-	if s.isDeniable() && w.plan.Adds {
-		submitted.Adds = &adding{p, s}
+	if s.isDeniable() {
+		submitted.Adds = p.adding(s)
 	}
 	if kind == "tries" {
 		submitted.Tries = 2
@@ -254,13 +254,25 @@ func (p *process) run(s *step, now int64, values []combine.Value, changes []comb
 	return nil
 }
 
-// adding is a step on a limit that a server can make.
+// adding is a step on a limit that a server can make, unless it is compared.
 type adding struct {
-	p *process
-	s *step
+	p        *process
+	s        *step
+	compared bool
 }
 
-func (a *adding) Fits(with combine.Adding, _ int64) bool { return with != nil && a.s.number%16 != 15 }
+// adding returns a step as servers make it, nil if it has to be compared and set. Half of the steps that have to be
+// say so only when they are asked whether they fit.
+func (p *process) adding(s *step) combine.Adding {
+	every := p.w.plan.Compared
+	compared := every > 0 && s.number%every == every-1
+	if !p.w.plan.Adds || compared && s.number/every%2 == 0 {
+		return nil
+	}
+	return &adding{p, s, compared}
+}
+
+func (a *adding) Fits(combine.Adding, int64) bool { return !a.compared }
 
 func (a *adding) Apply(now int64, held combine.Value) combine.Value {
 	plan, before := &a.p.w.plan, a.p.w.oracle.lookup(held.Bytes)

@@ -90,7 +90,11 @@ func (w *world) execute(p *process, n *node, r *combine.Request) {
 		r.Reply.Status = combine.Later
 		return
 	}
-	w.executeTurn(n, r)
+	if r.Turn.Op == combine.GiveTurn {
+		defer w.executeTurn(n, r)
+	} else {
+		w.executeTurn(n, r)
+	}
 	if w.chance(w.plan.Refuse) && !w.calm && r.Kind != combine.Read {
 		r.Reply.Status, r.Reply.Error = combine.Refused, "OOM"
 		return
@@ -128,6 +132,9 @@ func (w *world) serves(p *process, n *node, keys []string, r *combine.Request) b
 		if w.get(n, key) == nil {
 			missing++
 		}
+	}
+	if looks := r.Kind == combine.Add && r.Turn.Op == combine.LookTurn; looks && s.target != nil && missing == 0 {
+		missing, keys = 1, append(keys, "") // the turn key is another key, and usually not there
 	}
 	switch {
 	case n.deposed:
@@ -204,6 +211,10 @@ func (w *world) executeWrite(n *node, r *combine.Request) {
 // executeAdd makes the steps of a request, unless it leaves them to the process as the plan says.
 func (w *world) executeAdd(n *node, r *combine.Request) {
 	w.readParts(n, r)
+	if r.Turn.Op == combine.LookTurn && r.Reply.Holder != 0 {
+		r.Reply.Status = combine.Held
+		return
+	}
 	if w.chance(w.plan.Leave) {
 		r.Reply.Status = combine.Conflict
 		return

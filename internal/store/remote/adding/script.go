@@ -31,15 +31,17 @@ func digest(script string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// AppendCommand appends the command that makes calls, which must fit each other, on a key. The reply is the value
-// before the calls, or an array with that value if the script has not made them.
-func AppendCommand(args []any, key string, now int64, calls []combine.Adding) []any {
+// AppendCommand appends the command that makes calls, which must fit each other, on a key. The reply is the
+// value before the calls, or an array with that value if the script has not made them. If the name of a turn
+// key is not empty, the script makes no calls as long as this key exists, and its value is the second element
+// of the array.
+func AppendCommand(args []any, key, turnKey string, now int64, calls []combine.Adding) []any {
 	first := calls[0].(*Call)
 	margin := (first.margin + 999_999) / 1_000_000
 	if first.rule.Kind == limit.Throttle {
 		l := &first.rule.Throttle
-		args = append(args, "evalsha", throttleDigest, 1, key, now, now+int64(l.Tolerance()), int64(l.EmissionInterval()),
-			margin)
+		args = appendKeys(append(args, "evalsha", throttleDigest), key, turnKey)
+		args = append(args, now, now+int64(l.Tolerance()), int64(l.EmissionInterval()), margin)
 	} else {
 		var cycle []byte
 		ends := int64(first.rule.Window.Period())
@@ -51,9 +53,17 @@ func AppendCommand(args []any, key string, now int64, calls []combine.Adding) []
 			numbers = binary.BigEndian.AppendUint64(numbers, uint64(n))
 		}
 		mark := "\x00cl1" + string(first.rule.Kind.Letter())
-		args = append(args, "evalsha", windowDigest, 1, key, mark, numbers, margin, cycle)
+		args = appendKeys(append(args, "evalsha", windowDigest), key, turnKey)
+		args = append(args, mark, numbers, margin, cycle)
 	}
 	return appendGroups(args, calls)
+}
+
+func appendKeys(args []any, key, turnKey string) []any {
+	if turnKey == "" {
+		return append(args, 1, key)
+	}
+	return append(args, 2, key, turnKey)
 }
 
 // appendGroups appends two arguments for each group of equal calls: their quantity and their number. The number is 0

@@ -6,9 +6,14 @@
 -- A number of Lua has 53 bits, and an instant in nanoseconds has 63. An instant is therefore two numbers, its seconds
 -- and the nanoseconds of the second. Quantities are at most 1e6, so that no product of a quantity is too large.
 --
--- Returns what the key held, or an array with it if the calls were not made.
+-- Returns what the key held, or an array with it if the calls were not made. If there is a second key, which says whose
+-- turn the key has, the calls are not made while it exists, and the array has its value, too.
 local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return v end
+if KEYS[2] then
+  local turn = redis.pcall('GET', KEYS[2])
+  if type(turn) == 'string' then return {v, turn} end
+end
 
 local function split(digits)
   local n = #digits - 9

@@ -8,9 +8,14 @@
 -- A number of Lua has 53 bits, and those of a form have 63. A number n is therefore a table of three digits of 21 bits,
 -- the lowest first, of which a product has six. Quantities are at most 1e6, which is one digit.
 --
--- Returns what the key held, or an array with it if the calls were not made.
+-- Returns what the key held, or an array with it if the calls were not made. If there is a second key, which says whose
+-- turn the key has, the calls are not made while it exists, and the array has its value, too.
 local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then return v end
+if KEYS[2] then
+  local turn = redis.pcall('GET', KEYS[2])
+  if type(turn) == 'string' then return {v, turn} end
+end
 
 local floor, byte, char, sub = math.floor, string.byte, string.char, string.sub
 local digit = 2097152

@@ -115,7 +115,7 @@ func (p *pipeline) result(index int) (any, error) {
 // encode adds the commands of a request: one that takes a turn, its own, and one that gives the turn back.
 func (c *connection) encode(r *combine.Request) sent {
 	s := sent{main: -1, take: -1, look: -1, give: -1}
-	if r.Turn.Op == combine.TakeTurn || r.Turn.Op == combine.LookTurn {
+	if r.Turn.Op == combine.TakeTurn || r.Turn.Op == combine.LookTurn && r.Kind != combine.Add {
 		c.encodeTurn(r, &s)
 	}
 	c.asking(r)
@@ -134,7 +134,11 @@ func (c *connection) encode(r *combine.Request) sent {
 			s.main, s.script = p.take(appendScript(p.args, r.Parts)), true
 		}
 	case combine.Add:
-		s.main = p.take(adding.AppendCommand(p.args, r.Parts[0].Key, r.Now, r.Adds))
+		turnKey := ""
+		if r.Turn.Op == combine.LookTurn {
+			turnKey = c.backend.turnKey(r.Turn.Key)
+		}
+		s.main = p.take(adding.AppendCommand(p.args, r.Parts[0].Key, turnKey, r.Now, r.Adds))
 	case combine.Command:
 		args := p.args
 		for _, arg := range r.Command {

@@ -79,11 +79,15 @@ func (c *connection) decodeScript(r *combine.Request, reply any) {
 	}
 }
 
-// decodeAdd decodes the reply of a script that makes steps: what the key held, in an array if it made none.
+// decodeAdd decodes the reply of a script that makes steps: what the key held, in an array if it made none. The second
+// element of the array is another process's turn.
 func (c *connection) decodeAdd(r *combine.Request, reply any) {
 	r.Reply.Status = combine.Done
 	if held, ok := reply.([]any); ok && len(held) == 1 {
 		r.Reply.Status, reply = combine.Conflict, held[0]
+	} else if ok && len(held) == 2 {
+		r.Reply.Status, reply = combine.Held, held[0]
+		r.Reply.Holder, r.Reply.Span = turnOf(held[1])
 	}
 	if _, ok := reply.(string); !ok && reply != nil {
 		c.decodeError(r, fmt.Errorf("the reply of the script is %.100v", reply))

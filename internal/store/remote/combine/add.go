@@ -11,19 +11,42 @@ import "bytes"
 // added is the state of a flight whose steps the backend may make.
 type added struct {
 	steps   []Adding // the steps of the flight
+	only    bool     // steps that do not fit the first one wait for the next flight
+	now     int64    // the instant for which they fit
 	refused bool     // the backend cannot make them on the value of the key
 }
 
-// isForBackend reports whether the backend is asked to make the steps of a flight itself.
-func (m *Machine) isForBackend(f *flight, l *lane) bool {
+// choose says whether a flight takes only steps that the backend can make. Otherwise a single step that has to be
+// compared and set would make all steps before and behind it wait for its conflicts. A flight that begins with such a
+// step takes all others in, because their decisions cost it nothing.
+func (m *Machine) choose(f *flight, l *lane) {
+	f.added.only = false
 	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.known.isForeign(f.queues[0].key) {
+		return
+	}
+	f.dropEnded() // what Adds refers to is not theirs any more
+	first := f.queues[0].front()
+	if len(f.steps) > 0 {
+		first = f.steps[0]
+	}
+	f.added.now = m.timeOf(l)
+	f.added.only = first != nil && f.added.fits(first, first)
+}
+
+// fits reports whether the backend can make a step together with a first one.
+func (a *added) fits(s, first *Step) bool {
+	return s.Adds != nil && first.Adds != nil && s.Adds.Fits(first.Adds, a.now)
+}
+
+// isForBackend reports whether the backend is asked to make the steps of a flight itself. A flight that takes only such
+// steps has one key, because no step on several keys fits.
+func (m *Machine) isForBackend(f *flight) bool {
+	if !f.added.only {
 		return false
 	}
-	now := m.timeOf(l)
-	f.dropEnded()
 	f.added.steps = f.added.steps[:0]
 	for _, s := range f.steps {
-		if s.Adds == nil || !s.Adds.Fits(f.steps[0].Adds, now) {
+		if !f.added.fits(s, f.steps[0]) {
 			return false
 		}
 		f.added.steps = append(f.added.steps, s.Adds)
@@ -39,12 +62,12 @@ func (m *Machine) loadAdd(f *flight, l *lane, b *Batch) {
 		Turn: m.turnFor(f, l, Add), Asking: f.asked == l, flight: f})
 	f.pending = 1
 	b.Requests = append(b.Requests, &f.requests[0])
-	m.counters.Scripted += int64(len(f.added.steps))
 }
 
 // wasAdded ends a flight whose steps the backend has made. It computes all of them, even if their callers have given
 // up.
 func (m *Machine) wasAdded(f *flight, r *Request, l *lane) {
+	m.counters.Scripted += int64(len(f.steps))
 	q := f.queues[0]
 	before, own := m.known.written(q.key)
 	own = own && bytes.Equal(before, r.Parts[0].Value.Bytes)

@@ -96,13 +96,45 @@ func TestBackendRefusesSteps(t *testing.T) {
 	assert.Equal(t, []string{"write k 7>8 +look k"}, d.sent())
 	d.reply(d.execute)
 	assert.Equal(t, []string{"a"}, d.took())
-	d.submit(d.adding("b", 1, &told), d.add("c", 1, "k"))
-	assert.Equal(t, []string{"write k 8>10 +look k"}, d.sent(), "all or none")
+	d.submit(d.adding("b", 1, &told), d.add("c", 1, "k"), d.adding("d", 1, &told))
+	assert.Equal(t, []string{"add k +look k"}, d.sent(), "a step that does not fit waits")
+	d.reply(d.execute)
+	assert.Equal(t, []string{"b"}, d.took())
+	assert.Equal(t, []string{"write k 9>11 +look k"}, d.sent(), "and takes those behind it along")
 	d.reply(allReply(Unknown))
-	assert.Equal(t, []string{"b: " + ErrUnavailable.Error(), "c: " + ErrUnavailable.Error()}, d.took())
+	assert.Equal(t, []string{"c: " + ErrUnavailable.Error(), "d: " + ErrUnavailable.Error()}, d.took())
 	d.advance(10 * ms)
-	d.submit(d.adding("d", 1, &told))
+	d.submit(d.adding("e", 1, &told))
 	assert.Equal(t, []string{"add k"}, d.sent(), "it is not known what the key holds")
 	d.reply(allReply(Unknown))
-	assert.Equal(t, []string{"d: " + ErrUnavailable.Error()}, d.took(), "it may have been made")
+	assert.Equal(t, []string{"e: " + ErrUnavailable.Error()}, d.took(), "it may have been made")
+}
+
+// The backend does not make steps while another process has the turn. They wait, but not for ever: anything may be in a
+// turn key.
+func TestBackendMakesNoStepsInAnothersTurn(t *testing.T) {
+	d := newDesk(t)
+	var told string
+	d.keys["k"] = "7"
+	d.submit(d.adding("a", 1, &told))
+	d.reply(d.execute)
+	assert.Equal(t, []string{"a"}, d.took())
+	d.submit(d.adding("b", 1, &told))
+	began, looks := d.now, 0
+	for ; d.sent()[0] == "add k +look k"; looks++ {
+		d.reply(func(b *Batch) {
+			b.Requests[0].Reply = Reply{Status: Held, Holder: 77, Span: turnExtra + 4*ms}
+		})
+		for len(d.out) == 0 {
+			d.advance(ms)
+		}
+	}
+	assert.Equal(t, []string{"add k"}, d.sent())
+	assert.GreaterOrEqual(t, d.now-began, d.m.config.Timeout/4)
+	d.reply(d.execute)
+	assert.Equal(t, []string{"b"}, d.took())
+	assert.Equal(t, "9", d.keys["k"])
+	assert.Greater(t, looks, 4)
+	assert.Less(t, d.now-began, d.m.config.Timeout/2)
+	assert.EqualValues(t, 2, d.m.Counters().Scripted)
 }

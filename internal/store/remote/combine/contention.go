@@ -9,15 +9,19 @@ import "time"
 // the turn key with each try. Processes that see another's turn let the key rest as long as the turn
 // lasts, and gather steps meanwhile.
 //
-// Steps that the backend makes by itself (add.go) never lose, and need no turns. They may still share a
-// key with other steps, such as those on several keys, so they read the turn key every few milliseconds.
+// Steps that the backend makes by itself (add.go) never lose, and need no turns. They may still share a key with steps
+// that have to be compared and set. So every few milliseconds, and each time while processes take turns on
+// the key, they look at the turn, and the backend does not make them while another process has it. Such a
+// turn lasts hardly longer than a round trip of its holder, because only other holders can make its write fail.
 type contention struct {
-	losses    int   // tries lost in a row
-	restUntil int64 // the end of the turn of another process
-	heldUntil int64 // the end of the turn of this process
-	hot       bool  // steps were waiting when the last flight ended
-	timed     bool  // there is a timer for the end of the rest
-	rests     int64 // because of others' turns, since the last success
+	losses       int   // tries lost in a row
+	restUntil    int64 // the end of the turn of another process
+	heldUntil    int64 // the end of the turn of this process
+	hot          bool  // steps were waiting when the last flight ended
+	gives        bool  // this process has given a turn back together with a write, since the last success
+	timed        bool  // there is a timer for the end of the rest
+	rests        int64 // because of others' turns, since the last success
+	patientUntil int64 // from then on, others' turns do not count any more; 0 if there was none
 }
 
 const (
@@ -97,6 +101,9 @@ func (m *Machine) backOff(f *flight, l *lane) {
 	f.losing.inTurn = 0
 	f.losing.rounds = min(f.losing.rounds+1, maxRounds)
 	longest := min(l.roundTrip<<(2*f.losing.rounds), m.config.Timeout/8)
+	if m.isAdded(f.losing.lostFor) {
+		longest = min(longest, 4*l.roundTrip)
+	}
 	m.rest(f.losing.lostFor, longest/2+m.jitter(longest/2))
 }
 
@@ -110,12 +117,17 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 	f.turnOf = q
 	c := &q.contention
 	switch {
-	case kind == Add && !m.known.mayLook(q.key, m.now, m.config.Timeout):
-		return Turn{}
+	case kind == Add && (f.postponed > 0 || c.isImpatient(m.now) ||
+		!m.known.mayLook(q.key, m.now, m.config.Timeout)):
+		return Turn{} // while a slot moves, a command on two keys may fail
 	case kind == Write && c.losses >= lossesBeforeTurn && c.heldUntil <= m.now:
 		m.counters.Turns++
 		return Turn{Op: TakeTurn, Key: q.key.name, Holder: m.config.Self,
 			Span: min(4*l.roundTrip+turnExtra, m.longestTurn())}
+	case kind == Write && c.heldUntil > m.now && !c.gives && m.isAdded(q):
+		// Steps that the backend makes do not disturb this write, so the turn is probably not needed any more.
+		c.heldUntil, c.gives = 0, true
+		return Turn{Op: GiveTurn, Key: q.key.name, Holder: m.config.Self}
 	case kind == Add || c.hot || m.known.isBusy(q.key, m.now, m.config.Timeout):
 		return Turn{Op: LookTurn, Key: q.key.name}
 	}
@@ -126,23 +138,42 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 // in a turn key, and their own steps have to end in time.
 func (m *Machine) longestTurn() int64 { return m.config.Timeout / 2 }
 
+// isImpatient reports whether steps that the backend makes have waited for turns long enough.
+func (c *contention) isImpatient(now int64) bool { return c.patientUntil != 0 && c.patientUntil <= now }
+
 // sawTurn takes the reply about the turn key of a key.
 func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
 	holder := r.Reply.Holder
 	switch {
-	case holder != 0 && holder != m.config.Self:
-		m.counters.Rests++
-		// The rest has some jitter, so that processes that see a turn do not come back together. It is
-		// shorter for a process that has rested often: a turn is usually given back before its end, and the
-		// next process that looks may take it.
-		c := &q.contention
-		c.rests++
-		span := max(min(r.Reply.Span, m.config.Timeout/4)/c.rests, l.roundTrip)
-		m.rest(q, span+m.jitter(span/4))
+	case r.Reply.Status == Held || holder != 0 && holder != m.config.Self:
+		m.giveWay(q, r.Reply.Span, l)
 	case r.Turn.Op == TakeTurn && (r.Reply.Status == Done || r.Reply.Status == Conflict):
 		q.contention.heldUntil = m.now + r.Turn.Span
 	}
 }
+
+// giveWay lets a key rest that is in the turn of another process. The rest has some jitter, so that processes that see
+// a turn do not come back together. It is shorter for a process that has rested often: a turn is usually given back
+// before its end, and the next process that looks may take it. If the backend does not make steps in the turn, the turn
+// is usually over after a round trip of its holder.
+func (m *Machine) giveWay(q *queue, span int64, l *lane) {
+	m.counters.Rests++
+	c := &q.contention
+	if c.rests++; c.rests == 1 {
+		c.patientUntil = m.now + m.config.Timeout/4
+	}
+	rest := min(span, m.config.Timeout/4)
+	if m.isAdded(q) {
+		rest = max(rest-turnExtra, 0) / 4 * (1 + c.rests/4)
+	} else {
+		rest = max(rest/c.rests, l.roundTrip)
+	}
+	m.known.setTurned(q.key, m.now)
+	m.rest(q, rest+m.jitter(rest/4))
+}
+
+// isAdded reports whether the backend has made steps on a key for this process a short time ago.
+func (m *Machine) isAdded(q *queue) bool { return m.known.isAdded(q.key, m.now, m.config.Timeout) }
 
 // rest lets a key rest.
 func (m *Machine) rest(q *queue, span int64) {
@@ -168,7 +199,7 @@ func (m *Machine) rested(q *queue) {
 // won is called when a write to a key was done. It gives back the turn, if this process has it.
 func (m *Machine) won(q *queue, l *lane) {
 	c := &q.contention
-	c.losses, c.rests = 0, 0
+	c.losses, c.rests, c.patientUntil, c.gives = 0, 0, 0, false
 	if c.heldUntil > m.now {
 		l.gives = append(l.gives, q.key.name)
 		m.activate(l)

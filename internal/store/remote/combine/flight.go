@@ -88,6 +88,9 @@ func (f *flight) suits(s *Step) bool {
 	if f.raw || s.Raw != nil {
 		return f.raw && s.Raw != nil && f.readOnly && s.ReadOnly && !f.formed
 	}
+	if f.added.only && !f.added.fits(s, f.steps[0]) {
+		return false
+	}
 	return !f.based || f.expiry || !s.Expiry
 }
 
@@ -182,6 +185,7 @@ func (m *Machine) load(f *flight, l *lane, b *Batch) {
 		m.dissolve(f)
 		return
 	}
+	m.choose(f, l)
 	m.absorb(f)
 	m.trim(f)
 	if f.live == 0 {
@@ -192,7 +196,7 @@ func (m *Machine) load(f *flight, l *lane, b *Batch) {
 	switch {
 	case f.raw:
 		m.loadCommands(f, l, b)
-	case m.isForBackend(f, l):
+	case m.isForBackend(f):
 		m.loadAdd(f, l, b)
 	default:
 		m.loadRun(f, l, b)

@@ -30,6 +30,7 @@ type knownSlot struct {
 	expires    int64 // unknownExpiry if it is not known
 	held       int64 // monotonic time at or after which the key has held the value
 	looked     int64 // monotonic time at which an Add last looked at the key's turn
+	turned     int64 // monotonic time at which another process was last seen to have the key's turn
 	own        bool  // this process has written the value
 	foreign    bool  // when the key was looked at last, it held what another process had written
 	prev, next int32
@@ -114,17 +115,31 @@ func (k *knownValues) isBusy(key keyID, now, within int64) bool {
 	return ok && k.slots[at].foreign && now-k.slots[at].held < within
 }
 
-// mayLook reports whether an Add looks at the turn of a key, and notes it.
+// mayLook reports whether an Add looks at the turn of a key, and notes it. It looks each time while processes take
+// turns on the key, and otherwise every few milliseconds.
 func (k *knownValues) mayLook(key keyID, now, within int64) bool {
 	if !k.isBusy(key, now, within) {
 		return false
 	}
 	slot := &k.slots[k.recentAt] // which isBusy has found
-	if slot.looked != 0 && now-slot.looked < lookEvery {
+	if slot.looked != 0 && now-slot.looked < lookEvery && (slot.turned == 0 || now-slot.turned > within) {
 		return false
 	}
 	slot.looked = now
 	return true
+}
+
+// setTurned says that another process has the turn of a key.
+func (k *knownValues) setTurned(key keyID, now int64) {
+	if at, ok := k.find(key); ok {
+		k.slots[at].turned = now
+	}
+}
+
+// isAdded reports whether this process has asked the backend to make steps on a key within a time.
+func (k *knownValues) isAdded(key keyID, now, within int64) bool {
+	at, ok := k.find(key)
+	return ok && k.slots[at].looked != 0 && now-k.slots[at].looked < within
 }
 
 // put remembers a value that a key has held at the time held or later, unless the value is so large that

@@ -239,6 +239,7 @@ const (
 	Unknown                  // some of it was written, and there was no reply
 	Done                     // it was done
 	Conflict                 // nothing was done, because a part does not hold what was known
+	Held                     // nothing was done of an Add, because another process has the turn
 	Redirected               // nothing was done; it may be sent again at once: MOVED, ASK, NOSCRIPT
 	Later                    // nothing was done; it may be sent again after a pause: TRYAGAIN, READONLY, LOADING, ...
 	Refused                  // nothing was done, and will not be: OOM, NOPERM, MISCONF, NOREPLICAS, BUSY, WRONGTYPE
@@ -266,8 +267,8 @@ type TurnOp uint8
 const (
 	NoTurn   TurnOp = iota
 	TakeTurn        // SET turn-key holder:span NX GET PX span, which takes the turn if it is free
-	LookTurn        // GET turn-key
-	GiveTurn        // removes the turn key if Holder is its holder; only of TurnOnly
+	LookTurn        // GET turn-key; an Add that looks is not made while another process has the turn
+	GiveTurn        // removes the turn key if Holder is its holder; after the request's own command
 )
 
 // Turn is the part of a request that is about a turn key.

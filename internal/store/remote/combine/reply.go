@@ -5,13 +5,9 @@ import "bytes"
 // settle takes the reply to a request of a flight.
 func (m *Machine) settle(f *flight, r *Request, l *lane) {
 	f.pending--
-	if r.Reply.Status == Redirected {
-		f.asked = nil
-		if r.Reply.Ask {
-			f.asked = m.lane(laneID{r.Reply.Asked, l.id.database})
-		}
-	} else {
-		f.asked = nil
+	f.asked = nil
+	if r.Reply.Status == Redirected && r.Reply.Ask {
+		f.asked = m.lane(laneID{r.Reply.Asked, l.id.database})
 	}
 	if f.raw {
 		m.settleCommand(f, r, l)
@@ -38,6 +34,8 @@ func (m *Machine) settle(f *flight, r *Request, l *lane) {
 			return
 		}
 		m.lost(f, r, l)
+	case Held:
+		m.again(f, false) // when the turn is over
 	case Refused:
 		m.forget(f)
 		m.counters.Refused++
