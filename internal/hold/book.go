@@ -154,6 +154,18 @@ func (b *Book) Edit(kind byte, now int64, event func(p *Path)) {
 	b.set(&x, &p, nil)
 }
 
+// Verify forgets counters that have lost charges: a program that does not know the book has deleted the key, and the
+// key may have been made again since. A hold gives nothing back to them. level returns the present level of a counter,
+// 0 if it is gone.
+func (b *Book) Verify(now int64, level func(Counter) int64) {
+	x := b.parts()
+	p := x.begin(x.kind, now)
+	before := len(p.Marks)
+	if p.lose(level); len(p.Marks) < before {
+		b.set(&x, &p, nil)
+	}
+}
+
 // begin begins an event.
 func (x *parts) begin(kind byte, now int64) Path {
 	p := x.readPath()

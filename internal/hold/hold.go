@@ -154,3 +154,17 @@ func (p *Path) Fall(level func(Counter) int64) {
 		i = first - 1
 	}
 }
+
+// lose removes the marks of counters whose level is below the lowest that calls can have left.
+func (p *Path) lose(level func(Counter) int64) {
+	for i := len(p.Marks) - 1; i >= 0; {
+		c, first := p.Marks[i].Counter, i
+		for first > 0 && p.Marks[first-1].Counter == c {
+			first--
+		}
+		if level(c) < p.Marks[i].Low {
+			p.remove(first, i+1)
+		}
+		i = first - 1
+	}
+}

@@ -51,7 +51,7 @@ func (h *holders) make(try int, words []any) bool {
 	return c.Do(context.Background(), words...).Err() == nil
 }
 
-// holdAmidFaults lets clients charge and correct while connections to the store are cut and a server is killed. It
+// holdAmidFaults lets clients charge and correct while requests and replies of the store are lost. It
 // returns how much is used in the end, and how much should be.
 func holdAmidFaults(t *testing.T, h *holders) (used, want int64) {
 	const clients, calls = 6, 20

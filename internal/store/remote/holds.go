@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -132,12 +133,16 @@ func (v *view) withHolds(s *scratch, keys [][]byte, id []byte, operation func(bo
 		books = append(books, b)
 	}
 	for _, b := range books {
-		if b.form != nil {
-			if o, found := b.Find(id); found {
-				b.has = o.Ends > s.now
-			}
-			s.holds.PutHolds(b.key, &b.Book)
+		if b.form == nil {
+			continue
 		}
+		if o, found := b.Find(id); found {
+			b.has = o.Ends > s.now
+		}
+		if err := s.verify(b); err != nil {
+			return err
+		}
+		s.holds.PutHolds(b.key, &b.Book)
 	}
 	err := operation(books)
 	for _, b := range books {
@@ -146,6 +151,27 @@ func (v *view) withHolds(s *scratch, keys [][]byte, id []byte, operation func(bo
 		}
 	}
 	return err
+}
+
+// verify compares a book with its key, which another client of the backend may have deleted. A key that was made again
+// is recognized by the instant of its window or entry, and a bucket by its level, unless as much was taken again. A
+// window of the calendar that was begun again is not recognized.
+func (s *scratch) verify(b *book) error {
+	value, e, err := s.view.Read(background, b.key, nil)
+	level := int64(math.MaxInt64)
+	switch {
+	case err != nil:
+		return err
+	case e.Kind == limit.None:
+		level = 0
+	case e.Kind == limit.Throttle:
+		level = e.Expires - s.now
+	case e.Kind == limit.Integer && limit.Kind(b.Kind()) == limit.Throttle: // a TAT, see withTATs
+		tat, _ := parseInteger(value)
+		level = tat - s.now
+	}
+	b.Verify(s.now, func(hold.Counter) int64 { return level })
+	return nil
 }
 
 // head says whether a hold is open, or how it has ended.

@@ -229,3 +229,48 @@ func TestHoldsThatDifferAreFound(t *testing.T) {
 	}
 	require.Fail(t, "no difference was found")
 }
+
+// A hold gives nothing back to a key that another client of the backend has deleted, and that was made again since,
+// whether by other calls or by another hold.
+func TestHoldsOfDeletedKeys(t *testing.T) {
+	t.Parallel()
+	for _, held := range []bool{false, true} {
+		for _, kind := range []limit.Kind{limit.Throttle, limit.Fixed, limit.Sliding, limit.SlidingLog} {
+			s := newSameHolds(t, 0)
+			backend := remotetest.New(s.clock, 16)
+			v := onTable(t, backend, remote.Options{}).View()
+			r := limit.Rule{Kind: kind}
+			r.Throttle, _ = gcra.NewLimit(99, 100, quota.Seconds(1000))
+			r.Window, _ = window.NewLimit(100, quota.Seconds(1000))
+			r.Log, _ = window.NewLogLimit(100, quota.Seconds(1000), 1000)
+			take := func(id string, quantity int64) {
+				v.Begin()
+				requests := []store.LimitRequest{{Key: []byte("key"), Rule: r, Quantity: quantity, Held: id != ""}}
+				decide := func(v store.View) ([]quota.Decision, bool, error) {
+					return v.TakeAll(context.Background(), requests, quota.Take)
+				}
+				if id == "" {
+					_, _, err := decide(v)
+					require.NoError(t, err)
+					return
+				}
+				_, _, err := v.Once(context.Background(), &store.Once{
+					Keys: [][]byte{[]byte("key")}, HoldTime: time.Hour, Token: store.Token{ID: []byte(id), TTL: time.Hour},
+					Decide: decide, Takes: func(store.View) (bool, error) { return true, nil },
+				})
+				require.NoError(t, err)
+			}
+			take("first", 30)
+			require.NotNil(t, backend.Get(0, "key"))
+			backend.Put(0, "key", nil)
+			s.clock.Advance(time.Second)
+			take(map[bool]string{true: "second"}[held], 20)
+			v.Begin()
+			of := store.Settlement{Key: []byte("key"), ID: []byte("first"), Remember: time.Hour,
+				Requests: []store.LimitRequest{{Key: []byte("key"), Rule: r}}}
+			decisions, err := v.(store.HoldKeeper).Settle(context.Background(), &of)
+			require.NoError(t, err)
+			require.Zero(t, decisions[0].Taken, "%s, then a hold: %v", kind, held)
+		}
+	}
+}
