@@ -6,6 +6,7 @@
 //	server.go    the server: grpc-go's, with bounds
 //	conn.go      connections: who may have one, and the sessions of their requests
 //	tls.go       handshakes, and the users that certificates name
+//	codec.go     messages: requests that are too long are not decoded
 //	memory.go    how much memory the requests of connections may hold
 //	frames.go    which requests a connection has
 //	request.go   a request: what it matches, and in which order it is checked

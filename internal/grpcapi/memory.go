@@ -4,6 +4,8 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
 // The memory that the requests of all connections hold together is bounded by half of maxmemory-clients. Beyond it, the
@@ -25,9 +27,15 @@ const (
 	// sent before, which take one byte each. Whatever their form is, fields take less than maxFieldBytes.
 	fieldFactor   = 96
 	maxFieldBytes = 2 * maxHeaders
-	// messageFactor is the memory, in bytes, of a byte of a message: the byte itself and its part of the decoded
-	// message, or of the answer, which repeats it with --envoy-metadata.
+	// messageFactor is the memory, in bytes, of a byte of a message before it is decoded, and of its answer, which
+	// repeats it with --envoy-metadata. What the decoded message takes until it is answered counts apart from that,
+	// because an entry may have two bytes, and takes ninety: see decodedBytes.
 	messageFactor = 3
+	// descriptorBytes and entryBytes are the memory of a decoded descriptor and of an entry, with the metadata of the
+	// answer and the status: 970 and 180 bytes measured without the status. Each byte of text takes up to textFactor.
+	descriptorBytes = 2 << 10
+	entryBytes      = 192
+	textFactor      = 3
 )
 
 // memory is what the requests of all connections hold.
@@ -50,9 +58,27 @@ type holding struct {
 
 var errMemory = errors.New("the requests over gRPC hold too much memory at present")
 
-// hold counts bytes that have arrived outside of requests. It returns errMemory if the connection must be closed.
+// hold counts bytes that no frame of a request says: those of a decoded request, and those that arrive before requests.
+// It returns errMemory if the connection must be closed.
 func (c *conn) hold(bytes int) error {
 	return c.count(func(*holding) int64 { return int64(bytes) })
+}
+
+// decodedBytes returns the memory that a decoded request takes until it is answered. Requests that check refuses for
+// their descriptors are not decoded, so this is less than 1 MiB, and the text.
+func decodedBytes(request any) (bytes int) {
+	r, is := request.(*pb.RateLimitRequest)
+	if !is || len(r.Descriptors) > maxDescriptors {
+		return 0
+	}
+	text := len(r.Domain)
+	for _, d := range r.Descriptors {
+		bytes += descriptorBytes + entryBytes*len(d.GetEntries())
+		for _, e := range d.GetEntries() {
+			text += len(e.GetKey()) + len(e.GetValue())
+		}
+	}
+	return bytes + textFactor*text
 }
 
 // count adds what change returns to what the connection holds. It returns errMemory if the connection must be closed.

@@ -98,7 +98,8 @@ func New(c Config) *Server {
 		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota"),
 		take: c.Instance.Table.NameOf("cl.take"), conns: map[*conn]bool{}}
 	s.grpc = grpc.NewServer(
-		grpc.Creds(transport{}), grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
+		grpc.Creds(transport{}), grpc.ForceServerCodecV2(newCodec()),
+		grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(beginTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fewestPing, PermitWithoutStream: true}),
@@ -168,11 +169,16 @@ func (s *Server) Shutdown(ctx context.Context) {
 	}
 }
 
-// guard turns a panic of a handler into an error of its request.
+// guard turns a panic of a handler into an error of its request, and counts the memory of the decoded request.
 func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (
 	_ any, err error,
 ) {
 	defer s.recovered(info.FullMethod, &err)
+	c, bytes := connOf(ctx), decodedBytes(request)
+	if err := c.hold(bytes); err != nil {
+		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	defer func() { _ = c.hold(-bytes) }() // less than before, so there is no error
 	return handler(ctx, request)
 }
 

@@ -1,0 +1,108 @@
+package grpcapi
+
+import (
+	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	protobuf "google.golang.org/protobuf/proto"
+)
+
+// codec decodes messages as grpc-go does, but for requests that check refuses for their number of descriptors or
+// entries, of which it decodes nothing: an empty descriptor has two bytes, and takes a hundred when it is decoded.
+// Fields that are unknown are dropped.
+type codec struct{ encoding.CodecV2 }
+
+func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
+	r, is := message.(*pb.RateLimitRequest)
+	if !is {
+		return c.CodecV2.Unmarshal(data, message)
+	}
+	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buffer.Free()
+	text := buffer.ReadOnlyData()
+	if hasDomain, isTooLong := survey(text); isTooLong {
+		refuse(r, hasDomain)
+		return nil
+	}
+	return protobuf.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, r)
+}
+
+// refused is the descriptors of a request that has too many, or too many entries in one.
+var refused = make([]*common.RateLimitDescriptor, maxDescriptors+1)
+
+// refuse makes r a request that gets the same error from check as the request that was not decoded.
+func refuse(r *pb.RateLimitRequest, hasDomain bool) {
+	r.Descriptors = refused
+	if hasDomain {
+		r.Domain = "not decoded"
+	}
+}
+
+// The fields of requests and descriptors that survey needs.
+const (
+	domainField      = 1 // of a request
+	descriptorsField = 2 // of a request
+	entriesField     = 1 // of a descriptor
+)
+
+// survey reports whether a request has a domain, and whether it has more descriptors, or a descriptor more entries,
+// than check accepts. Of text that is no request, it reports what precedes the mistake, which is what would be decoded.
+func survey(text []byte) (hasDomain, isTooLong bool) {
+	descriptors := 0
+	for len(text) > 0 {
+		field, value, size := nextField(text)
+		if size < 0 {
+			break
+		}
+		text = text[size:]
+		switch {
+		case value == nil:
+		case field == domainField:
+			hasDomain = len(value) > 0
+		case field == descriptorsField:
+			descriptors++
+			isTooLong = isTooLong || descriptors > maxDescriptors || hasManyEntries(value)
+		}
+	}
+	return hasDomain, isTooLong
+}
+
+// hasManyEntries reports whether a descriptor has more entries than check accepts.
+func hasManyEntries(text []byte) bool {
+	entries := 0
+	for len(text) > 0 {
+		field, value, size := nextField(text)
+		if size < 0 {
+			break
+		}
+		text = text[size:]
+		if field == entriesField && value != nil {
+			entries++
+		}
+	}
+	return entries > maxEntries
+}
+
+// nextField returns the number, the value and the size of the first field of text. The value is nil if it is not of
+// bytes. The size is negative if there is a mistake.
+func nextField(text []byte) (field protowire.Number, value []byte, size int) {
+	field, kind, n := protowire.ConsumeTag(text)
+	if n < 0 {
+		return 0, nil, n
+	}
+	if kind == protowire.BytesType {
+		value, size = protowire.ConsumeBytes(text[n:])
+	} else {
+		size = protowire.ConsumeFieldValue(field, kind, text[n:])
+	}
+	if size < 0 {
+		return 0, nil, size
+	}
+	return field, value, n + size
+}
