@@ -56,6 +56,8 @@ func TestRightsToStandings(t *testing.T) {
 		{"+@policy ~api:{shop-*", "CL.HISTORY api", false},
 		{"+@policy ~api:*", "CL.HISTORY *", false},
 		{"+@policy ~api:*", "CL.HISTORY _other", false},
+		{"+@policy ~?:*", "CL.HISTORY *", false},
+		{"+@policy ~_*", "CL.HISTORY _other", false},
 		{"+@policy ~*", "CL.HISTORY *", true},
 		{"+@ratelimit ~*", "CL.HISTORY api", false},
 	} {

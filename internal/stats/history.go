@@ -110,7 +110,7 @@ func (p *PolicyDecisions) Sample(second int64) {
 	for _, d := range p.named {
 		sum.add(d.sample(from, second))
 	}
-	if p.others.past != nil || p.others.Sum() != (Results{}) {
+	if p.others.past != nil || p.others.Sum() != (Results{}) || p.others.unsampled != (Results{}) {
 		sum.add(p.others.sample(from, second))
 	}
 	if p.all == nil && len(p.named) == 0 && sum == (Results{}) {

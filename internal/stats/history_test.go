@@ -169,3 +169,18 @@ func TestHistoryAllocatesNothing(t *testing.T) {
 		p.Sample(second)
 	}))
 }
+
+// Counts that are set to zero before the others have a history are in it all the same.
+func TestResetBeforeOthersHaveAHistory(t *testing.T) {
+	var p PolicyDecisions
+	p.Sample(1000)
+	for i := range MaxPolicies {
+		p.Of(fmt.Sprint("p", i))
+	}
+	p.Sample(1001)
+	p.Of("another").Add(1, Limited)
+	p.Reset()
+	p.Sample(1002)
+	points, _, _ := p.Past(AllPolicies, Second, 1)
+	assert.Equal(t, int64(1), points[0][Limited])
+}

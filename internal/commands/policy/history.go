@@ -16,7 +16,7 @@ func (f *Family) history() *command.Command {
 		Name: "cl.history", Group: "limiter", Category: "policy", Since: "1.0.0",
 		Complexity: "O(N) in the number of points", Flags: command.ReadOnly, Cost: command.Unbounded,
 		Traits:    command.NamesArguments,
-		KeyAccess: "RO ACCESS", Keys: command.KeyRules{Rights: f.policyRights},
+		KeyAccess: "RO ACCESS", Keys: command.KeyRules{Rights: f.historyRights},
 		Summary: "Shows what a policy has decided in the last minutes, or in the last day.", Tips: command.Varying,
 		Args: []command.Arg{command.Word("policy"), command.OneOf("step", "SECONDS", "MINUTES"),
 			command.Int("n").Min(1).Max(int64(stats.Minute.MaxPoints())).Or(60).After("COUNT")},
@@ -30,6 +30,14 @@ forgets the history, and CONFIG RESETSTAT does not. A user needs the right to al
 _other to all keys.`,
 		Run: f.runHistory,
 	}
+}
+
+// historyRights is policyRights, and for the sums of policies the name that only a pattern for all of them matches.
+func (f *Family) historyRights(keys, words [][]byte, policies any) [][]byte {
+	if name := string(words[1]); name == stats.AllPolicies || name == stats.OtherPolicies {
+		return append(keys, []byte(f.prefix))
+	}
+	return f.policyRights(keys, words, policies)
 }
 
 func (f *Family) runHistory(c *command.Call) error {

@@ -49,17 +49,18 @@ function showPolicies(names) {
   if (choice.value !== chosen) readHistory();
 }
 
-// followHistory adds the decisions since the message before. It asks again when a minute is over, and after the
-// connection was lost.
+// followHistory adds the decisions since the message before. It asks again when a minute is over, a minute after an
+// error, and after the connection was lost.
 function followHistory(m, names) {
   showPolicies(names);
   const span = spanOf(), policy = byId("history-policy").value;
-  if (!previous || asked === 0 || span.step > 1 && past.length > 0 && m.time - pastAt >= 60000) {
+  const repeats = span.step > 1 || !byId("history-error").hidden;
+  if (!previous || asked === 0 || repeats && m.time - pastAt >= 60000) {
     pastAt = m.time;
     readHistory();
     return;
   }
-  if (span.step > 1 || !byId("history-error").hidden) return;
+  if (repeats) return;
   const of = policy === "*" ? names : [policy];
   past.push(Object.fromEntries(results.map((result) => [result, growth(m, (f) =>
     of.reduce((sum, name) => sum + Number(fields(f["policy_decisions_" + name])[result] || 0), 0))])));

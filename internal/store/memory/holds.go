@@ -89,6 +89,7 @@ func (s *shard) keepHolds(key []byte, k *heldKey, more int, count *int64) {
 		if r, p := s.holds.find(hash, key); r != nil {
 			s.holds.remove(hash, p, s.rehashHeld)
 		}
+		k.Book = hold.Book{} // it was in the record
 	}
 	s.store.holds.update(s, hash.shard, more, count)
 	s.holdsChanged(key)

@@ -110,3 +110,16 @@ func BenchmarkOpenHolds(b *testing.B) {
 		})
 	}
 }
+
+// The book of a key whose last hold has lapsed is not in a page that other shards may have by then.
+func TestLapsedBookIsEmpty(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1}), heldRules[0]
+	keys := inOneShard(r.view, "key", 2)
+	require.EqualValues(t, 1, r.hold(keys[0], "a", rule, 1, time.Second))
+	require.EqualValues(t, 1, r.hold(keys[1], fmt.Sprintf("%0200d", 1), rule, 1, time.Hour)) // of another size
+	s := &r.store.createDatabase(0).shards[0]
+	r.clock.Advance(2 * time.Second)
+	k, found := s.held([]byte(keys[0]), s.advance(r.clock.Now()))
+	require.False(t, found)
+	require.Empty(t, k.Bytes())
+}

@@ -24,9 +24,16 @@ func (m *Machine) newBatch(l *lane, connection int) *Batch {
 	return b
 }
 
-// fill puts what is ready into a batch.
+// fill puts what is ready into a batch. Turns are given back first, because the backend makes no steps on their keys
+// before.
 func (m *Machine) fill(l *lane, b *Batch) {
 	b.Measure = l.doubtful
+	for len(l.gives) > 0 && len(b.Requests) < maxPipeline {
+		last := len(l.gives) - 1
+		turn := Turn{Op: GiveTurn, Key: l.gives[last], Holder: m.config.Self}
+		b.Requests = append(b.Requests, &Request{Kind: TurnOnly, Turn: turn})
+		l.gives = l.gives[:last]
+	}
 	for !l.fills(b) {
 		what, ok := l.leave()
 		if !ok {
@@ -48,12 +55,6 @@ func (m *Machine) fill(l *lane, b *Batch) {
 		m.load(m.newFlight(q), l, b)
 	}
 	l.doubtful = l.doubtful && len(b.Requests) == 0
-	for len(l.gives) > 0 && len(b.Requests) < maxPipeline {
-		last := len(l.gives) - 1
-		turn := Turn{Op: GiveTurn, Key: l.gives[last], Holder: m.config.Self}
-		b.Requests = append(b.Requests, &Request{Kind: TurnOnly, Turn: turn})
-		l.gives = l.gives[:last]
-	}
 }
 
 // fills reports whether the next entry of the ready list has to wait for another batch. A command that is

@@ -155,7 +155,7 @@ func (m *Machine) sawTurn(q *queue, r *Request, l *lane) {
 // giveWay lets a key rest that is in the turn of another process. The rest has some jitter, so that processes that see
 // a turn do not come back together. It is shorter for a process that has rested often: a turn is usually given back
 // before its end, and the next process that looks may take it. If the backend does not make steps in the turn, the turn
-// is usually over after a round trip of its holder.
+// is usually over after a round trip of its holder; a turn key that stays is asked for less and less often.
 func (m *Machine) giveWay(q *queue, span int64, l *lane) {
 	m.counters.Rests++
 	c := &q.contention
@@ -164,7 +164,7 @@ func (m *Machine) giveWay(q *queue, span int64, l *lane) {
 	}
 	rest := min(span, m.config.Timeout/4)
 	if m.isAdded(q) {
-		rest = max(rest-turnExtra, 0) / 4 * (1 + c.rests/4)
+		rest = max((rest-turnExtra)/4, l.roundTrip/2) * (1 + c.rests/4)
 	} else {
 		rest = max(rest/c.rests, l.roundTrip)
 	}
@@ -201,10 +201,16 @@ func (m *Machine) won(q *queue, l *lane) {
 	c := &q.contention
 	c.losses, c.rests, c.patientUntil, c.gives = 0, 0, 0, false
 	if c.heldUntil > m.now {
-		l.gives = append(l.gives, q.key.name)
-		m.activate(l)
+		m.giveTurn(q, l)
 	}
 	c.heldUntil = 0
+}
+
+// giveTurn gives back the turn that this process has.
+func (m *Machine) giveTurn(q *queue, l *lane) {
+	q.contention.heldUntil = 0
+	l.gives = append(l.gives, q.key.name)
+	m.activate(l)
 }
 
 // proceed sends a flight as soon as its keys do not rest.

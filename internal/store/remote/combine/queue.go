@@ -139,6 +139,9 @@ func (m *Machine) list(q *queue) {
 func (m *Machine) release(q *queue) {
 	q.flight = nil
 	q.contention.hot = q.waiting > 0
+	if s := q.front(); q.contention.heldUntil > m.now && (s == nil || s.Adds != nil) && !m.closed {
+		m.giveTurn(q, m.laneOf(q.key)) // the flight has ended without a write, and steps for the backend would wait
+	}
 	m.list(q)
 	m.discard(q)
 }
