@@ -10,6 +10,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -118,6 +119,17 @@ func (b *browser) read(from io.Reader) {
 // do calls a method of the browser.
 func (b *browser) do(result any, method string, params map[string]any) {
 	b.Helper()
+	a, answered := b.ask(method, params, time.Minute)
+	require.True(b, answered, "no answer to %s", method)
+	require.Empty(b, string(a.Error), method)
+	if result != nil {
+		require.NoError(b, json.Unmarshal(a.Result, result))
+	}
+}
+
+// ask calls a method of the browser, and returns false if there is no answer in time.
+func (b *browser) ask(method string, params map[string]any, patience time.Duration) (a answer, answered bool) {
+	b.Helper()
 	reply := make(chan answer, 1)
 	b.mu.Lock()
 	b.last++
@@ -135,12 +147,11 @@ func (b *browser) do(result any, method string, params map[string]any) {
 	require.NoError(b, err)
 	_, err = b.to.Write(append(text, 0))
 	require.NoError(b, err)
-	a, open := <-reply
-	require.True(b, open, "the browser has ended")
-	require.Empty(b, string(a.Error), method)
-	if result != nil {
-		require.NoError(b, json.Unmarshal(a.Result, result))
+	select {
+	case a, answered = <-reply:
+	case <-time.After(patience):
 	}
+	return a, answered
 }
 
 // eval returns the value of an expression on the page, as JSON. It waits for a promise.
@@ -161,14 +172,15 @@ func (b *browser) get(v any, expression string) {
 	require.NoError(b, json.Unmarshal([]byte(b.eval(expression)), v), expression)
 }
 
-// until waits until an expression is true on the page, up to a minute. The page tests it again and again.
+// until waits until an expression is true on the page, up to a minute. It asks again if there is no answer: a page that
+// is being left may not give one.
 func (b *browser) until(expression string) {
 	b.Helper()
-	b.eval(`new Promise((done, fail) => {
-		const test = () => (` + expression + `) ? done() : setTimeout(test, 5);
-		setTimeout(() => fail(new Error("not within a minute")), 60000);
-		test();
-	})`)
+	peer.Until(b, expression, func() bool {
+		a, _ := b.ask("Runtime.evaluate", map[string]any{"expression": "!!(" + expression + ")"}, 5*time.Second)
+		var r struct{ Result struct{ Value bool } }
+		return json.Unmarshal(a.Result, &r) == nil && r.Result.Value
+	})
 }
 
 // open opens an address, and waits until the page is loaded.
