@@ -1,6 +1,8 @@
 package grpcapi
 
 import (
+	"iter"
+
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/encoding"
@@ -11,8 +13,8 @@ import (
 )
 
 // codec decodes messages as grpc-go does, but for requests that check refuses for their number of descriptors or
-// entries, of which it decodes nothing: an empty descriptor has two bytes, and takes a hundred when it is decoded.
-// Fields that are unknown are dropped.
+// entries. It decodes nothing of such a request: an empty descriptor has two bytes, and takes a hundred when it is
+// decoded. Fields that are unknown are dropped.
 type codec struct{ encoding.CodecV2 }
 
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
@@ -55,17 +57,11 @@ const (
 // than check accepts. Of text that is no request, it reports what precedes the mistake, which is what would be decoded.
 func survey(text []byte) (hasDomain, isTooLong bool) {
 	descriptors := 0
-	for len(text) > 0 {
-		field, value, size := nextField(text)
-		if size < 0 {
-			break
-		}
-		text = text[size:]
-		switch {
-		case value == nil:
-		case field == domainField:
+	for field, value := range fields(text) {
+		switch field {
+		case domainField:
 			hasDomain = len(value) > 0
-		case field == descriptorsField:
+		case descriptorsField:
 			descriptors++
 			isTooLong = isTooLong || descriptors > maxDescriptors || hasManyEntries(value)
 		}
@@ -76,17 +72,25 @@ func survey(text []byte) (hasDomain, isTooLong bool) {
 // hasManyEntries reports whether a descriptor has more entries than check accepts.
 func hasManyEntries(text []byte) bool {
 	entries := 0
-	for len(text) > 0 {
-		field, value, size := nextField(text)
-		if size < 0 {
-			break
-		}
-		text = text[size:]
-		if field == entriesField && value != nil {
+	for field := range fields(text) {
+		if field == entriesField {
 			entries++
 		}
 	}
 	return entries > maxEntries
+}
+
+// fields returns the numbers and the values of the fields of bytes in a text, up to its first mistake.
+func fields(text []byte) iter.Seq2[protowire.Number, []byte] {
+	return func(yield func(protowire.Number, []byte) bool) {
+		for len(text) > 0 {
+			field, value, size := nextField(text)
+			if size < 0 || value != nil && !yield(field, value) {
+				return
+			}
+			text = text[size:]
+		}
+	}
 }
 
 // nextField returns the number, the value and the size of the first field of text. The value is nil if it is not of

@@ -13,7 +13,7 @@ import (
 	"cellserver/internal/client"
 )
 
-// setMaxMemory bounds the memory of all clients, half of which requests may hold.
+// setMaxMemory bounds the memory of all clients. Requests may hold half of this memory.
 func (s *service) setMaxMemory(bytes int64) {
 	s.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: bytes})
 	s.instance.Clients.UpdateLimits(0, 0)

@@ -50,8 +50,8 @@ func pointOf(n Results) (p point) {
 
 const historyBytes = int64(unsafe.Sizeof(history{}))
 
-// add adds the decisions between two samples. All of them go to the second of the earlier sample. So the seconds
-// between them, of which there are some only if the later sample came late, have none.
+// add adds the decisions between two samples. All of them go to the second of the earlier sample. If the
+// later sample came late, the seconds between both samples have no decisions.
 func (h *history) add(from, to int64, growth Results) {
 	h.seconds[from%historySeconds] = pointOf(growth)
 	clearPoints(h.seconds[:], from+1, to)

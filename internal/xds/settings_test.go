@@ -9,7 +9,7 @@ import (
 	"cellserver/internal/envoy"
 )
 
-// The node has its id and metadata, and requests have their headers, of which several may have the same name.
+// The node has its id and metadata, and requests have their headers. Several headers may have the same name.
 func TestNode(t *testing.T) {
 	s := NewSettings()
 	s.NodeID, s.Metadata, s.Headers = "n", "a=b,c=d=e,f=", "x:1,x:2:3,y:"

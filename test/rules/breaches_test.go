@@ -237,6 +237,8 @@ func TestExcuses(t *testing.T) {
 	skips := "package a\n\nimport \"testing\"\n\nfunc TestA(t *testing.T) {\n\tt.Skip(\"slow\")\n}\n\n" +
 		"func TestB(t *testing.T) {\n\tt.SkipNow()\n}\n"
 	dials := "package a\n\nimport \"github.com/redis/go-redis/v9\"\n\nvar c = redis.NewClient(nil)\n"
+	one := "package a\n\nimport \"cellserver/internal/racetest\"\n\nfunc TestA(t *testing.T) {\n" +
+		"\tracetest.HasOneGoroutine(t)\n}\n"
 	sleeps := "package a\n\nimport clock \"time\"\n\nfunc f() {\n\tclock.Sleep(1)\n}\n"
 	runAll(t, []planted{
 		{"skips", testsDoNotSkip(excuses{"a_test.go TestA": "needs a redis-server"}),
@@ -248,6 +250,11 @@ func TestExcuses(t *testing.T) {
 		{"an excuse too many", testsDoNotSkip(excuses{"a_test.go TestC": "was slow"}),
 			nil,
 			[]string{"a_test.go TestC: no longer skips: drop its excuse"}},
+		{"skips everywhere", testsOfOneGoroutineRun,
+			[]string{"Makefile", "test:\n\tgo test ./a\n\ntest-plain: b\n\tgo test ./c ./d/...\n\nx:\n\tgo test ./e\n",
+				"a/a_test.go", one, "c/c_test.go", one, "d/e/f_test.go", one, "e/e_test.go", one},
+			[]string{"a/a_test.go:6: skips under the race detector, and is not in make test-plain",
+				"e/e_test.go:6: skips under the race detector, and is not in make test-plain"}},
 		{"sleeps", testsDoNotSleep(nil),
 			[]string{"a_test.go", sleeps, "internal/server/a.go", sleeps},
 			[]string{"a_test.go:6: sleeps without an excuse"}},

@@ -31,6 +31,28 @@ func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	})
 }
 
+// testsOfOneGoroutineRun finds tests that skip under the race detector, and that make test-plain does not run without
+// it.
+func testsOfOneGoroutineRun(t *tree) (breaches []string) {
+	_, after, _ := strings.Cut(string(t.texts["Makefile"]), "\ntest-plain:")
+	recipe, _, _ := strings.Cut(after, "\n\n")
+	packages := strings.Fields(recipe)
+	for _, f := range t.files {
+		ast.Inspect(f.syntax, func(node ast.Node) bool {
+			call, ok := node.(*ast.SelectorExpr)
+			if !ok || call.Sel.Name != "HasOneGoroutine" || slices.ContainsFunc(packages, func(name string) bool {
+				tree, isTree := strings.CutSuffix(name, "/...")
+				return name == "./"+f.dir || isTree && strings.HasPrefix("./"+f.dir+"/", tree+"/")
+			}) {
+				return true
+			}
+			breaches = append(breaches, t.at(call, "skips under the race detector, and is not in make test-plain"))
+			return true
+		})
+	}
+	return breaches
+}
+
 // testsDoNotSleep finds tests that sleep: a sleep is usually too long, and on a busy machine too
 // short.
 func testsDoNotSleep(allowed excuses) func(t *tree) []string {

@@ -33,6 +33,7 @@ var rules = []struct {
 	{"names say something", namesSaySomething},
 	{"the project stands alone", standsAlone},
 	{"tests do not skip", testsDoNotSkip(maySkip)},
+	{"tests of one goroutine run", testsOfOneGoroutineRun},
 	{"tests do not sleep", testsDoNotSleep(maySleep)},
 	{"tests are patient", testsArePatient},
 	{"packages introduce themselves", packagesIntroduceThemselves},

@@ -208,7 +208,7 @@ func (t *taking) takeAll() error {
 	return nil
 }
 
-// replyTo writes the reply of a call of which each limit was asked.
+// replyTo writes the reply of a call after each limit of its policy has decided.
 func (t *taking) replyTo(decisions []quota.Decision, sampled bool) {
 	v := t.Policy.JudgeLimits(decisions)
 	if sampled && t.Request.Mode != quota.Peek {
