@@ -138,3 +138,42 @@ func TestBackendMakesNoStepsInAnothersTurn(t *testing.T) {
 	assert.Less(t, d.now-began, d.m.config.Timeout/2)
 	assert.EqualValues(t, 2, d.m.Counters().Scripted)
 }
+
+// loseTries submits a step whose tries are lost, because another process writes its key, until it asks for the turn.
+func loseTries(d *desk, s *Step) {
+	var told string
+	d.keys["k"] = "7"
+	d.submit(d.adding("a", 1, &told))
+	d.reply(d.execute)
+	d.took()
+	d.submit(s)
+	for i := range lossesBeforeTurn {
+		d.keys["k"] = string(rune('0' + i))
+		d.reply(d.execute)
+	}
+}
+
+// A turn is given back before steps on its key are sent, because the backend makes none while there is a turn.
+func TestTurnsAreGivenBackFirst(t *testing.T) {
+	d := newDesk(t)
+	var told string
+	loseTries(d, d.add("x", 1, "k"))
+	d.submit(d.adding("b", 1, &told))
+	d.reply(d.execute) // the turn is taken, and the write is done
+	assert.Equal(t, []string{"x"}, d.took())
+	assert.Equal(t, []string{"turn +give k", "add k +look k"}, d.sent())
+}
+
+// A turn is given back too if the step that has taken it ends without a write.
+func TestTurnOfEndedStep(t *testing.T) {
+	d := newDesk(t)
+	var told string
+	s := d.add("x", 1, "k")
+	s.Tries = lossesBeforeTurn + 1
+	loseTries(d, s)
+	d.keys["k"] = "another"
+	d.submit(d.adding("b", 1, &told))
+	d.reply(d.execute) // the turn is taken, and the write is not done
+	d.took()
+	assert.Equal(t, []string{"turn +give k", "add k +look k"}, d.sent())
+}
