@@ -13,8 +13,7 @@ import (
 // its book (package hold) are a record in pages of their own, which an index of their own finds.
 //
 // Most keys are held by few calls at a time, often by one. So when the last hold of a shard has ended, the shard keeps
-// its index and a slot, which are two blocks of 4 KiB: making them for each hold took a seventh of its time. FLUSHDB
-// frees them.
+// its index and a slot, which are two blocks of 4 KiB, rather than make them for each hold. FLUSHDB frees them.
 //
 // The record is of kind Bytes, and its value is the book. Its expiry is an instant before which none of the holds ends,
 // and the bytes that say when other records were used have its place in order.
