@@ -2,7 +2,10 @@
 // window and lease.
 package limit
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // Kind is the kind of what a key holds: the state of a limiter, or a value.
 type Kind uint8
@@ -25,18 +28,18 @@ const (
 // kinds describes each kind.
 var kinds = [Kinds]struct {
 	name    string // as CL.INSPECT shows it
-	command string // the command that makes keys of the kind; empty for values
+	command string // the command that makes keys of the kind, if it is not the name
 	letter  byte   // in forms (package form); 0 for values
 	plain   *Plain // nil if the kind is not plain
 }{
 	None:       {name: "none"},
-	Throttle:   {"cl.throttle", "cl.throttle", 't', nil},
-	Fixed:      {"cl.fixed", "cl.fixed", 'f', &fixed},
-	Sliding:    {"cl.sliding", "cl.sliding", 's', &sliding},
-	SlidingLog: {"cl.slidinglog", "cl.slidinglog", 'l', nil},
-	Quota:      {"cl.quota", "cl.quota", 'q', nil},
-	Lease:      {"cl.lease", "cl.acquire", 'c', nil},
-	Standing:   {"cl.standing", "cl.exempt", 'b', nil},
+	Throttle:   {name: "cl.throttle", letter: 't'},
+	Fixed:      {name: "cl.fixed", letter: 'f', plain: &fixed},
+	Sliding:    {name: "cl.sliding", letter: 's', plain: &sliding},
+	SlidingLog: {name: "cl.slidinglog", letter: 'l'},
+	Quota:      {name: "cl.quota", letter: 'q'},
+	Lease:      {name: "cl.lease", letter: 'c', command: "cl.acquire"},
+	Standing:   {name: "cl.standing", letter: 'b', command: "cl.exempt"},
 	Integer:    {name: "integer"},
 	Bytes:      {name: "bytes"},
 }
@@ -45,7 +48,12 @@ var kinds = [Kinds]struct {
 func (k Kind) String() string { return kinds[k].name }
 
 // Command returns the name of the command that makes keys of the kind; empty for values.
-func (k Kind) Command() string { return kinds[k].command }
+func (k Kind) Command() string {
+	if k == None || k.IsValue() {
+		return ""
+	}
+	return cmp.Or(kinds[k].command, kinds[k].name)
+}
 
 // Letter returns the letter of a kind in forms; 0 for values.
 func (k Kind) Letter() byte { return kinds[k].letter }

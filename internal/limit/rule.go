@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"math"
 	"math/bits"
 
 	"cellserver/internal/calendar"
@@ -54,6 +55,39 @@ func (r *Rule) Period(unix int64) int64 {
 	default:
 		return int64(r.Window.Period())
 	}
+}
+
+// Times returns the rule with its limit multiplied by a factor. Of a throttle, it multiplies the burst and the rate. A
+// limit that would become too large stays as it is; a limit above 0 does not become 0. maxLog bounds the size of a log.
+func (r *Rule) Times(factor float64, maxLog int) Rule {
+	size := r.Size()
+	if n := math.Round(float64(size) * factor); size > 0 && n < math.MaxInt64/2 {
+		size = max(int64(n), 1)
+	}
+	times, err := *r, error(nil)
+	switch r.Kind {
+	case Throttle:
+		emission := max(int64(math.Round(float64(r.Throttle.EmissionInterval())/factor)), 1)
+		times.Throttle, err = gcra.NewLimitOf(size-1, 1, emission/1e9, emission%1e9)
+	case Quota:
+		times.Window, err = window.NewCalendarLimit(size)
+	case SlidingLog:
+		err = times.SetWindow(r.Kind, min(size, int64(maxLog)), periodOf(r.Period(0)), maxLog)
+	default:
+		err = times.SetWindow(r.Kind, size, periodOf(r.Period(0)), maxLog)
+	}
+	if err != nil {
+		return *r
+	}
+	return times
+}
+
+// periodOf returns a period of nanoseconds, which are whole microseconds.
+func periodOf(ns int64) quota.Period {
+	if ns%1e9 == 0 {
+		return quota.Seconds(ns / 1e9)
+	}
+	return quota.Period(-ns / 1e3)
 }
 
 // LeastAhead is the smallest limit whose tokens may be taken ahead. A block would be a large part of a smaller

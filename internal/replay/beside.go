@@ -2,14 +2,11 @@ package replay
 
 import (
 	"fmt"
-	"math"
 
 	"cellserver/internal/gcra"
-	"cellserver/internal/limit"
 	"cellserver/internal/policy"
 	"cellserver/internal/quota"
 	"cellserver/internal/store"
-	"cellserver/internal/window"
 )
 
 // factors are the multiples of the limits in the table.
@@ -35,7 +32,7 @@ func (b *beside) count(unix int64, subject int32, name []byte, quantity int64) e
 func newBeside(p *policy.Policy, factor float64, data store.Store, maxLog int) *beside {
 	b := &beside{factor: factor}
 	if isOneThrottle(p) {
-		b.take = throttle(multiply(&p.Limits[0], factor, maxLog).Throttle)
+		b.take = throttle(p.Limits[0].Times(factor, maxLog).Throttle)
 		return b
 	}
 	j := newJudge(p, data)
@@ -44,7 +41,8 @@ func newBeside(p *policy.Policy, factor float64, data store.Store, maxLog int) *
 	j.scale = func(l *policy.Limit) policy.Limit {
 		m, known := multiplied[l]
 		if !known {
-			m = multiply(l, factor, maxLog)
+			m = *l
+			m.Rule = l.Times(factor, maxLog)
 			multiplied[l] = m
 		}
 		return m
@@ -71,44 +69,4 @@ func throttle(l gcra.Limit) func(unix int64, subject int32, name []byte, quantit
 		*tat = next
 		return o.Limited, err
 	}
-}
-
-// multiply returns a limit times a factor. Of a throttle, it multiplies the burst and the rate. A number that would
-// become too large is not multiplied.
-func multiply(l *policy.Limit, factor float64, maxLog int) policy.Limit {
-	m := *l
-	size := l.Size()
-	if n := math.Round(float64(size) * factor); n < math.MaxInt64/2 {
-		size = int64(n)
-	}
-	if l.Size() > 0 {
-		size = max(size, 1)
-	}
-	switch l.Kind {
-	case limit.Throttle:
-		emission := max(int64(math.Round(float64(l.Throttle.EmissionInterval())/factor)), 1)
-		if t, err := gcra.NewLimitOf(size-1, 1, emission/1e9, emission%1e9); err == nil {
-			m.Throttle = t
-		}
-	case limit.Quota:
-		if t, err := window.NewCalendarLimit(size); err == nil {
-			m.Window = t
-		}
-	default:
-		if l.Kind == limit.SlidingLog {
-			size = min(size, int64(maxLog))
-		}
-		if rule := l.Rule; rule.SetWindow(l.Kind, size, periodOf(l.Period(0)), maxLog) == nil {
-			m.Rule = rule
-		}
-	}
-	return m
-}
-
-// periodOf returns a period, given in nanoseconds that are whole microseconds.
-func periodOf(ns int64) quota.Period {
-	if ns%1e9 == 0 {
-		return quota.Seconds(ns / 1e9)
-	}
-	return quota.Period(-ns / 1e3)
 }

@@ -223,7 +223,7 @@ var mayImport = map[string][]string{
 	"internal/weblog": {"internal/policy", "github.com/tidwall/gjson", "github.com/klauspost/compress/zstd"},
 	"internal/replay": {
 		"internal/command", "internal/decide", "internal/gcra", "internal/limit", "internal/option", "internal/policy",
-		"internal/quota", "internal/store", "internal/weblog", "internal/window", "github.com/spf13/pflag",
+		"internal/quota", "internal/store", "internal/weblog", "github.com/spf13/pflag",
 	},
 	"cmd/cellserver": {
 		"internal/replay", "golang.org/x/term",

@@ -21,7 +21,7 @@ const leaseChangeWork = 2 * command.CallWork
 
 func (l *Family) acquire() *command.Command {
 	return &command.Command{
-		Name: "cl.acquire", Group: "limiter", Since: "1.0.0",
+		Name: limit.Lease.Command(), Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
 		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.NamesArguments,
 		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",

@@ -15,16 +15,16 @@ import (
 func (l *Family) quota() *command.Command {
 	calendar.Prepare()
 	row := l.windowed(command.Command{
-		Name: "cl.quota", Complexity: "O(1)",
+		Name: limit.Quota.Command(), Complexity: "O(1)",
 		Summary: "Counts against a limit per hour, day, week, month or year of a time zone (calendar quota).",
-	}, limitArg, command.Word("unit"), func(c *command.Call) (err error) {
+	}, func(c *command.Call) (err error) {
 		c.Rule.Kind = limit.Quota
 		if c.Rule.Window, err = window.NewCalendarLimit(c.Int()); err != nil {
 			return err
 		}
 		c.Rule.Cycle, err = parseCycle(c.Word())
 		return err
-	})
+	}, limitArg, command.Word("unit"))
 	row.Reply = `The unit is HOUR, DAY, WEEK (from Monday), MONTH or YEAR, in UTC unless a time zone follows, as in
 DAY@Europe/Berlin; or a period, such as 90s, counted from 1970-01-01 in UTC. ` + limiterReply
 	return row

@@ -11,7 +11,7 @@ import (
 
 func (l *Family) throttle() *command.Command {
 	return &command.Command{
-		Name: "cl.throttle", Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
+		Name: limit.Throttle.Command(), Group: "limiter", Since: "1.0.0", Complexity: "O(1)",
 		Flags: command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.NamesArguments,
 		Effort:    decide.SettleEffort,
 		Summary:   "Takes tokens from a key's quota if there are enough (GCRA).",

@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"slices"
+
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
 	"cellserver/internal/limit"
@@ -33,21 +35,22 @@ func (l *Family) windowRows() (rows []*command.Command) {
 			size = command.Int("limit")
 		}
 		row := command.Command{Name: w.kind.Command(), Complexity: w.complexity, Summary: w.summary}
-		rows = append(rows, l.windowed(row, size, periodArg, func(c *command.Call) error {
+		rows = append(rows, l.windowed(row, func(c *command.Call) error {
 			return c.Rule.SetWindow(w.kind, c.Int(), c.Period(), l.maxLogLimit)
-		}))
+		}, size, periodArg))
 	}
 	return rows
 }
 
-// windowed completes the row of one of windows, or of CL.QUOTA, which have one
-// grammar and one reply. rule reads the limit, and the period or unit, into c.Rule.
-func (l *Family) windowed(row command.Command, limit, span command.Arg,
-	rule func(*command.Call) error) *command.Command {
+// windowed completes the row of a limiter that has the options and the reply of one of windows. rule reads the
+// arguments of its limit into c.Rule.
+func (l *Family) windowed(
+	row command.Command, rule func(*command.Call) error, limit ...command.Arg,
+) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
 	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
-	row.Args = append([]command.Arg{command.Key("key"), limit, span, quantityArg, decide.ModeArg, msArg},
-		decide.Args(leaveArg)...)
+	row.Args = slices.Concat([]command.Arg{command.Key("key")}, limit,
+		[]command.Arg{quantityArg, decide.ModeArg, msArg}, decide.Args(leaveArg))
 	row.Effort = decide.SettleEffort
 	row.Reply, row.Keys.Peeks, row.Keys.Takes = limiterReply, modeIsPeek, quantityTakes
 	row.Run = func(c *command.Call) error {
