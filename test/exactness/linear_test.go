@@ -169,7 +169,7 @@ func (p *player) next() (a asked) {
 	case "once":
 		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // of all clients
 	case "held":
-		a.verb, a.n, a.text = choose("hold", "settle", "settle"), 4+2*p.random.Int64N(2), fmt.Sprint("id", p.random.IntN(6))
+		a.verb, a.n, a.text = choose("hold", "settle", "settle"), 3*p.random.Int64N(4), fmt.Sprint("id", p.random.IntN(6))
 	case "standing":
 		a.verb = choose("take", "take", "take", "take", "take", "ban", "pardon", "pardon", "exempt", "exempt")
 		if a.verb == "ban" || a.verb == "exempt" {
