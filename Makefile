@@ -84,6 +84,12 @@ faults: test-servers ## kill and stop servers that keep keys on a disk, and make
 exactness: test-servers ## let 200 clients use servers that share a store, while the store and the network fail, for minutes (test does so for seconds)
 	CELLSERVER_TEST_EXACTNESS=long $(GOTEST) -v ./test/exactness
 
+HOLD_CALLS := 10000000
+
+.PHONY: holds
+holds: ## compare HOLD_CALLS random calls with holds with a model that computes the whole history again (nightly; test makes 300,000)
+	HOLD_CALLS=$(HOLD_CALLS) $(GO) test -count=1 -timeout 2h ./internal/hold -run 'TestCorrectionsGiveBackNoMore|TestFaultsOfCorrectionsAreFound' -v
+
 SIMULATE := 1h
 SEED := 1000
 

@@ -16,9 +16,9 @@ import (
 )
 
 // heldEstimate is the quantity that a client charges first, and the quantities to which it corrects the charge are
-// multiples of heldUnit, from 0 to more than the estimate. The tokens that a key has charged, divided by heldUnit, leave
-// a remainder of 1 if and only if one of its holds is open. So the test sees if a key and its holds are from different
-// instants.
+// multiples of heldUnit, from 0 to more than the estimate. The tokens that a key has charged, divided by heldUnit,
+// leave a remainder of 1 if and only if one of its holds is open. So the test sees if a key and its holds are from
+// different instants.
 const heldEstimate, heldUnit = 10, 3
 
 func heldActual() int { return heldUnit * rand.IntN(6) }
