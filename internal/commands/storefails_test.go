@@ -73,6 +73,13 @@ func (v failingView) Once(ctx context.Context, o *store.Once) ([]quota.Decision,
 	return v.fullView.Once(ctx, o)
 }
 
+func (v failingView) Settle(ctx context.Context, s *store.Settlement) ([]quota.Decision, error) {
+	if *v.fails != nil {
+		return nil, *v.fails
+	}
+	return v.fullView.Settle(ctx, s)
+}
+
 func (v failingView) Acquire(ctx context.Context, key []byte, r lease.Request, most int) (quota.Decision, error) {
 	if *v.fails != nil {
 		return quota.Decision{}, *v.fails
@@ -275,6 +282,43 @@ func TestErrorsWhateverThePolicy(t *testing.T) {
 		require.Equal(t, "-NOPERM no rights\r\n", c.Do(t, "CL.ALL 1 FIXED k 1 60 1"))
 		require.Contains(t, c.Do(t, "INFO store"), "store_failing:0\r\n")
 		require.Nil(t, s.local)
+	}
+}
+
+// Whatever --store-fails says, SETTLE gets an error, also with FORCE: nobody but the store knows what the hold has
+// charged. A hold that the store has made can be settled when the store answers again. A call with HOLD is answered as
+// any call, but makes no hold in the store.
+func TestSettlementsAreNotAnswered(t *testing.T) {
+	for _, policy := range []string{"error", "allow", "deny", "local"} {
+		s := newFailingServer(t, policy)
+		setPolicies(t, s.Server, "{p: {limits: [{fixed: {limit: 10, period: 600s}}]}}")
+		c := s.Connect()
+		calls := []string{"CL.THROTTLE throttle 9 10 600 %s", "CL.FIXED fixed 10 600 %s", "CL.SLIDING sliding 10 600 %s",
+			"CL.SLIDINGLOG log 10 600 %s", "CL.QUOTA quota 10 HOUR@UTC %s", "CL.TAKE user p %s",
+			"CL.ALL 2 FIXED a 10 600 4 FIXED b 10 600 %s"}
+		for _, call := range calls {
+			require.NotContains(t, c.Do(t, fmt.Sprintf(call, "4 HOLD id 1h")), "ERR", call)
+		}
+		for _, failing := range []struct {
+			err  error
+			want string
+		}{{store.ErrDown, storeDown}, {store.ErrUnavailable, storeUnsure}, {store.ErrContended, storeBusy}} {
+			*s.fails = failing.err
+			for _, call := range calls {
+				for _, settle := range []string{"1 SETTLE id", "1 FORCE SETTLE unknown"} {
+					require.Equal(t, failing.want, c.Do(t, fmt.Sprintf(call, settle)), "%s: %s", policy, call)
+				}
+			}
+		}
+		*s.fails = store.ErrDown
+		c.Do(t, "CL.FIXED fixed 10 600 2 HOLD late 1h")
+		*s.fails = nil
+		for _, call := range calls {
+			require.Contains(t, c.Do(t, fmt.Sprintf(call, "1 SETTLE id")), ":-3\r\n", call)
+		}
+		require.Contains(t, c.Do(t, "INFO cell"), "cell_holds_settled:7\r\n")
+		require.Contains(t, c.Do(t, "CL.FIXED fixed 10 600 1 SETTLE late"), "-NOHOLD")
+		require.Equal(t, integers(0, 10, 8, -1, 600, 1), c.Do(t, "CL.FIXED fixed 10 600 1 SETTLE late FORCE"))
 	}
 }
 

@@ -20,6 +20,7 @@ type fullView interface {
 	store.Swapper
 	store.UsageReporter
 	store.IdleTracker
+	store.HoldKeeper
 }
 
 // unavailableStore executes transactions, but reports that it is unavailable unless answers is
