@@ -128,3 +128,80 @@ func TestRightsToHolds(t *testing.T) {
 		require.Contains(t, as("taker", settle), ":-3\r\n", settle)
 	}
 }
+
+// reloads are policies before HOLD and after it, and what the limits show then: when a hold of 10 is settled, and when
+// both limits are there again.
+var reloads = map[string]struct{ before, after, quantity, settled, left string }{
+	"the second is lost": {oneOfTwo + ", " + otherOfTwo, oneOfTwo, "4", `["fixed", [0, 100, 96, -1, 600, -6]]`,
+		`["fixed", [0, 100, 96, -1, 600], "throttle", [0, 100, 90, -1, 60]]`},
+	"the first is lost": {oneOfTwo + ", " + otherOfTwo, otherOfTwo, "4", `["throttle", [0, 100, 96, -1, 24, -6]]`,
+		`["fixed", [0, 100, 90, -1, 600], "throttle", [0, 100, 96, -1, 24]]`},
+	"one is added": {oneOfTwo, oneOfTwo + ", " + otherOfTwo, "4",
+		`["fixed", [0, 100, 96, -1, 600, -6], "throttle", [0, 100, 100, -1, 0, 0]]`,
+		`["fixed", [0, 100, 96, -1, 600], "throttle", [0, 100, 100, -1, 0]]`},
+	"one is added, and more was used": {oneOfTwo, oneOfTwo + ", " + otherOfTwo, "15",
+		`["fixed", [0, 100, 85, -1, 600, 5], "throttle", [0, 100, 95, -1, 30, 5]]`,
+		`["fixed", [0, 100, 85, -1, 600], "throttle", [0, 100, 95, -1, 30]]`},
+	"one takes the place of the other": {oneOfTwo, otherOfTwo, "15", `["throttle", [0, 100, 95, -1, 30, 5]]`,
+		`["fixed", [0, 100, 90, -1, 600], "throttle", [0, 100, 95, -1, 30]]`},
+	"it is larger": {oneOfTwo, "{fixed: {limit: 200, period: 600s}}", "4", `["fixed", [0, 200, 196, -1, 600, -6]]`,
+		`["fixed", [0, 100, 96, -1, 600], "throttle", [0, 100, 100, -1, 0]]`},
+	"its period is shorter": {oneOfTwo, "{fixed: {limit: 100, period: 60s}}", "4", `["fixed", [0, 100, 96, -1, 600, -6]]`,
+		`["fixed", [0, 100, 96, -1, 600], "throttle", [0, 100, 100, -1, 0]]`},
+}
+
+const oneOfTwo, otherOfTwo = "{fixed: {limit: 100, period: 600s}}", "{throttle: {burst: 100, rate: 1/6s}}"
+
+// A reload between HOLD and SETTLE: a limit that the policy has lost is passed over, and of one that it has got, only an
+// excess is taken. A SETTLE that is repeated after another reload gets the first decision again.
+func TestSettlementsAfterReloads(t *testing.T) {
+	for name, s := range map[string]*commandstest.Server{
+		"in memory": commandstest.New(t), "over a store": commandstest.RemoteStage(t).(*commandstest.Server),
+	} {
+		c := s.Connect()
+		reload := func(limits string) { setPolicies(t, s, "{p: {limits: ["+limits+"]}}") }
+		for reloaded, of := range reloads {
+			subject := strings.ReplaceAll(reloaded, " ", "-")
+			limits := func(words string) string {
+				_, rest, _ := strings.Cut(c.Ask(t, "CL.TAKE "+subject+" p "+words+" VERBOSE"), `"limits", `)
+				shown, _, _ := strings.Cut(rest, `, "fields"`)
+				return shown
+			}
+			reload(of.before)
+			limits("10 HOLD a 1h")
+			reload(of.after)
+			require.Equal(t, of.settled, limits(of.quantity+" SETTLE a"), "%s: %s", name, reloaded)
+			first := c.Ask(t, "CL.TAKE "+subject+" p "+of.quantity+" SETTLE a")
+			for _, next := range []string{oneOfTwo, otherOfTwo, oneOfTwo + ", " + otherOfTwo} {
+				reload(next)
+				require.Equal(t, first, c.Ask(t, "CL.TAKE "+subject+" p "+of.quantity+" SETTLE a"), "%s: %s", name, reloaded)
+			}
+			require.Equal(t, of.left, limits("0"), "%s: %s", name, reloaded)
+		}
+	}
+}
+
+// The hold of a subject that is exempt by the policy is empty, also if a reload ends this before it is settled, or before
+// the SETTLE is repeated; and a hold of a limit is settled without effect while its subject is exempt.
+func TestSettlementsOfExemptSubjects(t *testing.T) {
+	const limits = "limits: [" + oneOfTwo + "]"
+	for _, s := range []*commandstest.Server{commandstest.New(t), commandstest.RemoteStage(t).(*commandstest.Server)} {
+		c := s.Connect()
+		exempts := func(subject string) {
+			setPolicies(t, s, "{p: {"+limits+", overrides: [{subject: "+subject+", unlimited: true}]}}")
+		}
+		const empty = "[0, 9223372036854775807, 9223372036854775807, -1, 0, 0]"
+		exempts("early")
+		require.Contains(t, c.Ask(t, "CL.TAKE early p 10 HOLD a 1h"), "[0, 9223372036854775807")
+		require.Contains(t, c.Ask(t, "CL.TAKE early p 10 HOLD b 1h"), "[0, 9223372036854775807")
+		require.Equal(t, empty, c.Ask(t, "CL.TAKE early p 12 SETTLE a"))
+		require.Equal(t, "[0, 100, 90, -1, 600]", c.Ask(t, "CL.TAKE late p 10 HOLD a 1h"))
+		exempts("late")
+		require.Equal(t, empty, c.Ask(t, "CL.TAKE early p 12 SETTLE a"))
+		require.Equal(t, "[0, 100, 100, -1, 0, 0]", c.Ask(t, "CL.TAKE early p 12 SETTLE b"))
+		require.Equal(t, empty, c.Ask(t, "CL.TAKE late p 4 SETTLE a"))
+		exempts("other")
+		require.Equal(t, empty, c.Ask(t, "CL.TAKE late p 4 SETTLE a"))
+		require.Equal(t, "[0, 100, 90, -1, 600]", c.Ask(t, "CL.TAKE late p 0"))
+	}
+}

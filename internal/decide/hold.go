@@ -243,16 +243,24 @@ func (d *Decider) findRules(c *command.Call, k *Call) error {
 	return nil
 }
 
-// judgeSettled sets the verdicts of the parts after a correction. Neither standings nor shadow mode matter.
+// judgeSettled sets the verdicts of the parts after a correction. Neither standings nor shadow mode matter. As in settle,
+// a repeated correction has the decisions of the first, and the policies may have got other limits since.
 func (k *Call) judgeSettled(now int64, decisions []quota.Decision) {
+	fits := k.Fits(decisions)
 	for i := range k.Parts {
 		p := &k.Parts[i]
-		if p.requests() == 0 {
+		switch {
+		case fits && p.requests() == 0:
 			p.Verdict, _ = p.Policy.JudgeStanding(now, nil, p.Treatment, p.Request)
 			p.Verdict.Limited, p.Verdict.Taken = false, 0
 			continue
+		case fits:
+			p.Decisions = decisions[p.From : p.From+p.requests()]
+		case len(decisions) == 0:
+			p.Decisions = emptyHold
+		default:
+			p.Decisions = decisions
 		}
-		p.Decisions = decisions[p.From : p.From+p.requests()]
 		p.Verdict = p.Policy.JudgeLimits(p.Decisions)
 	}
 }

@@ -261,22 +261,25 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 // holdOnce is onceLocked for a call with HOLD.
 func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err error) {
 	words, id, now := binary.LittleEndian.Uint64(o.Token.Words[:]), o.Token.ID, v.now
-	for i, key := range o.Keys {
-		k, _ := v.lockedShard(key).held(key, now)
-		switch o, found := k.Find(id); {
-		case !found:
-		case i > 0 || o.Words != words:
+	first, _ := v.lockedShard(o.Keys[0]).held(o.Keys[0], now)
+	if is, open := first.Find(id); open {
+		if is.Words != words {
 			return nil, false, store.ErrIsOpen
-		default:
-			v.once, _ = idempotency.ReadDecisions(v.once[:0], []byte(o.Reply))
-			return v.once, true, nil
 		}
+		v.once, _ = idempotency.ReadDecisions(v.once[:0], []byte(is.Reply))
+		return v.once, true, nil
 	}
-	if past, found := v.pastHold(o.Keys[0], id); found {
+	if past, found := v.pastHold(o.Keys[0], id); found { // other keys may still have it: see settle
 		if past.words != words {
 			return nil, false, store.ErrReused
 		}
 		return past.reply, true, nil
+	}
+	for _, key := range o.Keys[1:] {
+		k, _ := v.lockedShard(key).held(key, now)
+		if _, open := k.Find(id); open {
+			return nil, false, store.ErrIsOpen
+		}
 	}
 	if v.noGrowth {
 		if takes, err := o.Takes(v); err != nil || takes {

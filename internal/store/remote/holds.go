@@ -329,7 +329,8 @@ func (s *scratch) settle(o *store.Settlement, name []byte, books []*book) ([]quo
 		return nil, err
 	}
 	found := slices.ContainsFunc(books, func(b *book) bool { return b.has })
-	if h != nil && !found && !h.isGone(books[0], s.now) {
+	// A settlement has passed over the keys that were not in its call. It is repeated although these are in the call now.
+	if h != nil && (!found || h.settled && !books[0].has) && !h.isGone(books[0], s.now) {
 		switch {
 		case !h.settled:
 			return nil, store.ErrLapsed
