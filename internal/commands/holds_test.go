@@ -152,8 +152,8 @@ var reloads = map[string]struct{ before, after, quantity, settled, left string }
 
 const oneOfTwo, otherOfTwo = "{fixed: {limit: 100, period: 600s}}", "{throttle: {burst: 100, rate: 1/6s}}"
 
-// A reload between HOLD and SETTLE: a limit that the policy has lost is passed over, and of one that it has got, only an
-// excess is taken. A SETTLE that is repeated after another reload gets the first decision again.
+// A reload between HOLD and SETTLE: a limit that the policy has lost is passed over, and of one that it has got, only
+// an excess is taken. A SETTLE that is repeated after another reload gets the first decision again.
 func TestSettlementsAfterReloads(t *testing.T) {
 	for name, s := range map[string]*commandstest.Server{
 		"in memory": commandstest.New(t), "over a store": commandstest.RemoteStage(t).(*commandstest.Server),
@@ -181,8 +181,8 @@ func TestSettlementsAfterReloads(t *testing.T) {
 	}
 }
 
-// The hold of a subject that is exempt by the policy is empty, also if a reload ends this before it is settled, or before
-// the SETTLE is repeated; and a hold of a limit is settled without effect while its subject is exempt.
+// The hold of a subject that is exempt by the policy is empty, also if a reload ends this before it is settled, or
+// before the SETTLE is repeated; and a hold of a limit is settled without effect while its subject is exempt.
 func TestSettlementsOfExemptSubjects(t *testing.T) {
 	const limits = "limits: [" + oneOfTwo + "]"
 	for _, s := range []*commandstest.Server{commandstest.New(t), commandstest.RemoteStage(t).(*commandstest.Server)} {

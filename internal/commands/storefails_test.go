@@ -31,16 +31,19 @@ type failingStore struct {
 }
 
 func (s failingStore) MayBlock() bool   { return true }
-func (s failingStore) View() store.View { return failingView{s.Store.View().(fullView), s.fails} }
+func (s failingStore) View() store.View { return failing(s.Store.View(), s.fails) }
 
 type failingView struct {
 	fullView
+	store.HoldKeeper
 	fails *error
 }
 
-func (v failingView) WithoutGrowth() store.View {
-	return failingView{v.fullView.WithoutGrowth().(fullView), v.fails}
+func failing(v store.View, fails *error) failingView {
+	return failingView{v.(fullView), v.(store.HoldKeeper), fails}
 }
+
+func (v failingView) WithoutGrowth() store.View { return failing(v.fullView.WithoutGrowth(), v.fails) }
 
 func (v failingView) Throttle(ctx context.Context, key []byte, limit gcra.Limit, quantity int64,
 	mode quota.Mode) (gcra.Outcome, error) {
@@ -77,7 +80,7 @@ func (v failingView) Settle(ctx context.Context, s *store.Settlement) ([]quota.D
 	if *v.fails != nil {
 		return nil, *v.fails
 	}
-	return v.fullView.Settle(ctx, s)
+	return v.HoldKeeper.Settle(ctx, s)
 }
 
 func (v failingView) Acquire(ctx context.Context, key []byte, r lease.Request, most int) (quota.Decision, error) {

@@ -20,7 +20,6 @@ type fullView interface {
 	store.Swapper
 	store.UsageReporter
 	store.IdleTracker
-	store.HoldKeeper
 }
 
 // unavailableStore executes transactions, but reports that it is unavailable unless answers is

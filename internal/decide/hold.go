@@ -243,8 +243,8 @@ func (d *Decider) findRules(c *command.Call, k *Call) error {
 	return nil
 }
 
-// judgeSettled sets the verdicts of the parts after a correction. Neither standings nor shadow mode matter. As in settle,
-// a repeated correction has the decisions of the first, and the policies may have got other limits since.
+// judgeSettled sets the verdicts of the parts after a correction. Neither standings nor shadow mode matter. As in
+// Call.settle, a repeated correction has the decisions of the first, and the policies may have got other limits since.
 func (k *Call) judgeSettled(now int64, decisions []quota.Decision) {
 	fits := k.Fits(decisions)
 	for i := range k.Parts {
