@@ -195,6 +195,21 @@ func (w *Writer) grow(n int) {
 // BulkString writes a binary-safe string.
 func (w *Writer) BulkString(s string) { w.buf = redcon.AppendBulkString(w.buf, s) }
 
+// BulkStrings writes an array of strings.
+func (w *Writer) BulkStrings(texts []string) {
+	w.Array(len(texts))
+	for _, text := range texts {
+		w.BulkString(text)
+		w.Break()
+	}
+}
+
+// Field writes the name of a field of a map, and returns w, which writes its value.
+func (w *Writer) Field(name string) *Writer {
+	w.BulkString(name)
+	return w
+}
+
 // Status writes a simple string such as OK. CR and LF in it become spaces.
 func (w *Writer) Status(s string) { w.buf = redcon.AppendString(w.buf, s) }
 

@@ -64,17 +64,9 @@ func (as *Accounts) cat() *command.Command {
 					return command.Refusal(fmt.Sprintf("ERR Unknown category '%.128s'", word))
 				}
 			}
-			writeNames(c, names)
+			c.Out.BulkStrings(names)
 			return nil
 		},
-	}
-}
-
-func writeNames(c *command.Call, names []string) {
-	c.Out.Array(len(names))
-	for _, name := range names {
-		c.Out.BulkString(name)
-		c.Out.Break()
 	}
 }
 
@@ -127,7 +119,7 @@ func (as *Accounts) listing(row command.Command, text func(u *acl.User) string) 
 		for _, u := range as.sorted() {
 			texts = append(texts, text(u))
 		}
-		writeNames(c, texts)
+		c.Out.BulkStrings(texts)
 		return nil
 	}
 	return &row
@@ -153,16 +145,13 @@ func (as *Accounts) getUser() *command.Command {
 			}
 			d := u.Describe()
 			c.Out.Map(6)
-			c.Out.BulkString("flags")
-			c.Out.Set(len(d.Flags))
+			c.Out.Field("flags").Set(len(d.Flags))
 			for _, flag := range d.Flags {
 				c.Out.BulkString(flag)
 			}
-			c.Out.BulkString("passwords")
-			writeNames(c, d.Passwords)
+			c.Out.Field("passwords").BulkStrings(d.Passwords)
 			writePermissions(c, d.Permissions)
-			c.Out.BulkString("selectors")
-			c.Out.Array(len(d.Selectors))
+			c.Out.Field("selectors").Array(len(d.Selectors))
 			for _, p := range d.Selectors {
 				c.Out.Map(3)
 				writePermissions(c, p)
@@ -174,8 +163,7 @@ func (as *Accounts) getUser() *command.Command {
 
 func writePermissions(c *command.Call, p acl.Permissions) {
 	for _, f := range [][2]string{{"commands", p.Commands}, {"keys", p.Keys}, {"channels", p.Channels}} {
-		c.Out.BulkString(f[0])
-		c.Out.BulkString(f[1])
+		c.Out.Field(f[0]).BulkString(f[1])
 	}
 }
 

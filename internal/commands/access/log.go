@@ -142,17 +142,14 @@ func (e *deniedCall) write(c *command.Call) {
 		context = "multi"
 	}
 	c.Out.Map(10)
-	c.Out.BulkString("count")
-	c.Out.Int(e.Count)
+	c.Out.Field("count").Int(e.Count)
 	for _, f := range [][2]string{{"reason", reasons[e.verdict]}, {"context", context}, {"object", e.Object},
 		{"username", e.User}} {
 		c.Out.BulkString(f[0])
 		c.Out.BulkString(f[1])
 	}
-	c.Out.BulkString("age-seconds")
-	c.Out.Double(float64((c.Now()-e.At)/1e6) / 1000)
-	c.Out.BulkString("client-info")
-	c.Out.BulkString(e.Client)
+	c.Out.Field("age-seconds").Double(float64((c.Now()-e.At)/1e6) / 1000)
+	c.Out.Field("client-info").BulkString(e.Client)
 	for _, f := range []struct {
 		name  string
 		value int64

@@ -32,8 +32,7 @@ func (a *Admin) configGet() *command.Command {
 			}
 			c.Out.Map(len(found))
 			for _, v := range found {
-				c.Out.BulkString(v.Name)
-				c.Out.BulkString(v.Value)
+				c.Out.Field(v.Name).BulkString(v.Value)
 			}
 			return nil
 		},

@@ -56,10 +56,8 @@ var latencyHistogram = latencyCommand(command.Command{
 			c.Out.BulkString(row.Name)
 			timed, pairs := c.Server.Stats.Of(row.Number).Histogram()
 			c.Out.Map(2)
-			c.Out.BulkString("calls")
-			c.Out.Int(timed)
-			c.Out.BulkString("histogram_usec")
-			c.Out.Map(len(pairs) / 2)
+			c.Out.Field("calls").Int(timed)
+			c.Out.Field("histogram_usec").Map(len(pairs) / 2)
 			for _, n := range pairs {
 				c.Out.Int(n)
 			}

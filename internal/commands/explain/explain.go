@@ -146,27 +146,20 @@ func (x *explanation) write() {
 		retry = x.retryAfter()
 	}
 	c.Out.Map(7)
-	text(c, "call", x.row.Upper())
-	flag(c, "allowed", x.allows())
-	number(c, "retry_after_ms", milliseconds(retry))
-	c.Out.BulkString("why")
-	lines := x.why()
-	c.Out.Array(len(lines))
-	for _, line := range lines {
-		c.Out.BulkString(line)
-	}
+	c.Out.Field("call").BulkString(x.row.Upper())
+	c.Out.Field("allowed").Bool(x.allows())
+	c.Out.Field("retry_after_ms").Int(milliseconds(retry))
+	c.Out.Field("why").BulkStrings(x.why())
 	at := x.At
 	if x.Fails != nil {
 		at = c.View.Now()
 	}
-	number(c, "read", c.Unix(at)/1e6)
-	c.Out.BulkString("policies")
-	c.Out.Array(len(k.Parts))
+	c.Out.Field("read").Int(c.Unix(at) / 1e6)
+	c.Out.Field("policies").Array(len(k.Parts))
 	for i := range k.Parts {
 		x.writePart(i)
 	}
-	c.Out.BulkString("limits")
-	c.Out.Array(len(x.Limits))
+	c.Out.Field("limits").Array(len(x.Limits))
 	for i := range x.Limits {
 		x.writeLimit(i)
 	}
@@ -187,16 +180,15 @@ func (x *explanation) writePart(i int) {
 		banned = rest
 	}
 	c.Out.Map(fields)
-	text(c, "policy", p.Policy.Name)
-	c.Out.BulkString("subject")
-	c.Out.Bulk(p.Subject.Text)
-	text(c, "decided_by", x.decider(i))
-	flag(c, "shadow", p.Policy.Shadow)
-	number(c, "override", int64(p.Treatment.Override+1))
-	text(c, "effect", p.Treatment.Effect.String())
-	text(c, "plan", cmp.Or(p.Treatment.Plan, p.DefaultPlan()))
-	number(c, "exempt_ms", milliseconds(exempt))
-	number(c, "banned_ms", milliseconds(banned))
+	c.Out.Field("policy").BulkString(p.Policy.Name)
+	c.Out.Field("subject").Bulk(p.Subject.Text)
+	c.Out.Field("decided_by").BulkString(x.decider(i))
+	c.Out.Field("shadow").Bool(p.Policy.Shadow)
+	c.Out.Field("override").Int(int64(p.Treatment.Override + 1))
+	c.Out.Field("effect").BulkString(p.Treatment.Effect.String())
+	c.Out.Field("plan").BulkString(cmp.Or(p.Treatment.Plan, p.DefaultPlan()))
+	c.Out.Field("exempt_ms").Int(milliseconds(exempt))
+	c.Out.Field("banned_ms").Int(milliseconds(banned))
 	if !x.detailed {
 		return
 	}
@@ -210,10 +202,10 @@ func (x *explanation) writePart(i int) {
 	case banned > 0:
 		reason = s.Ban.Reason
 	}
-	text(c, "pattern", pattern)
-	text(c, "reason", reason)
-	number(c, "refusals", s.Counted(x.At))
-	number(c, "level", s.At(x.At).Level)
+	c.Out.Field("pattern").BulkString(pattern)
+	c.Out.Field("reason").BulkString(reason)
+	c.Out.Field("refusals").Int(s.Counted(x.At))
+	c.Out.Field("level").Int(s.At(x.At).Level)
 }
 
 // writeLimit writes the state of a limit.
@@ -224,22 +216,20 @@ func (x *explanation) writeLimit(i int) {
 		fields = 12
 	}
 	c.Out.Map(fields)
-	text(c, "limit", x.name(i))
-	c.Out.BulkString("key")
-	c.Out.Bulk(r.Key)
-	flag(c, "asked", l.Asked)
-	flag(c, "limited", l.Decision.Limited && !x.isForced(i))
-	number(c, "size", l.Present.Limit)
-	number(c, "used", l.Used())
-	number(c, "remaining", l.Present.Remaining)
-	number(c, "next_ms", milliseconds(l.Next))
-	number(c, "half_ms", milliseconds(l.Half))
-	number(c, "full_ms", milliseconds(l.Present.ResetAfter))
+	c.Out.Field("limit").BulkString(x.name(i))
+	c.Out.Field("key").Bulk(r.Key)
+	c.Out.Field("asked").Bool(l.Asked)
+	c.Out.Field("limited").Bool(l.Decision.Limited && !x.isForced(i))
+	c.Out.Field("size").Int(l.Present.Limit)
+	c.Out.Field("used").Int(l.Used())
+	c.Out.Field("remaining").Int(l.Present.Remaining)
+	c.Out.Field("next_ms").Int(milliseconds(l.Next))
+	c.Out.Field("half_ms").Int(milliseconds(l.Half))
+	c.Out.Field("full_ms").Int(milliseconds(l.Present.ResetAfter))
 	if !x.detailed {
 		return
 	}
-	c.Out.BulkString("holds")
-	c.Out.Array(len(l.Holds))
+	c.Out.Field("holds").Array(len(l.Holds))
 	for _, h := range l.Holds {
 		c.Out.Array(3)
 		c.Out.BulkString(h.ID)
@@ -247,8 +237,7 @@ func (x *explanation) writeLimit(i int) {
 		c.Out.Int(milliseconds(h.Ends - x.At))
 	}
 	waiting := x.waiting(i)
-	c.Out.BulkString("waiting")
-	c.Out.Array(len(waiting))
+	c.Out.Field("waiting").Array(len(waiting))
 	for _, w := range waiting {
 		c.Out.Array(3)
 		c.Out.Int(w.Client)
@@ -263,21 +252,6 @@ func (x *explanation) waiting(i int) []command.WaitingCall {
 		return nil
 	}
 	return x.family.Waiting(x.call.View.Selected(), x.Call.Requests[i].Key, most)
-}
-
-func text(c *command.Call, name, value string) {
-	c.Out.BulkString(name)
-	c.Out.BulkString(value)
-}
-
-func number(c *command.Call, name string, value int64) {
-	c.Out.BulkString(name)
-	c.Out.Int(value)
-}
-
-func flag(c *command.Call, name string, value bool) {
-	c.Out.BulkString(name)
-	c.Out.Bool(value)
 }
 
 // milliseconds rounds nanoseconds up; Never stays.

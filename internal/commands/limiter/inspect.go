@@ -35,10 +35,8 @@ If the limit has recovered and only open holds are left, kind is none, and expir
 				c.Work += int(fields[0].Value) * leaseWork // all leases were read
 			}
 			c.Out.Map(3)
-			c.Out.BulkString("kind")
-			c.Out.BulkString(e.Kind.String())
-			c.Out.BulkString("state")
-			c.Out.Map(len(fields))
+			c.Out.Field("kind").BulkString(e.Kind.String())
+			c.Out.Field("state").Map(len(fields))
 			for _, f := range fields {
 				c.Out.BulkString(f.Name)
 				if f.Text != "" {
@@ -50,8 +48,7 @@ If the limit has recovered and only open holds are left, kind is none, and expir
 				}
 				c.Out.Int(f.Value)
 			}
-			c.Out.BulkString("expires_ms")
-			c.Out.Int(expiresMS(c, e))
+			c.Out.Field("expires_ms").Int(expiresMS(c, e))
 			return nil
 		},
 	}

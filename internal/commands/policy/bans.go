@@ -57,16 +57,11 @@ func (f *Family) runBans(c *command.Call) error {
 	c.Out.Array(len(s.found))
 	for _, b := range s.found {
 		c.Out.Map(5)
-		c.Out.BulkString("subject")
-		c.Out.Bulk(b.subject)
-		c.Out.BulkString("seconds")
-		c.Out.Int(command.WholeUnits(b.rest, false))
-		c.Out.BulkString("level")
-		c.Out.Int(b.level)
-		c.Out.BulkString("reason")
-		c.Out.BulkString(b.reason)
-		c.Out.BulkString("key")
-		c.Out.Bulk(b.key)
+		c.Out.Field("subject").Bulk(b.subject)
+		c.Out.Field("seconds").Int(command.WholeUnits(b.rest, false))
+		c.Out.Field("level").Int(b.level)
+		c.Out.Field("reason").BulkString(b.reason)
+		c.Out.Field("key").Bulk(b.key)
 	}
 	return nil
 }

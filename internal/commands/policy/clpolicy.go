@@ -22,11 +22,7 @@ func (f *Family) list() *command.Command {
 		Complexity: "O(N) in the number of policies", Flags: policyFlags, Cost: command.Unbounded,
 		Summary: "Lists the names of all policies.", Reply: "The names, in order.",
 		Run: func(c *command.Call) error {
-			names := f.current(c).Names()
-			c.Out.Array(len(names))
-			for _, name := range names {
-				c.Out.BulkString(name)
-			}
+			c.Out.BulkStrings(f.current(c).Names())
 			return nil
 		},
 	}
@@ -46,11 +42,7 @@ func (f *Family) get() *command.Command {
 			fields := p.Describe()
 			c.Out.Map(len(fields))
 			for _, field := range fields {
-				c.Out.BulkString(field.Name)
-				c.Out.Array(len(field.Lines))
-				for _, line := range field.Lines {
-					c.Out.BulkString(line)
-				}
+				c.Out.Field(field.Name).BulkStrings(field.Lines)
 			}
 			return nil
 		},
@@ -82,14 +74,10 @@ client instead, or - if it has none. If a header of from is missing, an error sa
 			s, t, work := treatCounted(p, text)
 			c.Work += work + len(text)
 			c.Out.Map(4)
-			c.Out.BulkString("subject")
-			c.Out.Bulk(s.Text)
-			c.Out.BulkString("override")
-			c.Out.Int(int64(t.Override + 1))
-			c.Out.BulkString("effect")
-			c.Out.BulkString(t.Effect.String())
-			c.Out.BulkString("limits")
-			c.Out.Array(len(t.Limits))
+			c.Out.Field("subject").Bulk(s.Text)
+			c.Out.Field("override").Int(int64(t.Override + 1))
+			c.Out.Field("effect").BulkString(t.Effect.String())
+			c.Out.Field("limits").Array(len(t.Limits))
 			for i := range t.Limits {
 				c.Out.BulkString(t.Limits[i].String())
 			}
@@ -123,10 +111,7 @@ func (f *Family) reload() *command.Command {
 			if err != nil {
 				return command.Refusal("ERR " + strings.TrimPrefix(oneLine(err), "ERR "))
 			}
-			c.Out.Array(len(changes))
-			for _, change := range changes {
-				c.Out.BulkString(change)
-			}
+			c.Out.BulkStrings(changes)
 			return nil
 		},
 	}

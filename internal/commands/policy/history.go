@@ -54,14 +54,10 @@ func (f *Family) runHistory(c *command.Call) error {
 	}
 	sampled, near := f.Files.Counts.Near(name)
 	c.Out.Map(4 + len(stats.Results{}))
-	c.Out.BulkString("step")
-	c.Out.Int(int64(step))
-	c.Out.BulkString("end_ms")
-	c.Out.Int(c.Unix(end*int64(time.Second)) / 1e6)
-	c.Out.BulkString("sampled")
-	c.Out.Int(sampled)
-	c.Out.BulkString("near")
-	c.Out.Int(near)
+	c.Out.Field("step").Int(int64(step))
+	c.Out.Field("end_ms").Int(c.Unix(end*int64(time.Second)) / 1e6)
+	c.Out.Field("sampled").Int(sampled)
+	c.Out.Field("near").Int(near)
 	for r := range (stats.Results{}) {
 		c.Out.BulkString(stats.Result(r).String())
 		c.Out.Array(len(points))

@@ -71,13 +71,9 @@ func showPlan(c *command.Call, p *policies.Policy, key []byte) error {
 	given, limits := state.At(now).Plan, policies.Treatment{Limits: p.Limits, Override: -1}
 	decides := cmp.Or(p.PlanFor(now, &state, limits).Plan, p.DefaultPlan)
 	c.Out.Map(4)
-	c.Out.BulkString("plan")
-	c.Out.BulkString(decides)
-	c.Out.BulkString("given")
-	c.Out.BulkString(given.Name)
-	c.Out.BulkString("seconds")
-	c.Out.Int(command.WholeUnits(max(given.Until-now, 0), false))
-	c.Out.BulkString("reason")
-	c.Out.BulkString(given.Reason)
+	c.Out.Field("plan").BulkString(decides)
+	c.Out.Field("given").BulkString(given.Name)
+	c.Out.Field("seconds").Int(command.WholeUnits(max(given.Until-now, 0), false))
+	c.Out.Field("reason").BulkString(given.Reason)
 	return nil
 }

@@ -39,28 +39,21 @@ func (t *taking) writeVerbose() {
 	c, v, decisions := t.call, &t.Verdict, t.Decisions
 	c.Work += (len(decisions) + 1) * limitWork
 	c.Out.Map(7)
-	c.Out.BulkString("allowed")
-	c.Out.Bool(!v.Limited)
-	c.Out.BulkString("policy")
-	c.Out.BulkString(t.Policy.Name)
-	c.Out.BulkString("decided_by")
-	c.Out.BulkString(t.decider())
-	c.Out.BulkString("shadow")
-	c.Out.Bool(t.Policy.Shadow)
+	c.Out.Field("allowed").Bool(!v.Limited)
+	c.Out.Field("policy").BulkString(t.Policy.Name)
+	c.Out.Field("decided_by").BulkString(t.decider())
+	c.Out.Field("shadow").Bool(t.Policy.Shadow)
 	c.Out.BulkString("decision")
 	decide.WriteDecision(c, &v.Decision, t.Request.Mode, t.ms)
-	c.Out.BulkString("limits")
-	c.Out.Map(len(decisions))
+	c.Out.Field("limits").Map(len(decisions))
 	for i := range decisions {
 		c.Out.BulkString(t.Treatment.Limits[i].Label())
 		decide.WriteDecision(c, &decisions[i], t.Request.Mode, t.ms)
 	}
 	fields := t.fields(nil)
-	c.Out.BulkString("fields")
-	c.Out.Map(len(fields))
+	c.Out.Field("fields").Map(len(fields))
 	for _, field := range fields {
-		c.Out.BulkString(field.Name)
-		c.Out.BulkString(field.Value)
+		c.Out.Field(field.Name).BulkString(field.Value)
 	}
 }
 

@@ -95,11 +95,7 @@ func (cs *Channels) listChannels(c *command.Call, kind client.SubscriptionKind) 
 	if bytes > command.MaxReply {
 		return command.ErrReplyTooLong
 	}
-	c.Out.Array(len(names))
-	for _, name := range names {
-		c.Out.BulkString(name)
-		c.Out.Break()
-	}
+	c.Out.BulkStrings(names)
 	return nil
 }
 

@@ -195,17 +195,12 @@ func (t *Table) trackingInfoRow() *command.Command {
 			for _, flag := range flags {
 				c.Out.BulkString(flag)
 			}
-			c.Out.BulkString("redirect")
-			c.Out.Int(t.Target())
-			c.Out.BulkString("prefixes")
+			c.Out.Field("redirect").Int(t.Target())
 			var prefixes []string
 			if t != nil {
 				prefixes = t.Prefixes
 			}
-			c.Out.Array(len(prefixes))
-			for _, prefix := range prefixes {
-				c.Out.BulkString(prefix)
-			}
+			c.Out.Field("prefixes").BulkStrings(prefixes)
 			return nil
 		},
 	}
