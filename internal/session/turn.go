@@ -108,7 +108,7 @@ func (s *Session) refuseUnknown(container *command.Command, words [][]byte) erro
 		s.CloseAfterReply()
 		return nil
 	}
-	if container == nil && isScript(words[0]) {
+	if isScript(words[0]) { // SCRIPT is a container: it has KILL and others, and no LOAD
 		s.instance.scriptsCalled.Do(func() {
 			s.instance.ClientLog.Info("a client has called a script: there are none, and docs/migrate.md says what replaces them",
 				"command", string(words[0]), "peer", s.Peer.Remote)

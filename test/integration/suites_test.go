@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -45,15 +46,19 @@ func TestDebugSleepInTransaction(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 }
 
-// A client that calls scripts gets Redis's error, and the log says once where to read more.
+// A client that calls scripts gets Redis's error, and the log says once where to read more, whichever call is the first.
 func TestScriptsAreHinted(t *testing.T) {
-	server := peer.StartPlain(t)
-	c := peer.Client(&redis.Options{Addr: server.Addr})
-	for range 3 {
-		require.ErrorContains(t, c.Do(t.Context(), "eval", "return 1", 0).Err(), "ERR unknown command 'eval'")
-		require.ErrorContains(t, c.Do(t.Context(), "SCRIPT", "LOAD", "x").Err(), "ERR unknown command 'SCRIPT'")
+	for _, call := range [][]any{{"eval", "return 1", 0}, {"EVALSHA", strings.Repeat("0", 40), 0}, {"SCRIPT", "LOAD", "x"}} {
+		server := peer.StartPlain(t)
+		c := peer.Client(&redis.Options{Addr: server.Addr})
 		require.ErrorContains(t, c.Do(t.Context(), "EVALUATE", "x").Err(), "ERR unknown command 'EVALUATE'")
+		require.NoError(t, c.Ping(t.Context()).Err())
+		assert.NotContains(t, server.Log(), "docs/migrate.md", "EVALUATE is no command of Redis")
+		for range 3 {
+			require.ErrorContains(t, c.Do(t.Context(), call...).Err(), fmt.Sprintf("ERR unknown command '%s'", call[0]))
+		}
+		peer.Until(t, "the log has the hint", func() bool { return strings.Contains(server.Log(), "docs/migrate.md") })
+		assert.Equal(t, 1, strings.Count(server.Log(), "docs/migrate.md"), server.Log())
+		assert.Contains(t, server.Log(), fmt.Sprintf("command=%s ", call[0]))
 	}
-	peer.Until(t, "the log has the hint", func() bool { return strings.Contains(server.Log(), "docs/migrate.md") })
-	assert.Equal(t, 1, strings.Count(server.Log(), "docs/migrate.md"), server.Log())
 }
