@@ -25,6 +25,23 @@ var explained = []string{
 	"CL.TAKE alice api %d", "CL.TAKE mallory guarded %d", "CL.TAKE evil api %d", "CL.TAKE bob new-plan %d",
 	"CL.ALL 2 FIXED b 5 4 %[1]d TAKE alice pair %[1]d", "CL.ALL 2 TAKE alice new-plan %[1]d FIXED g 3 4 1", "GCRA a 4 3 2",
 	"CL.ALL 1 FIXED h 5 4 1 ID x", "CL.FIXED i 5 4 1 ID x",
+	"CL.ACQUIRE j 4 2 h1 %d", "CL.ACQUIRE j 4 2 h2 %d", "CL.ALL 2 ACQUIRE j 4 2 h3 %[1]d FIXED b 5 4 %[1]d",
+	"CL.FIXED b 5 4 %d HOLD h 1s", "CL.FIXED b 5 4 %d HOLD i%[1]d 1s", "CL.SLIDING c 5 4 %d HOLD h 2s",
+	"CL.TAKE alice api %d HOLD h 1s", "CL.TAKE evil api %d HOLD h 1s", "CL.TAKE bob new-plan %d HOLD h 1s",
+	"CL.ALL 2 FIXED b 5 4 %[1]d TAKE alice pair %[1]d HOLD h 1s", "CL.FIXED b 5 4 1 SETTLE h", "CL.FIXED i 5 4 %d ID x",
+}
+
+// modes are options that may follow a call.
+var modes = []string{"", "", " UPTO", " FORCE", " PEEK"}
+
+// takesModes reports whether a mode may follow a call.
+func takesModes(line string) bool {
+	for _, part := range []string{"CL.ALL", "GCRA", " ID", "HOLD", "SETTLE", "CL.ACQUIRE"} {
+		if strings.Contains(line, part) {
+			return false
+		}
+	}
+	return true
 }
 
 var (
@@ -49,8 +66,8 @@ func TestExplanationsAgreeWithCalls(t *testing.T) {
 					if strings.Contains(line, "%") {
 						line = fmt.Sprintf(line, rapid.IntRange(1, 4).Draw(r, "quantity"))
 					}
-					if !strings.HasPrefix(line, "CL.ALL") && !strings.HasPrefix(line, "GCRA") && !strings.Contains(line, "ID") {
-						line += rapid.SampledFrom([]string{"", "", " UPTO", " FORCE", " PEEK"}).Draw(r, "mode")
+					if takesModes(line) {
+						line += rapid.SampledFrom(modes).Draw(r, "mode")
 					}
 					agrees(r, c, line)
 					require.NoError(r, s.Advance(time.Duration(rapid.IntRange(0, 3000).Draw(r, "ms"))*time.Millisecond))
@@ -64,9 +81,16 @@ func agrees(t *rapid.T, c *sessiontest.Client, line string) {
 	said := c.Ask(t, "CL.EXPLAIN "+line)
 	again := c.Ask(t, "CL.EXPLAIN "+line)
 	require.Equal(t, said, again, "the explanation of %s has changed something", line)
-	fields := allowedField.FindStringSubmatch(said)
-	require.NotNil(t, fields, said)
 	answer := c.Ask(t, line)
+	if strings.Contains(line, "SETTLE") {
+		require.Contains(t, said, "ERR a call with SETTLE is not decided")
+		return
+	}
+	fields := allowedField.FindStringSubmatch(said)
+	if fields == nil {
+		require.Equal(t, said, answer, "an explanation fails as its call fails")
+		return
+	}
 	limited := firstIntegers.FindStringSubmatch(answer)
 	require.NotNil(t, limited, answer)
 	forced := strings.HasSuffix(line, " FORCE") // taken, although the reply says that it exceeds the limit
@@ -75,6 +99,31 @@ func agrees(t *rapid.T, c *sessiontest.Client, line string) {
 		return
 	}
 	require.NotEqual(t, limited[1], fields[1], "%s: %s: %s", line, said, answer)
+}
+
+// An explanation lists at most ten open holds and ten waiting calls of a limit, the first ones, and says that there are
+// more.
+func TestExplanationsListAtMostTen(t *testing.T) {
+	s := commandstest.New(t)
+	c := s.Connect()
+	listed := func(name string) int {
+		said := c.Ask(t, "CL.EXPLAIN CL.FIXED k 22 60")
+		list := regexp.MustCompile(`"` + name + `", \[((?:\[[^]]*\](?:, )?)*)\]`).FindStringSubmatch(said)
+		require.NotNil(t, list, said)
+		return strings.Count(list[1], "[")
+	}
+	for n := 1; n <= 12; n++ {
+		c.Do(t, fmt.Sprintf("CL.FIXED k 22 60 1 HOLD h%02d 50s", n))
+		require.Equal(t, min(n, 10), listed("holds"))
+	}
+	require.Contains(t, c.Ask(t, "CL.EXPLAIN CL.FIXED k 22 60"), "open holds may give some back (the first 10 listed)")
+	c.Do(t, "CL.FIXED k 22 60 10")
+	for n := 1; n <= 12; n++ {
+		waiting := s.Connect()
+		require.NoError(t, waiting.Send([]byte("CL.FIXED k 22 60 1 WAIT 61000\r\n")))
+		waiting.Settle()
+		require.Equal(t, min(n, 10), listed("waiting"))
+	}
 }
 
 // An explanation writes nothing, announces nothing and counts nothing.
@@ -86,9 +135,13 @@ func TestExplanationsLeaveNoTrace(t *testing.T) {
 	before, top := c.Ask(t, "INFO cell"), c.Ask(t, "CL.TOP SEEN")
 	for _, line := range explained {
 		if strings.Contains(line, "%") {
-			line = fmt.Sprintf(line, 9)
+			line = fmt.Sprintf(line, 3)
 		}
-		require.Contains(t, c.Ask(t, "CL.EXPLAIN "+line), "why", line)
+		want := "why"
+		if strings.Contains(line, "SETTLE") {
+			want = "ERR"
+		}
+		require.Contains(t, c.Ask(t, "CL.EXPLAIN "+line), want, line)
 	}
 	require.Equal(t, "0", c.Ask(t, "DBSIZE"))
 	require.Equal(t, before, c.Ask(t, "INFO cell"))

@@ -22,7 +22,7 @@ type Explanation struct {
 	Options   Options    // of the call
 	Decisions []quota.Decision
 	Allowed   bool
-	Repeats   bool // the call repeats an earlier one with the same ID, and gets its decision
+	Repeats   bool // the call repeats an earlier one with the same ID or HOLD, and gets its decision
 	At        int64
 	Limits    []LimitState     // of each request
 	Standings []standing.State // of each part
@@ -50,7 +50,7 @@ const errExplainsSettle command.Refusal = "ERR a call with SETTLE is not decided
 // explain makes a call that is only explained.
 func (d *Decider) explain(c *command.Call, k *Call, e *Explanation) error {
 	e.Call, e.Mode, e.Options = k, k.Mode, k.Options
-	k.Options, k.Mode = Options{IDAt: k.IDAt}, quota.Peek
+	k.Options, k.Mode = Options{IDAt: k.IDAt, HoldAt: k.HoldAt, HoldTime: k.HoldTime}, quota.Peek
 	for i := range k.Parts {
 		k.Parts[i].Request.Mode = quota.Peek
 	}
@@ -110,10 +110,7 @@ func (d *Decider) explainIn(c *command.Call, k *Call, e *Explanation) (err error
 	if err := a.judgeFirst(); err != nil {
 		return err
 	}
-	if k.IDAt > 0 && !k.refused {
-		if len(c.Words[k.IDAt]) == 0 {
-			return errEmptyToken
-		}
+	if (k.IDAt > 0 || k.HoldAt > 0) && !k.refused {
 		if a.once, err = a.newOnce(); err != nil {
 			return err
 		}

@@ -148,11 +148,12 @@ func (k *Call) hold() {
 
 // holds reports whether the attempt makes a hold. allowed says whether its limits have allowed it. The hold of an
 // exempt subject has charged nothing, nor has the hold of a call that is allowed only because its policy is in shadow
-// mode: a client that was allowed to work must be able to settle.
+// mode: a client that was allowed to work must be able to settle. A call that is only explained, which is in mode Peek,
+// makes no hold.
 func (a *attempt) holds(allowed bool) bool {
 	k := a.of
 	shadow := len(k.Parts) == 1 && k.Parts[0].Policy.Shadow && len(k.Requests) == k.Parts[0].requests()
-	return k.HoldAt > 0 && !k.refused && !a.asks() && (allowed || shadow)
+	return k.HoldAt > 0 && k.Mode != quota.Peek && !k.refused && !a.asks() && (allowed || shadow)
 }
 
 // emptyHold is the decision remembered for a hold that has charged nothing.
