@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -210,6 +211,23 @@ func TestStatusOfCalls(t *testing.T) {
 		status, reply := a.post(c.body, c.change)
 		assert.Equal(t, c.status, status, "%.80s: %s", c.body, reply)
 	}
+}
+
+// The port tells a person who opens it what its paths are, and each of them is one to which the server has an answer.
+func TestPathsAreListed(t *testing.T) {
+	a := newAPI(t)
+	status, header, text := a.do(a.request("/", "", func(r *http.Request) { r.Method = http.MethodGet }))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, "text/plain; charset=utf-8", header.Get("Content-Type"))
+	paths := regexp.MustCompile(`(?m)^(GET|POST) +(/\S*)`).FindAllStringSubmatch(text, -1)
+	var listed []string
+	for _, path := range paths {
+		listed = append(listed, path[1]+" "+path[2])
+		there := strings.Replace(path[2], "POLICY", "named", 1)
+		status, _, _ := a.do(a.request(there, "", func(r *http.Request) { r.Method = path[1] }))
+		assert.NotContains(t, []int{http.StatusNotFound, http.StatusMethodNotAllowed}, status, there)
+	}
+	assert.Equal(t, []string{"POST /v1", "POST /v1/take/POLICY", "GET /v1/auth/POLICY"}, listed, text)
 }
 
 // TestConnection: each connection is one client, which ends with the connection.
