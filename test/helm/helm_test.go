@@ -146,8 +146,8 @@ func TestMistakesAreRefused(t *testing.T) {
 
 // Options become variables of the environment, and passwords come from secrets.
 func TestOptions(t *testing.T) {
-	text, err := render(t, "limits", "options.maxclients=\"5000\"", "options.oom-decision=limit", "passwordSecret=clients",
-		"persistence.size=", "networkPolicy.enabled=false")
+	text, err := render(t, "limits", "options.maxclients=\"5000\"", "options.oom-decision=limit", "options.maxmemory=100mb",
+		"passwordSecret=clients", "persistence.size=", "networkPolicy.enabled=false")
 	require.NoError(t, err)
 	found := objects(t, text)
 	assert.NotContains(t, found, "NetworkPolicy")
@@ -155,7 +155,8 @@ func TestOptions(t *testing.T) {
 	set := found["StatefulSet"]
 	assert.Equal(t, "limits-cellserver", set["metadata"].(object)["name"])
 	assert.NotContains(t, set["spec"], "volumeClaimTemplates")
-	for _, part := range []string{`name: CELLSERVER_OOM_DECISION, value: "limit"`, "secretName: \"clients\"",
+	for _, part := range []string{`name: CELLSERVER_OOM_DECISION, value: "limit"`,
+		`name: CELLSERVER_MAXMEMORY, value: "100mb"`, "secretName: \"clients\"",
 		`name: CELLSERVER_REQUIREPASS_FILE, value: "/run/secrets/clients/password"`} {
 		assert.Contains(t, string(text), part)
 	}
