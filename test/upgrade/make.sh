@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Makes the fixture of a version in test/upgrade/testdata: what this version leaves behind on a disk and in a store, with
-# its configuration. The test opens all fixtures with today's version. Run it once for each release, after its tag:
+# its configuration. The test opens all fixtures with today's version, and fails if a tag has none. Run it once for each
+# release, after its tag, and before it when a form has changed, with a number after the version (1.0.0-2 HEAD):
 #     test/upgrade/make.sh VERSION [COMMIT]     such as 1.0.0; COMMIT is by default the tag v1.0.0
 # BINARY=path takes a binary of this version in place of building one. It needs redis-server, for the store.
 set -euo pipefail

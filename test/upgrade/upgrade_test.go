@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"hash/crc32"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/journal"
 	"cellserver/test/peer"
 )
 
@@ -25,6 +27,40 @@ func versions(t *testing.T) []string {
 	require.NoError(t, err)
 	require.NotEmpty(t, folders, "test/upgrade/make.sh makes them")
 	return folders
+}
+
+// version returns which version has written the newest file of a fixture's folder.
+func version(t *testing.T, fixture string) string {
+	files, err := filepath.Glob(filepath.Join(fixture, "keys", "journal-*"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	file, err := os.Open(files[len(files)-1])
+	require.NoError(t, err)
+	defer file.Close()
+	h, _, _, err := journal.ReadHeader(file, 200)
+	require.NoError(t, err)
+	return strings.TrimPrefix(h.Program, "v")
+}
+
+// Every release has a fixture of its own, which its program has made: test/upgrade/make.sh makes it after the tag. A
+// fixture before the first release has the name of that release and a number, such as 1.0.0-2. The commit of a tag cannot
+// have its fixture yet. In a clone without tags, as CI's may be, only the names are compared.
+func TestReleasesHaveFixtures(t *testing.T) {
+	made := map[string]bool{}
+	for _, fixture := range versions(t) {
+		name := filepath.Base(fixture)
+		made[name] = true
+		if !strings.Contains(name, "-") {
+			assert.Equal(t, name, version(t, fixture))
+		}
+	}
+	tags, err := exec.Command("git", "tag", "--list", "v*", "--no-contains", "HEAD").Output()
+	if err != nil {
+		t.Log("this is no clone: ", err)
+	}
+	for tag := range strings.FieldsSeq(string(tags)) {
+		assert.True(t, made[strings.TrimPrefix(tag, "v")], "run test/upgrade/make.sh %s", strings.TrimPrefix(tag, "v"))
+	}
 }
 
 // steady returns the part of a reply that does not depend on the time, as `cellserver cli` prints it: of a limiter
