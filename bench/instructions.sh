@@ -7,7 +7,10 @@
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
 #   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; at most 1.6 times as many
-#   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, and of one without
+#   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, also with its history, and of one
+#                                      # without; at most 2 % more
+#   bench/instructions.sh --plan       # 64 in flight: CL.TAKE of a subject with a plan, and of one with another standing;
+#                                      # at most 5 % more; and of one without, while others have none, and have one
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
 # calls and one of 64,000 (BenchmarkSession, BenchmarkTake, BenchmarkAll and BenchmarkID, valgrind's callgrind), so that
@@ -44,6 +47,10 @@ difference() { # from, to
     awk "BEGIN { printf \"%+.2f %%\", ($2 - $1) * 100 / $1 }"
 }
 
+bound() { # count, the other count, how many times as large it may be
+    awk "BEGIN { exit !($1 <= $2 * $3) }" || { echo "bench/instructions.sh: more than $3 times as many" >&2; exit 1; }
+}
+
 if [ "${1-}" = --dir ]; then
     without=$(count . Session/P=64 1048576 2097152)
     with=$(count . Tracked/P=64 1048576 2097152)
@@ -60,11 +67,24 @@ if [ "${1-}" = --holds ]; then
 fi
 if [ "${1-}" = --notify ]; then
     without=$(count . BenchmarkNotify/without/P=64 64000 192000)
-    for used in low high; do
-        with=$(count . "BenchmarkNotify/$used/P=64" 64000 192000)
-        printf 'CL.TAKE, 64 in flight, with notify, use is %s: %s instructions, %s without: %s\n' "$used" "$(show "$with")" \
+    for case in low high history; do
+        with=$(count . "BenchmarkNotify/$case/P=64" 64000 192000)
+        printf 'CL.TAKE, 64 in flight, with notify, %s: %s instructions, %s without: %s\n' "$case" "$(show "$with")" \
             "$(show "$without")" "$(difference "$without" "$with")"
+        bound "$with" "$without" 1.02
     done
+    exit
+fi
+if [ "${1-}" = --plan ]; then
+    refused=$(count . BenchmarkTakeStanding/refused/P=64 64000 192000)
+    plan=$(count . BenchmarkTakeStanding/plan/P=64 64000 192000)
+    printf 'CL.TAKE, 64 in flight, of a subject with a plan: %s instructions, %s of one with another standing: %s\n' \
+        "$(show "$plan")" "$(show "$refused")" "$(difference "$refused" "$plan")"
+    bound "$plan" "$refused" 1.05
+    none=$(count . BenchmarkTakeStanding/none/P=64 64000 192000)
+    other=$(count . BenchmarkTakeStanding/other/P=64 64000 192000)
+    printf 'CL.TAKE, 64 in flight, of a subject without a standing: %s instructions, and %s while another has one: %s\n' \
+        "$(show "$none")" "$(show "$other")" "$(difference "$none" "$other")"
     exit
 fi
 if [ $# -gt 0 ]; then

@@ -115,3 +115,12 @@ func repeat(c *sessiontest.Client, times, depth int, call string) {
 		c.Session.Sent()
 	}
 }
+
+// repeatSame makes a call again and again, with the same words each time.
+func repeatSame(c *sessiontest.Client, times, depth int, call string) {
+	input := []byte(strings.Repeat(call, depth))
+	for range times / depth {
+		c.Session.Feed(input)
+		c.Session.Sent()
+	}
+}

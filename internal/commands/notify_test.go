@@ -158,6 +158,54 @@ func TestNoReportsWhileTheStoreFails(t *testing.T) {
 	}
 }
 
+// The log has a line for each report.
+func TestReportsAreLogged(t *testing.T) {
+	s := newFailingServer(t, "error")
+	setPolicies(t, s.Server, "{p: {limits: [{fixed: {limit: 10, period: 60s}}], notify: [80%, 100%]}}")
+	c := s.Connect()
+	c.Do(t, "CL.TAKE a p 7")
+	require.NotContains(t, s.log.String(), "threshold")
+	c.Do(t, "CL.TAKE a p 2")
+	c.Do(t, "CL.TAKE a p 1")
+	lines := regexp.MustCompile(`level=.*threshold.*`).FindAllString(s.log.String(), -1)
+	require.Equal(t, []string{
+		`level=INFO msg="a subject has reached a threshold" policy=p subject=a limit=fixed threshold=80% used=9 size=10`,
+		`level=INFO msg="a subject has reached a threshold" policy=p subject=a limit=fixed threshold=100% used=10 size=10`,
+	}, lines)
+}
+
+// Each server of a store reports the steps that it has made itself. The step that reaches a threshold of a window is
+// one step on one server. Of the other kinds, each server remembers for itself what was reported, so several may report
+// the same, and a server knows only by its own calls that the use was below.
+func TestReportsOfServersOfOneStore(t *testing.T) {
+	servers := serversOfOneStore(t, "{w: {limits: [{fixed: {limit: 10, period: 1h}}], notify: [80%]}, "+
+		"b: {limits: [{throttle: {burst: 9, rate: 10/1h}}], notify: [80%]}}")
+	reports := func() (n [2]int64) {
+		for i, s := range servers {
+			s.Instance.Stats.Policies.EachReports(func(_ string, of int64) { n[i] += of })
+		}
+		return n
+	}
+	one, other := servers[0].Connect(), servers[1].Connect()
+	one.Do(t, "CL.TAKE a w 7")
+	other.Do(t, "CL.TAKE a w 2")
+	one.Do(t, "CL.TAKE a w 1")
+	require.Equal(t, [2]int64{0, 1}, reports(), "the second server has made the step")
+	one.Do(t, "CL.TAKE a b 9")
+	require.Equal(t, [2]int64{1, 1}, reports())
+	one.Do(t, "CL.TAKE a b -1")
+	one.Do(t, "CL.TAKE a b -1") // 70 %: not below 70 %
+	one.Do(t, "CL.TAKE a b 2")
+	require.Equal(t, [2]int64{1, 1}, reports(), "it was reported")
+	one.Do(t, "CL.TAKE a b -2")
+	other.Do(t, "CL.TAKE a b 2")
+	require.Equal(t, [2]int64{1, 2}, reports(), "the second server does not know that it was reported")
+	other.Do(t, "CL.TAKE a b -4")
+	other.Do(t, "CL.TAKE a b 2") // 70 %: the second server knows that it was below, and the first does not
+	one.Do(t, "CL.TAKE a b 1")
+	require.Equal(t, [2]int64{1, 2}, reports(), "it is reported by none, as docs/policies.md says")
+}
+
 // Many subscribers do not delay the call: a goroutine publishes the message to them.
 func TestReportsToManySubscribers(t *testing.T) {
 	s := commandstest.New(t)
@@ -199,12 +247,17 @@ func TestCallsOfPoliciesWithNotifyAllocateNothing(t *testing.T) {
 }
 
 // BenchmarkNotify measures CL.TAKE of a policy without notify, and with it, for a subject that has used little, and for
-// one that has used more than its second threshold. bench/instructions.sh --notify counts the instructions.
+// one that has used more than its second threshold; and with it and the history of policies, which is sampled so often
+// as if a second had 32,000 calls. bench/instructions.sh --notify counts the instructions.
 func BenchmarkNotify(b *testing.B) {
 	const key = "k:000000000000"
-	for _, test := range []struct{ name, notify, used string }{
-		{"without", "", "1"}, {"low", ", notify: [80%, 95%, 100%]", "1"},
-		{"high", ", notify: [80%, 95%, 100%]", "960000000000000"},
+	const thresholds, second = ", notify: [80%, 95%, 100%]", 32_000
+	for _, test := range []struct {
+		name, notify, used string
+		history            bool
+	}{
+		{"without", "", "1", false}, {"low", thresholds, "1", false}, {"high", thresholds, "960000000000000", false},
+		{"history", thresholds, "960000000000000", true},
 	} {
 		b.Run(test.name+"/P=64", func(b *testing.B) {
 			s := commandstest.New(b)
@@ -212,7 +265,12 @@ func BenchmarkNotify(b *testing.B) {
 			c := s.Connect()
 			c.Do(b, "CL.TAKE "+key+" bench "+test.used)
 			b.ResetTimer()
-			repeat(c, b.N, 64, "*3\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$5\r\nbench\r\n")
+			for now, left := int64(1), b.N; left > 0; now, left = now+1, left-second {
+				repeatSame(c, min(left, second), 64, "*3\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$5\r\nbench\r\n")
+				if test.history {
+					s.Instance.Stats.Policies.Sample(now)
+				}
+			}
 		})
 	}
 }

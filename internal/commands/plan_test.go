@@ -17,18 +17,23 @@ import (
 
 const tiers = "{p: {limits: [{fixed: {limit: 2, period: 60s}}], plans: {pro: {limits: [{fixed: {limit: 5, period: 60s}}]}}}}"
 
-// A plan holds at once on every server of a store.
-func TestPlanOnServersOfOneStore(t *testing.T) {
+// serversOfOneStore returns two servers with the same policies.
+func serversOfOneStore(t *testing.T, policies string) (servers [2]*commandstest.Server) {
 	clock := store.NewStillClock(commandstest.Start)
 	backend := remotetest.New(clock, 16)
-	var servers [2]*commandstest.Server
 	for i := range servers {
 		s, err := commandstest.NewOver(t, remote.New(remote.Options{Executor: backend, Keyspace: backend, Clock: backend}),
 			func(*commands.Settings) {})
 		require.NoError(t, err)
-		setPolicies(t, s, tiers)
+		setPolicies(t, s, policies)
 		servers[i] = s
 	}
+	return servers
+}
+
+// A plan holds at once on every server of a store.
+func TestPlanOnServersOfOneStore(t *testing.T) {
+	servers := serversOfOneStore(t, tiers)
 	one, other := servers[0].Connect(), servers[1].Connect()
 	require.Equal(t, integers(0, 2, 0, -1, 60), other.Do(t, "CL.TAKE alice p 2"))
 	require.Equal(t, "+OK\r\n", one.Do(t, "CL.PLAN alice p pro 60"))
@@ -82,11 +87,13 @@ func TestPlanWhileTheStoreFails(t *testing.T) {
 	require.Equal(t, integers(0, 5, 4, -1, 60), c.Do(t, "CL.TAKE alice p"))
 }
 
-// BenchmarkTakeStanding is BenchmarkTake for a subject that was refused, and for one with a plan.
+// BenchmarkTakeStanding measures CL.TAKE of a subject that was refused, and of one with a plan; and of a subject without
+// a standing, while no subject has one, and while another has. bench/instructions.sh --plan counts the instructions.
 func BenchmarkTakeStanding(b *testing.B) {
 	const key = "k:000000000000"
 	for name, give := range map[string]string{
 		"refused": "CL.TAKE " + key + " p 1", "plan": "CL.PLAN " + key + " p pro 0",
+		"none": "PING", "other": "CL.PLAN bob p pro 0",
 	} {
 		b.Run(fmt.Sprintf("%s/P=64", name), func(b *testing.B) {
 			s := commandstest.New(b)
@@ -95,9 +102,10 @@ func BenchmarkTakeStanding(b *testing.B) {
 			c := s.Connect()
 			c.Do(b, "CL.TAKE "+key+" p 2")
 			c.Do(b, give)
-			require.Equal(b, "1", c.Ask(b, "EXISTS p:{"+key+"}:standing"))
+			has := map[bool]string{true: "1", false: "0"}[name == "refused" || name == "plan"]
+			require.Equal(b, has, c.Ask(b, "EXISTS p:{"+key+"}:standing"))
 			b.ResetTimer()
-			repeat(c, b.N, 64, "*4\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$1\r\np\r\n$1\r\n0\r\n")
+			repeatSame(c, b.N, 64, "*4\r\n$7\r\nCL.TAKE\r\n$14\r\nk:000000000000\r\n$1\r\np\r\n$1\r\n0\r\n")
 		})
 	}
 }
