@@ -87,8 +87,9 @@ func TestPlanWhileTheStoreFails(t *testing.T) {
 	require.Equal(t, integers(0, 5, 4, -1, 60), c.Do(t, "CL.TAKE alice p"))
 }
 
-// BenchmarkTakeStanding measures CL.TAKE of a subject that was refused, and of one with a plan; and of a subject without
-// a standing, while no subject has one, and while another has. bench/instructions.sh --plan counts the instructions.
+// BenchmarkTakeStanding measures CL.TAKE of a subject that was refused, and of one with a plan; and of a subject
+// without a standing, while no subject has one, and while another has. bench/instructions.sh --plan counts the
+// instructions.
 func BenchmarkTakeStanding(b *testing.B) {
 	const key = "k:000000000000"
 	for name, give := range map[string]string{

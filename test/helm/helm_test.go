@@ -146,8 +146,8 @@ func TestMistakesAreRefused(t *testing.T) {
 
 // Options become variables of the environment, and passwords come from secrets.
 func TestOptions(t *testing.T) {
-	text, err := render(t, "limits", "options.maxclients=\"5000\"", "options.oom-decision=limit", "options.maxmemory=100mb",
-		"passwordSecret=clients", "persistence.size=", "networkPolicy.enabled=false")
+	text, err := render(t, "limits", "options.maxclients=\"5000\"", "options.oom-decision=limit",
+		"options.maxmemory=100mb", "passwordSecret=clients", "persistence.size=", "networkPolicy.enabled=false")
 	require.NoError(t, err)
 	found := objects(t, text)
 	assert.NotContains(t, found, "NetworkPolicy")

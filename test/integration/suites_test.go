@@ -46,9 +46,10 @@ func TestDebugSleepInTransaction(t *testing.T) {
 	assert.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 }
 
-// A client that calls scripts gets Redis's error, and the log says once where to read more, whichever call is the first.
+// A client that calls scripts gets Redis's error, and the log says once where to read more, whichever call is first.
 func TestScriptsAreHinted(t *testing.T) {
-	for _, call := range [][]any{{"eval", "return 1", 0}, {"EVALSHA", strings.Repeat("0", 40), 0}, {"SCRIPT", "LOAD", "x"}} {
+	digest := strings.Repeat("0", 40)
+	for _, call := range [][]any{{"eval", "return 1", 0}, {"EVALSHA", digest, 0}, {"SCRIPT", "LOAD", "x"}} {
 		server := peer.StartPlain(t)
 		c := peer.Client(&redis.Options{Addr: server.Addr})
 		require.ErrorContains(t, c.Do(t.Context(), "EVALUATE", "x").Err(), "ERR unknown command 'EVALUATE'")

@@ -43,8 +43,8 @@ func version(t *testing.T, fixture string) string {
 }
 
 // Every release has a fixture of its own, which its program has made: test/upgrade/make.sh makes it after the tag. A
-// fixture before the first release has the name of that release and a number, such as 1.0.0-2. The commit of a tag cannot
-// have its fixture yet. In a clone without tags, as CI's may be, only the names are compared.
+// fixture before the first release has the name of that release and a number, such as 1.0.0-2. The commit of a tag
+// cannot have its fixture yet. In a clone without tags, as CI's may be, only the names are compared.
 func TestReleasesHaveFixtures(t *testing.T) {
 	made := map[string]bool{}
 	for _, fixture := range versions(t) {
