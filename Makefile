@@ -23,8 +23,12 @@ build: ## build bin/cellserver
 	@CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
 .PHONY: build-fips
-build-fips: ## build bin/cellserver-fips, whose cryptography is Go's FIPS 140-3 module and nothing else
+build-fips: ## build bin/cellserver-fips, whose cryptography is Go's FIPS 140-3 module
 	@GOFIPS140=v1.0.0 CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver-fips ./cmd/cellserver
+
+.PHONY: test-fips
+test-fips: build-fips ## run bin/cellserver-fips where no other cryptography is allowed (nightly)
+	test/fips/run.sh bin/cellserver-fips
 
 # The binaries that tests start are built once, before the tests: see test/peer.
 SERVERS := $(CURDIR)/bin/test

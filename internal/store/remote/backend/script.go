@@ -1,9 +1,6 @@
 package backend
 
 import (
-	"crypto/sha1"
-	"encoding/hex"
-
 	"cellserver/internal/store/remote/adding"
 )
 
@@ -103,13 +100,7 @@ var scripts = append([]string{compareAndSet, compareAndSetOne, readAll}, adding.
 
 // The digests are kept as any, because they are arguments of commands.
 var (
-	compareAndSetDigest    any = digest(compareAndSet)
-	compareAndSetOneDigest any = digest(compareAndSetOne)
-	readAllDigest          any = digest(readAll)
+	compareAndSetDigest    any = adding.Digest(compareAndSet)
+	compareAndSetOneDigest any = adding.Digest(compareAndSetOne)
+	readAllDigest          any = adding.Digest(readAll)
 )
-
-// digest returns the name by which EVALSHA calls a script.
-func digest(script string) string {
-	sum := sha1.Sum([]byte(script))
-	return hex.EncodeToString(sum[:])
-}
