@@ -72,7 +72,8 @@ func TestHoldsOfOlderVersions(t *testing.T) {
 		require.NoError(t, err)
 		rule := limit.Rule{Kind: limit.Fixed, Window: fixed}
 		decisions, err := keeper.Settle(context.Background(), &store.Settlement{
-			Key: []byte("held"), ID: []byte("reservation"), Quantity: 4, Requests: []store.LimitRequest{{Key: []byte("held"), Rule: rule, Quantity: 4, Mode: quota.Take}}})
+			Key: []byte("held"), ID: []byte("reservation"), Quantity: 4,
+			Requests: []store.LimitRequest{{Key: []byte("held"), Rule: rule, Quantity: 4, Mode: quota.Take}}})
 		require.NoError(t, err)
 		require.Equal(t, int64(-6), decisions[0].Taken)
 		require.Equal(t, int64(96), decisions[0].Remaining)
