@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -211,5 +212,44 @@ func TestSettlementsOfExemptSubjects(t *testing.T) {
 		exempts("other")
 		require.Equal(t, empty, c.Ask(t, "CL.TAKE late p 4 SETTLE a"))
 		require.Equal(t, "[0, 100, 90, -1, 600]", c.Ask(t, "CL.TAKE late p 0"))
+	}
+}
+
+// When memory is full, a call with HOLD is refused, or limited, and takes nothing. SETTLE works: it gives back, takes
+// an excess, and with FORCE charges what is not known, also from a bucket that is full again and has no state. So it
+// does in a transaction.
+func TestHoldsWhenMemoryIsFull(t *testing.T) {
+	const oom = "-OOM command not allowed when used memory > 'maxmemory'.\r\n"
+	for _, call := range []string{
+		"CL.THROTTLE throttle 99 100 600 %s", "CL.FIXED fixed 100 600 %s", "CL.SLIDING sliding 100 600 %s",
+		"CL.SLIDINGLOG log 100 600 %s", "CL.QUOTA quota 100 HOUR@UTC %s", "CL.TAKE user p %s",
+		"CL.ALL 1 FIXED a 100 600 %s",
+	} {
+		f := commandstest.NewMemoryServer(t)
+		setPolicies(t, f.Server, "{p: {limits: [{fixed: {limit: 100, period: 600s}}]}}")
+		c := f.Connect()
+		do := func(words string) string { return c.Do(t, fmt.Sprintf(call, words)) }
+		for _, id := range []string{"less", "more", "zero", "queued"} {
+			require.Contains(t, do("10 HOLD "+id+" 1h"), ":0\r\n:100\r\n", call)
+		}
+		f.Outside = 2000
+		require.True(t, f.IsFull())
+		require.Equal(t, oom, do("10 HOLD new 1h"), call)
+		require.Equal(t, "+OK\r\n", c.Do(t, "CONFIG SET oom-decision limit"))
+		require.Contains(t, do("10 HOLD new 1h"), "\r\n:1\r\n", call)
+		for _, of := range []struct{ words, left, corrected string }{
+			{"4 SETTLE less", ":66\r\n", ":-6\r\n"}, {"4 SETTLE less", ":66\r\n", ":-6\r\n"},
+			{"15 SETTLE more", ":61\r\n", ":5\r\n"}, {"0 SETTLE zero", ":71\r\n", ":-10\r\n"},
+		} {
+			reply := do(of.words)
+			require.Contains(t, reply, of.left, "%s: %s", call, of.words)
+			require.True(t, strings.HasSuffix(reply, of.corrected), "%s: %s: %s", call, of.words, reply)
+		}
+		c.Do(t, "MULTI")
+		require.Equal(t, "+QUEUED\r\n", do("3 SETTLE queued"), call)
+		require.True(t, strings.HasSuffix(c.Do(t, "EXEC"), ":-7\r\n"), call)
+		require.Contains(t, do("2 FORCE SETTLE unknown"), ":76\r\n", call)
+		require.NoError(t, f.Advance(2*time.Hour))
+		require.Contains(t, do("4 FORCE SETTLE later"), ":96\r\n", call)
 	}
 }
