@@ -1,6 +1,7 @@
 package commands_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/commands/commandstest"
+	"cellserver/internal/session/sessiontest"
 )
 
 // A SETTLE that is sent again gets the first reply, and gives back nothing more.
@@ -251,5 +253,85 @@ func TestHoldsWhenMemoryIsFull(t *testing.T) {
 		require.Contains(t, do("2 FORCE SETTLE unknown"), ":76\r\n", call)
 		require.NoError(t, f.Advance(2*time.Hour))
 		require.Contains(t, do("4 FORCE SETTLE later"), ":96\r\n", call)
+	}
+}
+
+// What becomes of the holds of two keys, a with the hold x and b with the hold y, after a call: the holds of a and b,
+// in memory and over a store, where SET and MSET end none. {a} is the payload of DUMP a.
+var replacements = []struct{ call, inMemory, overStore string }{
+	{"DEL b", "x;", "x;"},
+	{"UNLINK b", "x;", "x;"},
+	{"SET b v", "x;", "x;y"},
+	{"MSET b v", "x;", "x;y"},
+	{"SETNX b v", "x;y", "x;y"},
+	{"RENAME a b", ";x", ";x"},
+	{"RENAME b a", "y;", "y;"},
+	{"RENAMENX a b", "x;y", "x;y"},
+	{"COPY a b", "x;y", "x;y"},
+	{"COPY a b REPLACE", "x;", "x;"},
+	{"RESTORE b 0 {a}", "x;y", "x;y"},
+	{"RESTORE b 0 {a} REPLACE", "x;", "x;"},
+	{"RESTORE b 0 {text} REPLACE", "x;", "x;"},
+	{"MULTI,RESTORE b 0 {a} REPLACE,EXEC", "x;", "x;"},
+	{"MULTI,RENAME a b,EXEC", ";x", ";x"},
+	{"MOVE b 1", "x;", ""},
+	{"SWAPDB 0 1", ";", ""},
+	{"SWAPDB 0 1,SWAPDB 0 1", "x;y", ""},
+	{"MOVE b 1,SELECT 1,MOVE b 0,SELECT 0", "x;y", ""},
+	{"FLUSHDB", ";", ";"},
+	{"GETDEL b", "", ""}, // only CL.THROTTLE, whose state is an integer to other commands
+	{"GETSET b v", "", ""},
+}
+
+// A key that is removed or replaced loses its holds, and one that is moved keeps them: they can be settled under its
+// new name. DUMP and COPY carry none.
+func TestHoldsOfReplacedKeys(t *testing.T) {
+	for _, limiter := range []string{"CL.FIXED %s 10 600 ", "CL.THROTTLE %s 9 10 600 ", "CL.SLIDINGLOG %s 10 600 "} {
+		for _, of := range replacements {
+			if strings.HasPrefix(of.call, "GET") && strings.HasPrefix(limiter, "CL.THROTTLE") {
+				of.inMemory, of.overStore = "x;", "x;"
+			}
+			for s, want := range map[*commandstest.Server]string{
+				commandstest.New(t): of.inMemory, commandstest.RemoteStage(t).(*commandstest.Server): of.overStore,
+			} {
+				if want != "" {
+					requireHoldsAfter(t, s.Connect(), limiter, of.call, want)
+				}
+			}
+		}
+	}
+}
+
+// requireHoldsAfter makes the holds, and then calls, and requires that the keys have the holds that are wanted.
+func requireHoldsAfter(t *testing.T, c *sessiontest.Client, limiter, calls, want string) {
+	on := func(key, words string) string { return c.Ask(t, limiter+words, key) }
+	require.Equal(t, "[0, 10, 6", on("a", "4 HOLD x 1h")[:9])
+	require.Equal(t, "[0, 10, 7", on("b", "3 HOLD y 1h")[:9])
+	c.Ask(t, "SET text value")
+	payloads := map[string]string{}
+	for _, key := range []string{"a", "text"} {
+		payloads["{"+key+"}"] = commandstest.ReadBulk(t, c, "DUMP", key)
+	}
+	for call := range strings.SplitSeq(calls, ",") {
+		words := strings.Fields(call)
+		for i := range words {
+			words[i] = cmp.Or(payloads[words[i]], words[i])
+		}
+		require.NoError(t, c.Send(commandstest.Encode(words)))
+	}
+	c.Read()
+	c.Output()
+	wanted := strings.Split(want, ";")
+	for i, key := range []string{"a", "b"} {
+		listed := c.Ask(t, "CL.HOLDS "+key)
+		require.Equal(t, wanted[i] != "", strings.HasPrefix(listed, `[["`+wanted[i]+`"`), "%s%s: %s", limiter, calls, listed)
+		for id, charged := range map[string]int{"x": 4, "y": 3} {
+			switch reply := on(key, "1 SETTLE "+id); {
+			case id == wanted[i] && !strings.HasPrefix(reply, "-WRONGTYPE"):
+				require.Contains(t, reply, fmt.Sprintf(", %d]", 1-charged), "%s%s: %s of %s", limiter, calls, id, key)
+			case id != wanted[i]:
+				require.Regexp(t, "^-(NOHOLD|WRONGTYPE) ", reply, "%s%s: %s of %s", limiter, calls, id, key)
+			}
+		}
 	}
 }

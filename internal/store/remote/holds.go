@@ -354,6 +354,16 @@ func (s *scratch) settle(o *store.Settlement, name []byte, books []*book) ([]quo
 	return decisions, s.writeHead(name, next)
 }
 
+// endHolds ends the holds of a key whose limiter a step removes or replaces.
+func (v *view) endHolds(s *scratch, key []byte) error {
+	name := v.holdsName(key)
+	if err := s.needs(name); err != nil {
+		return err
+	}
+	_, err := s.view.Delete(background, [][]byte{name})
+	return err
+}
+
 // Holds returns the open holds of a key.
 func (v *view) Holds(ctx context.Context, key []byte, count int) (list []store.Hold, err error) {
 	name := v.holdsName(key)

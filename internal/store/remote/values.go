@@ -115,8 +115,11 @@ func (v *view) addError(ctx context.Context, key []byte, err error) error {
 // Edit changes what a key holds.
 func (v *view) Edit(ctx context.Context, key []byte, edit func(store.Entry, []byte) (store.Change, error)) error {
 	return v.onKey(ctx, key, true, func(s *scratch) error {
-		return s.view.Edit(background, key, func(e store.Entry, value []byte) (store.Change, error) {
+		ends := false // the key is no longer that of a limiter
+		err := s.view.Edit(background, key, func(e store.Entry, value []byte) (store.Change, error) {
 			change, err := edit(e, value)
+			replaces := change.Operation == store.Put || change.Operation == store.Remove
+			ends = replaces && e.Kind != limit.None && !e.Kind.IsValue()
 			switch {
 			case err != nil || change.Operation != store.Put:
 			case form.Marked(change.Value.Bytes):
@@ -126,6 +129,10 @@ func (v *view) Edit(ctx context.Context, key []byte, edit func(store.Entry, []by
 			}
 			return change, err
 		})
+		if err == nil && ends {
+			err = v.endHolds(s, key)
+		}
+		return err
 	})
 }
 

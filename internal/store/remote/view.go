@@ -402,6 +402,9 @@ func (v *view) ReadForm(ctx context.Context, key []byte, dst []byte) (read []byt
 func (v *view) WriteForm(ctx context.Context, key []byte, state *form.State) error {
 	if s := v.steps; s != nil {
 		s.require(v.selected, key)
+		if err := v.endHolds(s, key); err != nil {
+			return err
+		}
 		return s.view.WriteForm(background, key, state)
 	}
 	expires := state.Expires()
