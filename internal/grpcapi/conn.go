@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"math"
 	"net"
 	"sync"
 
@@ -23,7 +24,7 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 			return nil, err
 		}
 		c := &conn{Conn: socket, server: l.server, isSecured: l.isSecured}
-		c.holding.requests, c.holding.received.skipped = map[uint32]int64{}, preface
+		c.holding.requests, c.holding.last, c.holding.received.skipped = map[uint32]*request{}, math.MaxInt32, preface
 		if !l.server.mayConnect(c) {
 			l.server.counts.untrusted.Add(1)
 			socket.Close()
@@ -41,11 +42,13 @@ func (l *trustedListener) Accept() (net.Conn, error) {
 // the certificate of a user. They count towards maxConns, too.
 const maxStrangers = 64
 
-// admit gives a connection a place, and reports whether there was one.
+// admit gives a connection a place, and reports whether there was one. There is none while the handlers of connections
+// that are closed hold too much.
 func (s *Server) admit(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.conns) >= maxConns || !c.isTrusted && s.strangers >= maxStrangers {
+	if len(s.conns) >= maxConns || !c.isTrusted && s.strangers >= maxStrangers ||
+		s.memory.closed.Load() > s.maxHeld() {
 		return false
 	}
 	s.conns[c] = true
@@ -85,6 +88,9 @@ type conn struct {
 // maxFree bounds the sessions that a connection keeps while it has fewer requests.
 const maxFree = 64
 
+// handshakeFactor is the memory, in bytes, of a byte of a handshake.
+const handshakeFactor = 3
+
 // Read implements net.Conn. The bytes of a handshake count until it ends.
 func (c *conn) Read(b []byte) (int, error) {
 	if !c.shakes {
@@ -93,7 +99,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	c.server.giveTurn()
 	defer c.server.awaitTurn()
 	n, err := c.Conn.Read(b)
-	if full := c.hold(messageFactor * n); full != nil {
+	if full := c.hold(handshakeFactor * n); full != nil {
 		return 0, full
 	}
 	return n, err
@@ -106,7 +112,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// leave ends the sessions, and gives the place of the connection to others.
+// leave ends the sessions, and gives the place of the connection to others when its last handler has returned.
 func (c *conn) leave() {
 	c.mu.Lock()
 	free := c.free
@@ -117,9 +123,17 @@ func (c *conn) leave() {
 	}
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	c.holding.release(&c.server.memory)
-	delete(c.server.conns, c)
 	c.server.endStranger(c)
+	if runs := c.holding.close(&c.server.memory); !runs {
+		delete(c.server.conns, c)
+	}
+}
+
+// free gives the place of a connection to others.
+func (s *Server) free(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
 }
 
 // caller makes the calls of a request. One goroutine at a time may use it.

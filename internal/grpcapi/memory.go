@@ -12,10 +12,11 @@ import (
 // connections that hold most are closed. A connection that holds no more than its part of the bound, which is a
 // thousandth if there are a thousand connections, is therefore never closed for what others hold.
 //
-// The frames of both directions say which requests a connection has (see frames.go). A request counts from the frame
+// The frames of both directions say which requests a connection has (see watched.go). A request counts from the frame
 // that begins it to the frame that ends it, so it also counts while it waits for the rest of its message, and while the
 // peer does not read the answer. In between, grpc-go keeps what belongs to the request, and tells nobody how much that
-// is.
+// is. A request whose handler runs when it is reset, or when its connection is closed, counts until the handler returns
+// (see running.go). Such a connection keeps its place.
 
 // maxHeld is the bound if maxmemory-clients is 0, in bytes.
 const maxHeld = 256 << 20
@@ -41,25 +42,29 @@ const (
 // memory is what the requests of all connections hold.
 type memory struct {
 	bytes   atomic.Int64
-	leaving int64 // part of bytes, of connections that are being closed; Server.mu guards this field
+	leaving atomic.Int64 // part of bytes, of connections that are being closed, or are closed
+	closed  atomic.Int64 // part of leaving, of connections that are closed and have running handlers
 }
 
 // holding is what the requests of a connection hold.
 type holding struct {
 	bytes atomic.Int64 // all of it
 
-	mu             sync.Mutex       // guards the following fields, and changes of bytes
-	requests       map[uint32]int64 // the memory of each request, by the number of its stream
-	latest         uint32           // the greatest number of a stream
+	mu             sync.Mutex          // guards the following fields, and changes of bytes
+	requests       map[uint32]*request // by the number of the stream, until the request is answered or reset
+	running        int                 // handlers that have not returned
+	latest         uint32              // the greatest number of a stream
+	newest         *request            // of the stream latest; nil if it is not answered
+	last           uint32              // streams with a greater number are not answered
 	received, sent frames
-	isCut          bool // the connection is being closed: nothing is counted any more
-	isLeaving      bool // bytes is part of memory.leaving
+	isInFields     bool // the next bytes of received are the rest of the fields of a request
+	isClosed       bool
+	isLeaving      bool // the connection is being closed: nothing more is counted; Server.mu guards this field, too
 }
 
 var errMemory = errors.New("the requests over gRPC hold too much memory at present")
 
-// hold counts bytes that no frame of a request says: those of a decoded request, and those that arrive before requests.
-// It returns errMemory if the connection must be closed.
+// hold counts the bytes of a handshake. It returns errMemory if the connection must be closed.
 func (c *conn) hold(bytes int) error {
 	return c.count(func(*holding) int64 { return int64(bytes) })
 }
@@ -85,30 +90,57 @@ func decodedBytes(request any) (bytes int) {
 func (c *conn) count(change func(h *holding) int64) error {
 	h, all := &c.holding, &c.server.memory
 	h.mu.Lock()
-	if h.isCut {
+	if h.isLeaving {
 		h.mu.Unlock()
 		return errMemory
 	}
 	more := change(h)
-	h.bytes.Add(more)
-	total := all.bytes.Add(more)
+	h.add(all, more)
 	h.mu.Unlock()
-	if more <= 0 || total <= c.server.maxHeld() || !c.server.cutLargest(c) {
+	if more <= 0 || all.staying() <= c.server.maxHeld() || !c.server.cutLargest(c) {
 		return nil
 	}
 	return errMemory
 }
 
-// release stops counting the connection.
-func (h *holding) release(all *memory) {
+// add changes what the connection holds. h.mu must be locked.
+func (h *holding) add(all *memory, more int64) {
+	h.bytes.Add(more)
+	all.bytes.Add(more)
+	if h.isLeaving {
+		all.leaving.Add(more)
+	}
+	if h.isClosed {
+		all.closed.Add(more)
+	}
+}
+
+// leave counts what the connection holds as leaving. h.mu and Server.mu must be locked.
+func (h *holding) leave(all *memory) {
+	if !h.isLeaving {
+		h.isLeaving = true
+		all.leaving.Add(h.bytes.Load())
+	}
+}
+
+// staying is what the requests of connections hold that are not being closed.
+func (m *memory) staying() int64 { return m.bytes.Load() - m.leaving.Load() }
+
+// close stops counting a connection that is closed, but for the requests whose handlers run. It reports whether there
+// are any. Server.mu must be locked.
+func (h *holding) close(all *memory) (runs bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	bytes := h.bytes.Swap(0)
-	all.bytes.Add(-bytes)
-	if h.isLeaving {
-		all.leaving -= bytes
+	h.leave(all)
+	for stream := range h.requests {
+		h.add(all, h.reset(stream))
 	}
-	h.isCut, h.isLeaving, h.requests = true, false, nil
+	if h.running == 0 { // there may be messages of a handshake
+		h.add(all, -h.bytes.Load())
+	}
+	h.isClosed = true
+	all.closed.Add(h.bytes.Load())
+	return h.running > 0
 }
 
 // cutLargest closes the connections that hold most, until the others are within the bound. It reports whether c is one
@@ -116,7 +148,7 @@ func (h *holding) release(all *memory) {
 func (s *Server) cutLargest(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.memory.bytes.Load()-s.memory.leaving > s.maxHeld() {
+	for s.memory.staying() > s.maxHeld() {
 		var largest *conn
 		bytes := int64(0)
 		for other := range s.conns {
@@ -129,8 +161,7 @@ func (s *Server) cutLargest(c *conn) bool {
 		}
 		h := &largest.holding
 		h.mu.Lock()
-		h.isCut, h.isLeaving = true, true
-		s.memory.leaving += h.bytes.Load()
+		h.leave(&s.memory)
 		h.mu.Unlock()
 		s.counts.cut.Add(1)
 		largest.Conn.Close()
@@ -145,3 +176,9 @@ func (s *Server) maxHeld() int64 {
 	}
 	return maxHeld
 }
+
+// dataBytes returns the memory of a part of a message in a frame of so many bytes.
+func dataBytes(length int) int64 { return messageFactor * int64(length) }
+
+// fieldBytes returns the memory of the fields of a request in a frame of so many bytes.
+func fieldBytes(length int) int64 { return min(fieldFactor*int64(length), maxFieldBytes) }

@@ -36,7 +36,7 @@ type ask struct {
 
 // ShouldRateLimit implements the service.
 func (s *Server) ShouldRateLimit(ctx context.Context, r *pb.RateLimitRequest) (*pb.RateLimitResponse, error) {
-	return s.decide(ctx, connOf(ctx), r)
+	return s.decide(ctx, requestOf(ctx).of, r)
 }
 
 // decide answers a request, and counts it.

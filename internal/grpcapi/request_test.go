@@ -58,6 +58,7 @@ type service struct {
 	instance *session.Instance
 	clock    *store.StillClock
 	config   *envoy.Config
+	pause    func() // is called by each request; nil stands for nothing
 }
 
 func newService(t *testing.T, change func(s *grpcapi.Settings)) *service {
@@ -78,7 +79,12 @@ func newService(t *testing.T, change func(s *grpcapi.Settings)) *service {
 	}
 	s.configure(limits)
 	s.server = grpcapi.New(grpcapi.Config{Instance: s.instance, Settings: settings,
-		InForce: func() *envoy.Config { return s.config }})
+		InForce: func() *envoy.Config {
+			if s.pause != nil {
+				s.pause()
+			}
+			return s.config
+		}})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ended := make(chan error, 1)

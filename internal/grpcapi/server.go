@@ -75,6 +75,7 @@ type Server struct {
 	account  *client.Account // the account of requests of trusted peers
 	quota    string          // the names of CL.QUOTA and CL.TAKE: see --rename-command
 	take     string
+	methods  map[string]bool // the names of all methods
 	memory   memory
 	counts   counts
 	secured  atomic.Pointer[securedConfig]
@@ -82,7 +83,7 @@ type Server struct {
 	overHTTP sync.Map // *conn by net.Conn
 
 	mu        sync.Mutex
-	conns     map[*conn]bool // those with a place
+	conns     map[*conn]bool // those with a place, also if they are closed and their handlers run
 	strangers int            // of conns: see maxStrangers
 	ending    bool           // Drain was called
 	warned    sync.Once      // of protected mode
@@ -96,17 +97,17 @@ func New(c Config) *Server {
 	}
 	s := &Server{config: c, answers: &c.Settings.Answers, instance: c.Instance, health: health.NewServer(),
 		account: c.Instance.Accounts.Internal("(envoy)"), quota: c.Instance.Table.NameOf("cl.quota"),
-		take: c.Instance.Table.NameOf("cl.take"), conns: map[*conn]bool{}}
+		take: c.Instance.Table.NameOf("cl.take"), conns: map[*conn]bool{}, methods: map[string]bool{}}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(transport{}), grpc.ForceServerCodecV2(newCodec()),
-		grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream),
+		grpc.UnaryInterceptor(s.guard), grpc.StreamInterceptor(s.guardStream), grpc.InTapHandle(s.tap),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxHeaderListSize(maxHeaders),
 		grpc.InitialWindowSize(window), grpc.InitialConnWindowSize(window), grpc.ConnectionTimeout(beginTimeout),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fewestPing, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(c.Settings.keepalive()),
 	)
-	pb.RegisterRateLimitServiceServer(s.grpc, s)
-	healthpb.RegisterHealthServer(s.grpc, s.health)
+	s.register(&pb.RateLimitService_ServiceDesc, s)
+	s.register(&healthpb.Health_ServiceDesc, s.health)
 	s.CheckHealth()
 	return s
 }
@@ -174,16 +175,15 @@ func (s *Server) guard(ctx context.Context, request any, info *grpc.UnaryServerI
 	_ any, err error,
 ) {
 	defer s.recovered(info.FullMethod, &err)
-	c, bytes := connOf(ctx), decodedBytes(request)
-	if err := c.hold(bytes); err != nil {
+	if err := requestOf(ctx).decode(decodedBytes(request)); err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
 	}
-	defer func() { _ = c.hold(-bytes) }() // less than before, so there is no error
 	return handler(ctx, request)
 }
 
 func (s *Server) guardStream(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler) (err error) {
+	defer requestOf(stream.Context()).leave()
 	defer s.recovered(info.FullMethod, &err)
 	return handler(server, stream)
 }

@@ -7,27 +7,26 @@ import (
 	"net"
 
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/peer"
 
 	"cellserver/internal/client"
 )
 
 // transport implements grpc-go's credentials. It makes the handshakes of connections, and lets requests find their
-// connection: see connOf.
+// connection: see Server.tap.
 type transport struct{}
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := raw.(*conn)
 	if !c.isSecured {
-		return watched{c, c}, c, nil
+		return &watched{Conn: c, of: c}, c, nil
 	}
 	secured, err := c.shakeHands()
 	if err != nil {
 		c.server.config.Log.Debug("a handshake on --grpc-tls-port failed", "peer", c.RemoteAddr(), "error", err)
 		return nil, nil, err
 	}
-	return watched{secured, c}, c, nil
+	return &watched{Conn: secured, of: c}, c, nil
 }
 
 // ClientHandshake implements credentials.TransportCredentials. There are no clients.
@@ -50,12 +49,6 @@ func (c *conn) AuthType() string {
 		return "tls"
 	}
 	return "insecure"
-}
-
-// connOf returns the connection of a request.
-func connOf(ctx context.Context) *conn {
-	p, _ := peer.FromContext(ctx)
-	return p.AuthInfo.(*conn)
 }
 
 var errName = errors.New("the peer has no certificate with the name of --grpc-certificate-name")
