@@ -29,9 +29,13 @@ const (
 	fieldFactor   = 96
 	maxFieldBytes = 2 * maxHeaders
 	// messageFactor is the memory, in bytes, of a byte of a message before it is decoded, and of its answer, which
-	// repeats it with --envoy-metadata. What the decoded message takes until it is answered counts apart from that,
-	// because an entry may have two bytes, and takes ninety: see decodedBytes.
-	messageFactor = 3
+	// repeats it with --envoy-metadata, without the buffers in which it arrives: see dataBytes. What the decoded message
+	// takes until it is answered counts apart from that, because an entry may have two bytes, and takes ninety: see
+	// decodedBytes.
+	messageFactor = 2
+	// frameBytes is the memory of a frame with a part of a message, besides the part itself: 40 bytes measured, and up to
+	// twice as much while the list of the frames grows.
+	frameBytes = 96
 	// descriptorBytes and entryBytes are the memory of a decoded descriptor and of an entry, with the metadata of the
 	// answer and the status: 970 and 180 bytes measured without the status. Each byte of text takes up to textFactor.
 	descriptorBytes = 2 << 10
@@ -177,8 +181,20 @@ func (s *Server) maxHeld() int64 {
 	return maxHeld
 }
 
-// dataBytes returns the memory of a part of a message in a frame of so many bytes.
-func dataBytes(length int) int64 { return messageFactor * int64(length) }
+// dataBytes returns the memory of a part of a message in a frame of so many bytes. The buffers of grpc-go have few
+// sizes: see mem.DefaultBufferPool.
+func dataBytes(length int) int64 {
+	buffer := length
+	switch {
+	case length == 0:
+		return 0
+	case length > 4<<10:
+		buffer = max(length, 16<<10)
+	case length > 1<<10:
+		buffer = 4 << 10
+	}
+	return int64(buffer) + messageFactor*int64(length) + frameBytes
+}
 
 // fieldBytes returns the memory of the fields of a request in a frame of so many bytes.
 func fieldBytes(length int) int64 { return min(fieldFactor*int64(length), maxFieldBytes) }
