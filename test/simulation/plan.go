@@ -131,5 +131,6 @@ func PlanOf(seed uint64) Plan {
 	p.Adds = r.IntN(4) > 0
 	p.Leave = float64(sometimes(1, 100)) / 1000
 	p.Compared = 16
+	p.Charges = min(8/p.Processes, 1) * int(sometimes(1, 3, 5)) // with few processes
 	return p
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// machine and blocks are the folders with the source of the machine, and of the blocks of tokens taken ahead.
+// The folders with the source of the machine, of the blocks of tokens taken ahead, and of the books of holds.
 const (
 	machine = "../../internal/store/remote/combine"
 	blocks  = "../../internal/store/remote/ahead"
+	books   = "../../internal/hold"
 )
 
 // fault is a possible mistake in the machine: lines of a file, and the wrong lines instead.
@@ -73,6 +74,14 @@ var plantedInBlocks = []fault{
 	{"tokens stay when they are spent", "book.go", "\t\t\te.unspent -= quantity\n", ""},
 }
 
+// plantedInBooks are possible mistakes in what a correction gives back.
+var plantedInBooks = []fault{
+	{"time that has passed is given back again", "hold.go", "\t\t*low = min(*low, max(p.Last-now, 0))\n", "_ = low"},
+	{"a correction gives back the whole difference", "hold.go", "\t\td = min(d, p.Marks[i].Low)\n", ""},
+	{"a later charge raises the levels before it", "hold.go", "\tp.Number++\n",
+		"p.Number++; for i := range p.Marks { p.Marks[i].Low = max(p.Marks[i].Low, level) }"},
+}
+
 // TestPlantedFaultsAreFound shows that the simulation finds each mistake. All mistakes are planted
 // in one binary, and the environment says which one is active.
 func TestPlantedFaultsAreFound(t *testing.T) {
@@ -82,6 +91,11 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 // TestPlantedFaultsOfBlocksAreFound shows the same for tokens taken ahead.
 func TestPlantedFaultsOfBlocksAreFound(t *testing.T) {
 	findPlanted(t, blocks, plantedInBlocks, "TestLeaseSeeds")
+}
+
+// TestPlantedFaultsOfBooksAreFound shows the same for holds.
+func TestPlantedFaultsOfBooksAreFound(t *testing.T) {
+	findPlanted(t, books, plantedInBooks, "TestSeeds$")
 }
 
 // findPlanted requires that some tests find each of the faults in a package.

@@ -19,7 +19,7 @@ var (
 
 // TestSeeds runs seeds, the same ones each time, or more with -long.
 func TestSeeds(t *testing.T) {
-	end := time.Now().Add(*long)
+	end, corrected, repeated := time.Now().Add(*long), 0, 0
 	for seed := *first; seed < *first+*count || time.Now().Before(end); seed++ {
 		result := Run(PlanOf(seed))
 		if *shows {
@@ -28,7 +28,10 @@ func TestSeeds(t *testing.T) {
 		if len(result.Violations) > 0 {
 			t.Fatalf("seed %d, %+v:\n%s", seed, result.Plan, strings.Join(result.Violations, "\n"))
 		}
+		corrected, repeated = corrected+result.Corrected, repeated+result.Repeated
 	}
+	t.Logf("%d charges corrected, %d steps repeated", corrected, repeated)
+	assert.True(t, *count < 40 || corrected > 0 && repeated > 0, "no seed has charges")
 }
 
 // TestLeaseSeeds runs seeds in which processes take tokens ahead, the same ones each time, or more with -long.
