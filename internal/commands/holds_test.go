@@ -44,6 +44,17 @@ func TestHoldsAreCounted(t *testing.T) {
 	}
 }
 
+// A hold counts once for each key that it has charged, and that of CL.TAKE once more.
+func TestHoldsOfPoliciesAreCounted(t *testing.T) {
+	s := commandstest.New(t)
+	setPolicies(t, s, "{p: {limits: ["+oneOfTwo+", "+otherOfTwo+"]}}")
+	c := s.Connect()
+	c.Do(t, "CL.TAKE user p 7 HOLD a 10m")
+	require.Contains(t, c.Do(t, "INFO cell"), "\r\ncell_holds:3\r\n")
+	c.Do(t, "CL.TAKE user p 3 SETTLE a")
+	require.Contains(t, c.Do(t, "INFO cell"), "\r\ncell_holds:0\r\n")
+}
+
 // Five connections of LiteLLM's users call at the same time, with 100 tokens a minute and estimates of 30, more than
 // are used. What is admitted as estimated, and settled as used, is never more than 100 together; in the end, what was
 // used is charged, and there is too little left for an estimate.

@@ -305,7 +305,8 @@ func TestSettlementsAreNotAnswered(t *testing.T) {
 		for _, failing := range []struct {
 			err  error
 			want string
-		}{{store.ErrDown, storeDown}, {store.ErrUnavailable, storeUnsure}, {store.ErrContended, storeBusy}} {
+		}{{store.ErrDown, storeDown}, {store.ErrUnavailable, storeUnsure}, {store.ErrContended, storeBusy},
+			{&store.RefusedError{Reply: "OOM no"}, "-OOM no\r\n"}} {
 			*s.fails = failing.err
 			for _, call := range calls {
 				for _, settle := range []string{"1 SETTLE id", "1 FORCE SETTLE unknown"} {
