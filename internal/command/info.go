@@ -19,6 +19,15 @@ type InfoText struct{ strings.Builder }
 // Add writes a field.
 func (t *InfoText) Add(name string, value any) { fmt.Fprintf(t, "%s:%v\r\n", name, value) }
 
+// Bool writes a field that is 1 or 0.
+func (t *InfoText) Bool(name string, value bool) {
+	n := 0
+	if value {
+		n = 1
+	}
+	t.Add(name, n)
+}
+
 // Fixed writes fields, each as name:value, whose values never change.
 func (t *InfoText) Fixed(lines ...string) {
 	for _, line := range lines {

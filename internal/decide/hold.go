@@ -103,18 +103,16 @@ func (a *attempt) newHold() (*store.Once, error) {
 		}
 	}
 	longest := int64(a.MaxHold)
-	time, ok := a.of.HoldTime.Nanoseconds(longest / 1e9)
+	ns, ok := a.of.HoldTime.Nanoseconds(longest / 1e9)
 	if !ok { // it is longer than the longest; the grammar refuses anything that is no period
-		time = longest
+		ns = longest
 	}
 	return &store.Once{
 		Keys:     a.of.keys(),
 		Token:    store.Token{ID: a.call.Words[a.of.HoldAt], Words: fingerprint(a.call, a.of.WaitAt), TTL: a.IDTime},
-		HoldTime: holdTime(time),
+		HoldTime: time.Duration(max(ns, 1)),
 	}, nil
 }
-
-func holdTime(ns int64) time.Duration { return time.Duration(max(ns, 1)) }
 
 // nameOfID returns the name under which a waiting call is known: its ID, or the name of its hold.
 func (a *attempt) nameOfID() []byte {
@@ -160,28 +158,9 @@ func (a *attempt) holds(allowed bool) bool {
 var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
 
 // Settle corrects what a call with HOLD has taken. The Call k has a request for each present limit, with the quantity
-// that was used in fact, and its Reply gets the decisions after the correction.
-func (d *Decider) Settle(c *command.Call, k *Call, quantity int64, force bool) error {
-	return d.settle(c, k, &store.Settlement{Quantity: quantity, Force: force})
-}
-
-// SettleAll is Settle for a call with several members. It ignores members that the hold has not charged.
-func (d *Decider) SettleAll(c *command.Call, k *Call) error {
-	text := []byte{}
-	for i := range k.Requests {
-		text = binary.AppendVarint(text, k.Requests[i].Quantity)
-	}
-	s := &store.Settlement{Quantity: -1 - int64(xxh3.Hash(text)>>1), Skip: true}
-	if len(k.Requests) == 1 {
-		s.Quantity = k.Requests[0].Quantity
-	}
-	for i := range k.Requests {
-		s.Force = s.Force || k.Requests[i].Mode == quota.Force
-	}
-	return d.settle(c, k, s)
-}
-
-func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
+// that was used in fact, and its Reply gets the decisions after the correction. s has the Quantity, Force and Skip of the
+// call; Settle sets its other fields.
+func (d *Decider) Settle(c *command.Call, k *Call, s *store.Settlement) error {
 	if _, explained := c.Outcome.(*Explanation); explained {
 		return errExplainsSettle
 	}
@@ -213,6 +192,22 @@ func (d *Decider) settle(c *command.Call, k *Call, s *store.Settlement) error {
 		}
 	}
 	return k.Reply(decisions, true)
+}
+
+// SettleAll is Settle for a call with several members. It ignores members that the hold has not charged.
+func (d *Decider) SettleAll(c *command.Call, k *Call) error {
+	text := []byte{}
+	for i := range k.Requests {
+		text = binary.AppendVarint(text, k.Requests[i].Quantity)
+	}
+	s := &store.Settlement{Quantity: -1 - int64(xxh3.Hash(text)>>1), Skip: true}
+	if len(k.Requests) == 1 {
+		s.Quantity = k.Requests[0].Quantity
+	}
+	for i := range k.Requests {
+		s.Force = s.Force || k.Requests[i].Mode == quota.Force
+	}
+	return d.Settle(c, k, s)
 }
 
 // countSettled counts the quantities of a settlement for the policies that the hold has charged.

@@ -93,12 +93,8 @@ func (f *Fallback) Info() []command.InfoPart {
 		return nil
 	}
 	return []command.InfoPart{{Section: "Store", Write: func(_ *command.Call, out *command.InfoText) {
-		failing := 0
-		if f.failing.Load() {
-			failing = 1
-		}
 		out.Add("store_fails", Answers[f.policy.Load()])
-		out.Add("store_failing", failing)
+		out.Bool("store_failing", f.failing.Load())
 		for i, field := range [len(Answers)]string{"errors", "allowed", "limited", "local"} {
 			out.Add("store_decisions_"+field, f.answers[i].Load())
 		}

@@ -144,11 +144,7 @@ func (f *Family) unblock() *command.Command {
 				return command.Refusal("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 			}
 			s := f.Clients.Get(id)
-			if s != nil && f.Blocked.Unblock(s, reply) {
-				c.Out.Int(1)
-			} else {
-				c.Out.Int(0)
-			}
+			c.WriteBool(s != nil && f.Blocked.Unblock(s, reply))
 			return nil
 		},
 	}

@@ -36,12 +36,13 @@ func (l *Family) gcra() *command.Command {
 			if err != nil {
 				return errGCRAOverflow
 			}
+			r := throttleRequest(key, limit, count, quota.Take, false)
 			if c.Outcome != nil {
-				return l.Decide(c, throttleRequest(key, limit, count, quota.Take, false).call(c))
+				return l.Decide(c, r.call(c))
 			}
 			o, err := c.View.Throttle(c.Context, key, limit, count, quota.Take)
 			if err != nil {
-				return l.OnError(c, throttleRequest(key, limit, count, quota.Take, false).call(c), err, nil)
+				return l.OnError(c, r.call(c), err, nil)
 			}
 			d := limit.Decision(o)
 			l.reply(c, key, &d, quota.Take, false)

@@ -76,11 +76,7 @@ func (l *Family) renew() *command.Command {
 			if err != nil {
 				return err
 			}
-			if renewed {
-				c.Out.Int(1)
-			} else {
-				c.Out.Int(0)
-			}
+			c.WriteBool(renewed)
 			return nil
 		},
 	}

@@ -47,18 +47,20 @@ var (
 
 // modeIsPeek is the KeyRules.Peeks of rows that have a decide.ModeArg.
 func modeIsPeek(c *command.Call) bool {
-	mode := slices.IndexFunc(c.Row.Args, func(a command.Arg) bool { return a.Name == decide.ModeArg.Name })
-	return decide.Modes[c.Bound[mode].N] == quota.Peek
+	return decide.Modes[c.Bound[indexOf(c, decide.ModeArg.Name)].N] == quota.Peek
 }
 
 // quantityTakes is the KeyRules.Takes of rows that have a quantityArg.
 func quantityTakes(c *command.Call) bool {
-	for i := range c.Row.Args {
-		if c.Row.Args[i].Name == quantityArg.Name {
-			return c.Bound[i].N >= 0 && !decide.Settles(c)
-		}
+	return c.Bound[indexOf(c, quantityArg.Name)].N >= 0 && !decide.Settles(c)
+}
+
+// indexOf returns the index of an argument that the row of a call has.
+func indexOf(c *command.Call, argument string) (i int) {
+	for c.Row.Args[i].Name != argument {
+		i++
 	}
-	return false
+	return i
 }
 
 // leaveArg is the option LEAVE.
@@ -89,14 +91,19 @@ func (r request) call(c *command.Call) *decide.Call {
 func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 	r.Leave = c.Option("LEAVE")
 	k := r.call(c)
-	if k.Options, err = decide.OptionsOf(c, r.mode, r.Quantity, quantityGiven(c)); err != nil {
+	given := c.Bound[indexOf(c, quantityArg.Name)].At > 0
+	if k.Options, err = decide.OptionsOf(c, r.mode, r.Quantity, given); err != nil {
 		return err
 	}
-	if k.SettleAt > 0 {
-		c.Work += decide.SettleWork
-		return l.Settle(c, r.settlement(c, k), r.Quantity, r.mode == quota.Force)
+	if k.SettleAt == 0 {
+		return l.Decide(c, k)
 	}
-	return l.Decide(c, k)
+	c.Work += decide.SettleWork
+	k.Reply = func(decisions []quota.Decision, _ bool) error {
+		decide.WriteDecision(c, &decisions[0], quota.UpTo, r.ms) // with a sixth integer, the correction
+		return nil
+	}
+	return l.Settle(c, k, &store.Settlement{Quantity: r.Quantity, Force: r.mode == quota.Force})
 }
 
 // takeOnce decides a call as decideWithOptions would, without allocating. It works only if ID is the call's only option
@@ -111,25 +118,6 @@ func (l *Family) takeOnce(c *command.Call, key []byte, quantity int64, mode quot
 		writeReply(c, &d, mode, ms)
 	}
 	return made
-}
-
-// settlement makes k settle a hold: its reply has a sixth integer, the correction.
-func (r request) settlement(c *command.Call, k *decide.Call) *decide.Call {
-	k.Reply = func(decisions []quota.Decision, _ bool) error {
-		decide.WriteDecision(c, &decisions[0], quota.UpTo, r.ms)
-		return nil
-	}
-	return k
-}
-
-// quantityGiven reports whether the quantity of a call is one of its words.
-func quantityGiven(c *command.Call) bool {
-	for i := range c.Row.Args {
-		if c.Row.Args[i].Name == quantityArg.Name {
-			return c.Bound[i].At > 0
-		}
-	}
-	return false
 }
 
 // reply counts a decision of the store about one key, and writes the reply.

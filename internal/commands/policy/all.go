@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"slices"
-
 	"cellserver/internal/command"
 	"cellserver/internal/decide"
 	policies "cellserver/internal/policy"
@@ -22,11 +20,10 @@ func (f *Family) Part(c *command.Call, mode quota.Mode, subject, name []byte, qu
 	if treat(c, &p, subject); c.Background != nil && !p.Policy.TreatsAlike() {
 		c.Yield()
 	}
-	p.Standing = f.standingKey(&p)
-	head := slices.Clip(policies.AppendKeyHead(nil, f.prefix, p.Policy, p.Subject))
-	for i := range p.Treatment.Limits {
-		l := &p.Treatment.Limits[i]
-		requests = append(requests, store.LimitRequest{Key: append(head, l.Label()...), Rule: l.Rule, Quantity: quantity,
+	keys := f.keysOf(p.Policy, p.Subject, p.Treatment)
+	p.Standing = keys[0]
+	for i, key := range keys[1:] {
+		requests = append(requests, store.LimitRequest{Key: key, Rule: p.Treatment.Limits[i].Rule, Quantity: quantity,
 			Ahead: p.Policy.Ahead})
 	}
 	return p, requests, nil
@@ -64,25 +61,30 @@ func (f *Family) WriteVerbose(c *command.Call, p *decide.Part, ms bool) {
 	t.writeVerbose()
 }
 
-// MemberWork implements decide.Policies.
-func (f *Family) MemberWork(snapshot any, subject, policy []byte, verbose bool) int {
-	return mostWork(snapshot.(*policies.Set), subject, policy, verbose)
-}
-
-// MemberKeys implements decide.Policies.
+// MemberKeys implements decide.Policies. The standing comes first.
 func (f *Family) MemberKeys(keys [][]byte, snapshot any, subject, policy []byte) [][]byte {
-	return f.appendKeys(keys, snapshot.(*policies.Set), subject, policy)
+	p := snapshot.(*policies.Set).Policy(policy)
+	if p == nil { // the call is refused when it is made
+		return keys
+	}
+	s, t, _ := treatCounted(p, subject)
+	return append(keys, f.keysOf(p, s, t)...)
 }
 
-// MemberRight implements decide.Policies.
+// MemberRight implements decide.Policies. The name is the common prefix of all keys of the subject: see
+// policies.AppendRight.
 func (f *Family) MemberRight(keys [][]byte, snapshot any, subject, policy []byte) [][]byte {
-	return append(keys, f.right(snapshot.(*policies.Set), subject, policy))
+	p := snapshot.(*policies.Set).Policy(policy)
+	if p == nil { // the call is refused later, if the user may make it
+		return append(keys, append(append([]byte(f.prefix), policy...), ':'))
+	}
+	return append(keys, policies.AppendRight(nil, f.prefix, p, p.Subject(subject)))
 }
 
 // MemberHead implements decide.Policies.
 func (f *Family) MemberHead(snapshot any, subject, policy []byte) []byte {
-	p, err := find(snapshot.(*policies.Set), policy)
-	if err != nil { // the call is refused when it is made
+	p := snapshot.(*policies.Set).Policy(policy)
+	if p == nil { // the call is refused when it is made
 		return policy
 	}
 	return policies.AppendKeyHead(nil, f.prefix, p, p.Subject(subject))

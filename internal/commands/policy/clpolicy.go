@@ -97,7 +97,7 @@ func (f *Family) testWork(words [][]byte) int {
 	if err != nil {
 		return 0
 	}
-	return mostWork(set, subject, words[3], false) + len(subject)
+	return f.MemberWork(set, subject, words[3], false) + len(subject)
 }
 
 func (f *Family) reload() *command.Command {

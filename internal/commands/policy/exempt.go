@@ -97,22 +97,23 @@ func (f *Family) setTerm(
 // keyOfStanding reads the subject and the policy of a call, and returns the key of the standing.
 func (f *Family) keyOfStanding(c *command.Call) ([]byte, error) {
 	text, name := c.Key(), c.Word()
-	return f.standingKeyIn(f.current(c), text, name)
-}
-
-func (f *Family) standingKeyIn(set *policies.Set, text, name []byte) ([]byte, error) {
-	p, err := find(set, name)
+	p, err := find(f.current(c), name)
 	if err != nil {
 		return nil, err
 	}
-	return policies.AppendKey(nil, f.prefix, p, p.Subject(text), policies.StandingLabel), nil
+	return f.standingKey(p, p.Subject(text)), nil
 }
 
 // touchedStanding returns the key of a call that changes a standing.
 func (f *Family) touchedStanding(keys, words [][]byte, snapshot any) [][]byte {
-	key, err := f.standingKeyIn(snapshot.(*policies.Set), words[1], words[2])
-	if err != nil {
+	p := snapshot.(*policies.Set).Policy(words[2])
+	if p == nil {
 		return keys
 	}
-	return append(keys, key)
+	return append(keys, f.standingKey(p, p.Subject(words[1])))
+}
+
+// standingKey returns the key of a subject's exemption, its ban and its refusals, which few subjects have.
+func (f *Family) standingKey(p *policies.Policy, s policies.Subject) []byte {
+	return policies.AppendKey(nil, f.prefix, p, s, policies.StandingLabel)
 }

@@ -154,12 +154,8 @@ func (f *Files) Info() []command.InfoPart {
 		return nil
 	}
 	return []command.InfoPart{{Section: "Policies", Write: func(_ *command.Call, out *command.InfoText) {
-		failing := 0
-		if f.failing.Load() {
-			failing = 1
-		}
 		out.Add("policies", f.InForce().Len())
-		out.Add("policies_failing", failing)
+		out.Bool("policies_failing", f.failing.Load())
 		f.Counts.EachWithUse(func(policy string, n stats.Results, sampled, near int64) {
 			out.Add("policy_decisions_"+policy, fmt.Sprintf(
 				"allowed=%d,limited=%d,shadow=%d,banned=%d,error=%d,sampled=%d,near=%d", n[stats.Allowed], n[stats.Limited],

@@ -20,7 +20,7 @@ one period from now. A subject has at most 8 grants of a policy.`,
 	row.Complexity = "O(N) in the number of limits and overrides"
 	row.Cost = command.Unbounded // because the subject is compared with the patterns of overrides
 	row.Effort = &command.Effort{Fixed: func(words [][]byte) int {
-		return 2 * mostWork(f.Files.InForce(), words[1], words[2], false)
+		return 2 * f.MemberWork(f.Snapshot(), words[1], words[2], false)
 	}}
 	row.Keys.Touched = f.touched // the limit says when its window ends
 	return row

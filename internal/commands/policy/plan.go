@@ -35,7 +35,7 @@ func (f *Family) runPlan(c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	key := policies.AppendKey(nil, f.prefix, p, p.Subject(text), policies.StandingLabel)
+	key := f.standingKey(p, p.Subject(text))
 	duration := int64(0)
 	switch {
 	case len(c.Words) <= planNameAt:

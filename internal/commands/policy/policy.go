@@ -58,11 +58,7 @@ func find(set *policies.Set, name []byte) (*policies.Policy, error) {
 	if p := set.Policy(name); p != nil {
 		return p, nil
 	}
-	return nil, errUnknown(name)
-}
-
-func errUnknown(name []byte) error {
-	return command.Refusal("ERR no such policy '" + command.Prefix(name, policies.MaxNameBytes) + "'")
+	return nil, command.Refusal("ERR no such policy '" + command.Prefix(name, policies.MaxNameBytes) + "'")
 }
 
 // stepWork is the work (see command.Call) of a step of comparing a subject with the patterns of its policy.
@@ -83,9 +79,9 @@ func treatCounted(p *policies.Policy, text []byte) (s policies.Subject, t polici
 // with VERBOSE, takes about as much.
 const limitWork = command.CallWork
 
-// mostWork returns the most work of treatCounted and of the limits of the subject.
-func mostWork(set *policies.Set, text, name []byte, verbose bool) int {
-	p := set.Policy(name)
+// MemberWork implements decide.Policies: it returns the most work of treatCounted and of the limits of the subject.
+func (f *Family) MemberWork(snapshot any, text, name []byte, verbose bool) int {
+	p := snapshot.(*policies.Set).Policy(name)
 	if p == nil {
 		return 0
 	}

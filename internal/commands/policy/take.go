@@ -235,7 +235,7 @@ func (t taking) slowly(decide func(k *decide.Call) error) error {
 // no decide.Call allocate nothing.
 func (t taking) decision(requests []store.LimitRequest) *decide.Call {
 	k := &decide.Call{Requests: requests, Parts: []decide.Part{t.Part}, Mode: t.Request.Mode}
-	k.Key = t.f.standingKey(&t.Part)
+	k.Key = t.f.standingKey(t.Policy, t.Subject)
 	k.Parts[0].Standing, k.Parts[0].Leave = k.Key, t.call.Option("LEAVE")
 	if k.Mode == quota.Force {
 		k.Mode = quota.Take
@@ -248,45 +248,41 @@ func (t taking) decision(requests []store.LimitRequest) *decide.Call {
 	return k
 }
 
+// settle makes a call with SETTLE. It corrects what was charged, whether or not the subject is banned or exempt now,
+// and in shadow mode too. It keeps a copy of the call on the heap: see decision.
+func (t taking) settle(options decide.Options) error {
+	c, requests := t.call, t.requests()
+	defer clear(requests) // the next call expects zero values
+	k := t.decision(requests)
+	k.Options = options
+	c.Work += decide.SettleWork + max(len(requests)-1, 0)*limitWork
+	k.Parts[0].Request.Mode = quota.UpTo // its reply has a sixth integer
+	k.Reply = func([]quota.Decision, bool) error {
+		t.Part = k.Parts[0]
+		t.write(&t.Verdict)
+		return nil
+	}
+	return t.f.Settle(c, k, &store.Settlement{Quantity: t.Request.Quantity, Force: t.Request.Mode == quota.Force})
+}
+
 // takeWork returns the work of a call in a transaction: its subject is compared with the patterns of the policy
 // twice, to find its keys and to make the call.
 func (f *Family) takeWork(words [][]byte) int {
-	return 2*mostWork(f.Files.InForce(), words[1], words[2], command.HasWord(words[3:], "VERBOSE")) +
+	return 2*f.MemberWork(f.Snapshot(), words[1], words[2], command.HasWord(words[3:], "VERBOSE")) +
 		decide.SettleEffort.Fixed(words[3:])
 }
 
-// rights returns the name to check against the key patterns of users: the common prefix of all keys of the subject, see
-// policies.AppendRight.
+// rights returns the name to check against the key patterns of users.
 func (f *Family) rights(keys, words [][]byte, snapshot any) [][]byte {
 	if len(words) < 3 { // the key of a standing, which RESTORE writes
 		return append(keys, words[1:]...)
 	}
-	return append(keys, f.right(snapshot.(*policies.Set), words[1], words[2]))
-}
-
-// right returns the name to check against the key patterns of users for a subject of a policy.
-func (f *Family) right(set *policies.Set, text, name []byte) []byte {
-	p, err := find(set, name)
-	if err != nil { // the call is refused later, if the user may make it
-		return append(append([]byte(f.prefix), name...), ':')
-	}
-	return policies.AppendRight(nil, f.prefix, p, p.Subject(text))
+	return f.MemberRight(keys, snapshot, words[1], words[2])
 }
 
 // touched returns the keys of a call of CL.TAKE.
 func (f *Family) touched(keys, words [][]byte, snapshot any) [][]byte {
-	return f.appendKeys(keys, snapshot.(*policies.Set), words[1], words[2])
-}
-
-// appendKeys appends the names of the keys of a subject: first its standing, and then its limits. If there is no policy
-// with the name, it appends none.
-func (f *Family) appendKeys(keys [][]byte, set *policies.Set, text, name []byte) [][]byte {
-	p, err := find(set, name)
-	if err != nil {
-		return keys
-	}
-	s, t, _ := treatCounted(p, text)
-	return append(keys, f.keysOf(p, s, t)...)
+	return f.MemberKeys(keys, snapshot, words[1], words[2])
 }
 
 // keysOf returns the names of the keys of a subject: first its standing, and then its limits.

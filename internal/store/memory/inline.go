@@ -5,6 +5,7 @@ import (
 
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
+	"cellserver/internal/quota"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -237,6 +238,22 @@ func (s *shard) leaseTable(at *keySlot) lease.Table {
 		s.scratchLeases.Load(at.record.inline())
 	}
 	return &s.scratchLeases
+}
+
+// peekLease returns the decision that a request for a lease would get, or its error.
+func (s *shard) peekLease(at *keySlot, r lease.Request, maxHolders int) (quota.Decision, error) {
+	table := s.leaseTable(at)
+	d, err := table.Peek(s.lastInstant, r, maxHolders)
+	s.countEnded(table)
+	return d, err
+}
+
+// countEnded updates the bytes of leases that a step has looked at, as some may have ended. In a step that must not
+// allocate, endNoGrowth does so, because a lease that begins may use the memory of leases that have ended.
+func (s *shard) countEnded(table lease.Table) {
+	if held, many := table.(*keyLeases); many && !s.noGrowth {
+		held.updateBytes(&s.leases)
+	}
 }
 
 // saveLeases stores a key's leases after a step, which may have changed one holder's lease,

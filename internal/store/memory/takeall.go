@@ -220,14 +220,6 @@ func (r *request) present() (quota.Decision, error) {
 	return r.shard.step(&r.plan, r.shard.lastInstant, &r.Rule, 0, quota.Peek)
 }
 
-// peekLease returns the decision that a request for a lease would get, or its error.
-func (s *shard) peekLease(at *keySlot, r lease.Request, maxHolders int) (quota.Decision, error) {
-	table := s.leaseTable(at)
-	d, err := table.Peek(s.lastInstant, r, maxHolders)
-	s.countEnded(table)
-	return d, err
-}
-
 // save saves the plans of all requests. The caller has called fits, so there is memory for them. Clients get the events
 // of the keys in the order of saving: the last key comes first, unless there is a forced quantity or a lease, or memory
 // is short. Any order would do, but it should not change between versions.
@@ -273,13 +265,17 @@ func (a *stepOnAll) noteHolds(r *request) {
 }
 
 // fits reports whether there is memory for the plans of all requests. If not, exactly the decisions that need memory
-// become limited. A request that needs memory does not fit either if its shard is short of page numbers.
+// become limited. A request that needs memory does not fit either if its shard is short of page numbers: a step that has
+// begun must not fail half way.
 func (a *stepOnAll) fits(all []request) bool {
-	if !a.noGrowth && canAddEach(all) {
+	fits := !a.noGrowth
+	for i := range all {
+		fits = fits && all[i].shard.pages.canAdd(len(all))
+	}
+	if fits {
 		return true
 	}
-	fits := true
-	a.inOrder = true
+	fits, a.inOrder = true, true
 	for i := range all {
 		r := &all[i]
 		r.grows = r.decision.Taken > 0 && r.shard.needsMemory(&r.plan, r.LimitRequest)
@@ -360,25 +356,6 @@ func limitInGaps(all []request, gaps []gapOf) {
 		never, retry = g.Again == quota.Never, g.Again
 		i = -1 // leases before this one may have ended by then
 	}
-}
-
-// countEnded updates the bytes of leases that a step has looked at, as some may have ended. In a step that must not
-// allocate, endNoGrowth does so, because a lease that begins may use the memory of leases that have ended.
-func (s *shard) countEnded(table lease.Table) {
-	if held, many := table.(*keyLeases); many && !s.noGrowth {
-		held.updateBytes(&s.leases)
-	}
-}
-
-// canAddEach reports whether the shard of each request can take as many new keys as there are requests. A step that has
-// begun must not fail half way.
-func canAddEach(all []request) bool {
-	for i := range all {
-		if !all[i].shard.pages.canAdd(len(all)) {
-			return false
-		}
-	}
-	return true
 }
 
 // endNoGrowth ends a step that was not to allocate memory, and counts the bytes of the leases that it has looked
