@@ -68,7 +68,8 @@ func parseConfig(args []string, environ []string) (*config, error) {
 	redisconf.Flags(f, &c.ignored)
 	f.Usage = func() { fmt.Print(c.usage()) }
 	showVersion := f.Bool("version", false, "")
-	if len(args) > 0 && args[0] != "" && args[0][0] != '-' { // where a subcommand would be: its options are unknown here
+	// where a subcommand would be: its options are unknown here
+	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		return nil, unexpectedArgument(args[0])
 	}
 	if err := c.options.Parse(f, args); err != nil {
@@ -119,7 +120,8 @@ func newConfig() *config {
 		c.fileOptions(), c.network.options(), c.server.Options(), c.tls.options(), c.http.Options(), c.grpc.Options(),
 		c.xds.Options(),
 		c.commands.Options(), c.webhook.Options(),
-		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(), c.processOptions(),
+		c.access.options(), c.store.options(), c.monitor.options(), c.log.options(), c.zoneOptions(),
+		c.processOptions(),
 	} {
 		if err := c.options.Add(part...); err != nil {
 			panic(err) // a mistake in this program, which tests find
@@ -136,7 +138,8 @@ func (c *config) processOptions() []*option.Option {
 		{Name: "shutdown-timeout", Group: networkGroup,
 			Kind: option.Time(&c.shutdownTimeout, time.Second, 0, server.MaxSeconds),
 			Help: "seconds for clients to read their replies when the server shuts down"},
-		{Name: "measure-pauses", Group: option.Diagnostics, Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
+		{Name: "measure-pauses", Group: option.Diagnostics,
+			Kind: option.Choice(&c.measurePauses, "no", "loops", "locks"),
 			Help: "measure the longest turn of an event loop, or the longest hold of a lock, for INFO cell; each measurement takes about a microsecond",
 			Use:  "Set it while latencies are higher than expected, to see whether some command stalls the others."},
 	}
@@ -225,7 +228,8 @@ type network struct {
 const networkGroup = "Network"
 
 func newNetwork() network {
-	return network{port: 6379, bind: "127.0.0.1 -::1", backlog: 511, keepAlive: 300, currentKeepAlive: new(atomic.Int64)}
+	return network{port: 6379, bind: "127.0.0.1 -::1", backlog: 511, keepAlive: 300,
+		currentKeepAlive: new(atomic.Int64)}
 }
 
 func (n *network) options() []*option.Option {

@@ -15,7 +15,8 @@ import (
 func (c *config) describe(log *slog.Logger) {
 	zones, _ := calendar.Version()
 	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
-		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(), "tls", onOff(c.tls.isUsed()),
+		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(),
+		"tls", onOff(c.tls.isUsed()),
 		"time_zones", zones, "maxmemory", c.maxMemory()}
 	if c.file != nil {
 		values = append(values, "config", c.file.Path)

@@ -118,8 +118,9 @@ func (c *config) listenForOperators(handler http.Handler, instance *session.Inst
 			continue
 		}
 		listeners, err := listenAll(&c.network, p.option, p.port)
-		served := web.New(web.Config{Name: p.option, Log: log, MaxConns: maxMonitors, Protected: c.isProtected(instance),
-			Handler: handler, TLS: p.secured, Turns: c.tls.turns,
+		served := web.New(web.Config{Name: p.option, Log: log, MaxConns: maxMonitors,
+			Protected: c.isProtected(instance),
+			Handler:   handler, TLS: p.secured, Turns: c.tls.turns,
 			Unauthenticated: instance.Unauthenticated()})
 		for _, l := range listeners {
 			ports = append(ports, httpPort{l, served, p.kind})

@@ -74,7 +74,8 @@ func (s *storeOptions) options() []*option.Option {
 		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
 			Help: "keys whose values are remembered, so that the next call on them needs one round trip in place of two",
 			Use:  "Raise it if more keys than this are used again and again; lower it if memory is short."},
-		{Name: "store-cache-denials", Group: option.Store, Kind: option.Time(&s.cacheDenials, time.Millisecond, 0, 10_000),
+		{Name: "store-cache-denials", Group: option.Store,
+			Kind: option.Time(&s.cacheDenials, time.Millisecond, 0, 10_000),
 			Help: "milliseconds for which a limiter may be denied by a remembered value, without asking the store; 0: never",
 			Use:  "Set it if calls that are denied anyway overload the store."},
 		{Name: "store-lease", Group: option.Store, Kind: option.Time(&s.lease, time.Millisecond, 0, 1000),
@@ -197,7 +198,8 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	timeout := time.Duration(s.timeout) * time.Millisecond
 	var breakersOpen atomic.Int64
 	engine := remote.NewEngine(remote.EngineOptions{
-		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known, KnownBytes: bytesPerKnownKey * s.known,
+		Sender: b, Monotonic: clock.Now, Self: rand.Uint64() | 1, Known: s.known,
+		KnownBytes:  bytesPerKnownKey * s.known,
 		Connections: connectionsPerPrimary, Timeout: timeout, OnBreaker: logBreaker(b, &breakersOpen, log),
 		DenialAge: time.Duration(s.cacheDenials) * time.Millisecond,
 	})
@@ -207,8 +209,9 @@ func (s *storeOptions) open(ctx context.Context, databases int, log *slog.Logger
 	clocks := remote.NewClocks(clock, b)
 	o := remote.Options{
 		Executor: engine, Keyspace: b, Clock: clocks, KeyNow: clocks.OfKey, Databases: databases, Prefix: s.prefix,
-		KeyTrip: clocks.TripOf, Lease: time.Duration(s.lease) * time.Millisecond, LeasedKeys: s.known, WallClock: clocks.Wall,
-		Reserved: b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
+		KeyTrip: clocks.TripOf, Lease: time.Duration(s.lease) * time.Millisecond, LeasedKeys: s.known,
+		WallClock: clocks.Wall,
+		Reserved:  b.IsInternal, OwnKey: b.OwnKey, Timeout: timeout, AllowFlush: s.allowFlush == "yes",
 		Close:      func() error { engine.Close(b.Close); return nil },
 		RoundTrips: b.RoundTrips,
 		Describe: func(add func(string, any)) {

@@ -109,7 +109,8 @@ func (c *Commands) newSelector(channels bool) *selector {
 
 func (s *selector) clone() *selector {
 	copied := *s
-	copied.allowed, copied.keys, copied.channels = slices.Clone(s.allowed), slices.Clone(s.keys), slices.Clone(s.channels)
+	copied.allowed = slices.Clone(s.allowed)
+	copied.keys, copied.channels = slices.Clone(s.keys), slices.Clone(s.channels)
 	copied.firstArgs, copied.absent = maps.Clone(s.firstArgs), slices.Clone(s.absent)
 	for n, words := range copied.firstArgs {
 		copied.firstArgs[n] = slices.Clone(words)

@@ -47,7 +47,8 @@ var versionForm = regexp.MustCompile(`^(19|20)[0-9][0-9][a-z]{1,2}$`)
 
 // isNewer compares versions. After 2026z comes 2026za.
 func isNewer(version, than string) bool {
-	return cmp.Or(cmp.Compare(version[:4], than[:4]), cmp.Compare(len(version), len(than)), cmp.Compare(version, than)) > 0
+	return cmp.Or(cmp.Compare(version[:4], than[:4]), cmp.Compare(len(version), len(than)),
+		cmp.Compare(version, than)) > 0
 }
 
 // readFolder reads the database in a folder, and adds the zones of another that it lacks.

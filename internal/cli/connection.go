@@ -280,7 +280,8 @@ func (l *connection) describeError(err error) error {
 	switch {
 	case errors.Is(err, errConnectionClosed):
 		return err
-	case errors.As(err, &refusal): // an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
+	// an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
+	case errors.As(err, &refusal):
 		advice := ". -a gives a password, -n a database"
 		if l.isURL {
 			advice = ""

@@ -47,7 +47,8 @@ func (d *runner) help(words []string) error {
 func (l *connection) docs(words []string) (*reply, error) {
 	r, err := l.call([]string{"COMMAND", "DOCS", docsName(words)})
 	switch {
-	case err == nil && r.kind == kindError && startsWithAny(strings.Fields(string(r.text)), []string{"NOAUTH", "NOPERM"}):
+	case err == nil && r.kind == kindError &&
+		startsWithAny(strings.Fields(string(r.text)), []string{"NOAUTH", "NOPERM"}):
 		return nil, fmt.Errorf("%s refuses: %s", l.address, r.text)
 	case err != nil || len(r.parts) < 2:
 		return nil, err

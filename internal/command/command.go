@@ -108,7 +108,7 @@ type KeyRules struct {
 
 	Access func(words [][]byte) string // the KeyAccess of one call; nil if it is the same for all
 	Peeks  func(c *Call) bool          // of a limiter: whether a call, whose words are bound, changes nothing
-	Takes  func(c *Call) bool          // of a limiter: whether a bound call can only take, so it frees nothing for others
+	Takes  func(c *Call) bool          // of a limiter: whether a bound call can only take, and frees nothing for others
 }
 
 // Events are the keyspace events of a command, several of them separated by spaces. By default the

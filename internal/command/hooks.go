@@ -11,7 +11,7 @@ const (
 	Timed                        // each call is timed, because the slow log keeps quick calls too
 	Full                         // more memory is used than maxmemory
 	Notifying                    // keyspace notifications are published
-	DataLoading                  // the keys of an earlier run are being read: only rows with the flag Loading are called
+	DataLoading                  // keys of an earlier run are being read: only rows with the flag Loading are called
 	DiskFailing                  // the disk fails, and calls that write are refused meanwhile
 	StoreBlocks                  // calls of the store may block, so sessions overlap calls; it never changes
 )

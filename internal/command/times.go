@@ -70,7 +70,8 @@ func (c *Call) Expiry(word []byte, unit int64, relative, positive bool) (int64, 
 		if n > MaxInt-now/1e6 {
 			return 0, c.errExpiry()
 		}
-		return after(c.View.Now()-now%1e6, n), nil // counted from a whole millisecond, so that expiries compare as in Redis
+		// counted from a whole millisecond, so that expiries compare as in Redis
+		return after(c.View.Now()-now%1e6, n), nil
 	}
 	return after(-c.Server.Clock.Offset(), n), nil
 }

@@ -70,8 +70,9 @@ func (s *Settings) limitOptions() []*option.Option {
 			Help:   "bytes of a command, or of pipelined commands that wait; a client that sends more is disconnected"},
 		{Name: "proto-max-bulk-len", Group: option.Limits, Kind: option.Size(&s.MaxBulk, 1<<10, 512<<20),
 			Change: option.Live, Help: "bytes in an argument of a command"},
-		{Name: "max-key-size", Group: option.Limits, Kind: option.Number(&s.MaxKeySize, 1, 64<<20), Help: "bytes in a key",
-			Use: "Raise it if names of keys are longer, such as URLs."},
+		{Name: "max-key-size", Group: option.Limits, Kind: option.Number(&s.MaxKeySize, 1, 64<<20),
+			Help: "bytes in a key",
+			Use:  "Raise it if names of keys are longer, such as URLs."},
 	}
 }
 

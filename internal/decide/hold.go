@@ -158,8 +158,8 @@ func (a *attempt) holds(allowed bool) bool {
 var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64, RetryAfter: quota.Never}}
 
 // Settle corrects what a call with HOLD has taken. The Call k has a request for each present limit, with the quantity
-// that was used in fact, and its Reply gets the decisions after the correction. s has the Quantity, Force and Skip of the
-// call; Settle sets its other fields.
+// that was used in fact, and its Reply gets the decisions after the correction. The caller sets Quantity, Force and
+// Skip of s, and Settle its other fields.
 func (d *Decider) Settle(c *command.Call, k *Call, s *store.Settlement) error {
 	if _, explained := c.Outcome.(*Explanation); explained {
 		return errExplainsSettle

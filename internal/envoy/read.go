@@ -97,7 +97,8 @@ var lineOfError = regexp.MustCompile(`^line ([0-9]+): `)
 // The keys of each part of a file.
 var (
 	domainKeys     = []string{"domain", "descriptors"}
-	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode", "detailed_metric",
+	descriptorKeys = []string{"key", "value", "rate_limit", "descriptors", "shadow_mode", "quota_mode",
+		"detailed_metric",
 		"value_to_metric", "share_threshold", "metadata", "policy", "subject"}
 	limitKeys = []string{"requests_per_unit", "unit", "unlimited", "name", "replaces"}
 	nameKeys  = []string{"name"}

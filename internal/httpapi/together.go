@@ -55,7 +55,8 @@ func deciding(outcomes []policy.Outcome) int {
 	for i := range outcomes {
 		o := &outcomes[i]
 		verdicts[i].Decision = quota.Decision{
-			Limited: !o.Allowed, Limit: o.Decision[limitAt], Remaining: o.Decision[remainingAt], RetryAfter: o.Decision[retryAt],
+			Limited: !o.Allowed, Limit: o.Decision[limitAt], Remaining: o.Decision[remainingAt],
+			RetryAfter: o.Decision[retryAt],
 		}
 	}
 	return policy.Deciding(verdicts)

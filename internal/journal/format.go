@@ -210,7 +210,8 @@ func (f frame) put(p []byte, mark uint64) {
 // parseFrame parses the header of a frame. It returns false if the bytes do not begin with a valid
 // header of a frame of this segment.
 func parseFrame(p []byte, mark uint64) (f frame, ok bool) {
-	if len(p) < frameHeaderBytes || binary.BigEndian.Uint64(p) != mark || binary.BigEndian.Uint32(p[36:]) != sum(p[:36]) {
+	if len(p) < frameHeaderBytes || binary.BigEndian.Uint64(p) != mark ||
+		binary.BigEndian.Uint32(p[36:]) != sum(p[:36]) {
 		return f, false
 	}
 	part := binary.BigEndian.Uint32(p[24:])

@@ -186,7 +186,8 @@ func peek(s leaseSet, now int64, r Request, maxHolders int) (d quota.Decision, p
 		}
 	}
 	held, last := s.permits(), s.Expires()
-	granted := r.quantity <= r.limit-(held-own) // limit and held-own are not negative, so the difference cannot overflow
+	// limit and held-own are not negative, so the difference cannot overflow
+	granted := r.quantity <= r.limit-(held-own)
 	if r.quantity > 0 && r.quantity <= own {
 		granted = true
 	}

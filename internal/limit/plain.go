@@ -17,9 +17,9 @@ type Plain struct {
 	Flaw func(s State) string
 
 	// The functions below are for holds (package hold). Newest returns the counter that a step has just added to, and
-	// its level. Level returns the present level of a counter, and GiveBack the state after n was given back to it. The
-	// level of a counter may not fall with time, as that of a bucket does: a hold would give back what has leaked. If it
-	// falls, it must be another counter afterwards, to which nothing is given back.
+	// its level. Level returns the present level of a counter, and GiveBack the state after n was given back to it.
+	// The level of a counter may not fall with time, as the level of a bucket does: a hold would give back what has
+	// leaked. If it falls, it must be another counter afterwards, to which nothing is given back.
 	Newest   func(s State) (c hold.Counter, level int64)
 	Level    func(r *Rule, now int64, s State, c hold.Counter) int64
 	GiveBack func(r *Rule, now int64, s State, c hold.Counter, n int64) State

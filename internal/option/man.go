@@ -73,7 +73,8 @@ func (p *Program) ManPage() string {
 		fmt.Fprintf(&out, ".SS %s\n", roff(group))
 		for _, o := range p.List.options {
 			if o.Group == group && !o.IsFixed() {
-				fmt.Fprintf(&out, ".TP\n.BI \\-\\-%s \" %s\"\n%s\n", roff(o.Name), roff(o.Kind.Type()), roff(o.Help+o.bounds()))
+				fmt.Fprintf(&out, ".TP\n.BI \\-\\-%s \" %s\"\n%s\n", roff(o.Name), roff(o.Kind.Type()),
+					roff(o.Help+o.bounds()))
 			}
 		}
 	}

@@ -72,8 +72,9 @@ type watcher struct {
 func (w *watcher) look(ctx context.Context) (*message, error) {
 	in := w.caller.instance
 	w.now = &message{
-		Time: (in.Clock.Now() + in.Clock.Offset()) / 1e6, Fields: make(map[string]string), Errors: make(map[string]string),
-		User: quote([]byte(w.caller.Account.Load().Name)),
+		Time: (in.Clock.Now() + in.Clock.Offset()) / 1e6, Fields: make(map[string]string),
+		Errors: make(map[string]string),
+		User:   quote([]byte(w.caller.Account.Load().Name)),
 	}
 	if w.looks%refusedEvery == 0 {
 		w.refused = make(map[string]string)

@@ -43,5 +43,6 @@ func (s *Settings) allowsHost(name string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(name, "[]")); err == nil || name == "localhost" {
 		return true
 	}
-	return slices.ContainsFunc(strings.Fields(s.Hosts), func(known string) bool { return strings.EqualFold(known, name) })
+	return slices.ContainsFunc(strings.Fields(s.Hosts),
+		func(known string) bool { return strings.EqualFold(known, name) })
 }

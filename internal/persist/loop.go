@@ -35,8 +35,9 @@ func (f *Folder) newRecorder(s Store) *recorder {
 	r := &recorder{
 		environment: f.environment, store: s, clock: s.Clock(), status: f.status, log: f.log, noSync: &f.noSync,
 		unwritten: chunkBuffer{maxBytes: f.limits.unwritten}, obsolete: c.obsolete, results: make(chan result, 1),
-		number: c.lastSegment(), link: c.link(), synced: c.lastPass(), segmentCount: segmentCount{segments: len(c.segments)},
-		openSegment: openSegment{first: c.lastPass() + 1}, origin: origin{f.options.Version, f.identity},
+		number: c.lastSegment(), link: c.link(), synced: c.lastPass(),
+		segmentCount: segmentCount{segments: len(c.segments)},
+		openSegment:  openSegment{first: c.lastPass() + 1}, origin: origin{f.options.Version, f.identity},
 		unsyncedNames: unsyncedNames{unsyncedName: true}, // for everything in the folder
 	}
 	if c.snapshot != nil {

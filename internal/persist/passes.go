@@ -87,8 +87,9 @@ type limits struct {
 // bound on segments is for a process that is restarted often, because each start begins a segment.
 // With rests, 10 million keys are written in 6 to 7 seconds by a quarter of a core.
 var defaultLimits = limits{
-	unwritten: 64 << 20, maxAttempts: 10, maxJournal: 256 << 20, minJournal: 1 << 20, maxSegments: 32, syncEach: 1 << 20,
-	rest: 3,
+	unwritten: 64 << 20, maxAttempts: 10, maxJournal: 256 << 20, minJournal: 1 << 20, maxSegments: 32,
+	syncEach: 1 << 20,
+	rest:     3,
 }
 
 // backoff is the time between attempts, in ticks of a second. It doubles with each failure.

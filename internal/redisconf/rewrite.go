@@ -62,7 +62,8 @@ func (f *File) plan(lines []line, special Values) rewriting {
 		if !isSpecial && (before != nil || o.Kind.String() != o.Default()) {
 			values = []string{currentValue(o)}
 		}
-		unchanged := !isSpecial && loaded.applied && loaded.shown == o.Kind.Show() && slices.Equal(before, loaded.written)
+		unchanged := !isSpecial && loaded.applied && loaded.shown == o.Kind.Show() &&
+			slices.Equal(before, loaded.written)
 		r.keep[o.Name] = unchanged || slices.Equal(before, values)
 		r.write[o.Name] = values
 	}

@@ -37,7 +37,8 @@ func (n *names) show(subject string) string {
 	if len(subject) > maxName {
 		subject = subject[:maxName] + "..."
 	}
-	if quoted := strconv.QuoteToGraphic(subject); quoted[1:len(quoted)-1] != subject || strings.TrimSpace(subject) == "" {
+	if quoted := strconv.QuoteToGraphic(subject); quoted[1:len(quoted)-1] != subject ||
+		strings.TrimSpace(subject) == "" {
 		return quoted
 	}
 	return subject

@@ -141,7 +141,8 @@ func (r *replay) report() *Report {
 		out.Limits = append(out.Limits, p.Limits[i].String())
 	}
 	l := r.log
-	out.Log = Log{Files: l.Files(), Format: l.Parser.Format(), Lines: l.Lines, Bad: l.Bad, Faults: l.Faults, Late: l.Late,
+	out.Log = Log{Files: l.Files(), Format: l.Parser.Format(), Lines: l.Lines, Bad: l.Bad, Faults: l.Faults,
+		Late:     l.Late,
 		Filtered: l.Filtered, Already: t.already, Statuses: l.Parser.HasStatus(), From: r.at(t.first), To: r.at(t.last)}
 	if r.o.sample > 1 {
 		out.Log.Sample = r.o.sample.String()

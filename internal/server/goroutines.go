@@ -51,7 +51,8 @@ type goroutineConn struct {
 func (t *goroutineTransport) beat(context.Context) error { return nil }
 
 func (t *goroutineTransport) attach(conn net.Conn) error {
-	k := &goroutineConn{conn: conn, socket: socketOf(conn), instance: t.instance, output: outputBuffer{limits: t.output},
+	k := &goroutineConn{conn: conn, socket: socketOf(conn), instance: t.instance,
+		output:  outputBuffer{limits: t.output},
 		traffic: t.traffic}
 	k.mu.Lock() // wake may be called before the session is set
 	kept := goroutineBytes + firstReadBytes

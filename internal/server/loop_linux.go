@@ -225,7 +225,8 @@ func (l *loop) post(m message) bool {
 	l.messages = append(l.messages, m)
 	if !l.signaled {
 		l.signaled = true
-		_, _ = unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // an error means that the loop is being woken already
+		// an error means that the loop is being woken already
+		_, _ = unix.Write(l.wakeFD, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	}
 	return true
 }

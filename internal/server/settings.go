@@ -39,8 +39,9 @@ func (s *Settings) Options() []*option.Option {
 	return []*option.Option{
 		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode),
 			Help: "refuse peers that are not on this machine"},
-		{Name: "timeout", Group: network, Kind: option.Time(&s.Timeout, time.Second, 0, MaxSeconds), Change: option.Live,
-			Help: "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},
+		{Name: "timeout", Group: network, Kind: option.Time(&s.Timeout, time.Second, 0, MaxSeconds),
+			Change: option.Live,
+			Help:   "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},
 		{Name: "transport", Group: network, Kind: option.Choice(&s.Transport, string(EventLoop), string(Goroutines)),
 			Help: "how connections are served: by a few loops, or by a goroutine each",
 			Use:  "Choose goroutines to find out whether a problem comes from the event loops; other systems than Linux have no loops."},
@@ -110,7 +111,8 @@ func (o outputLimits) Set(text string) error {
 		if class == len(limits) {
 			class = slices.Index(outputClasses, "slave")
 		}
-		limits[class] = OutputLimit{Hard: int(hard), Soft: int(soft), SoftDuration: time.Duration(seconds) * time.Second}
+		limits[class] = OutputLimit{Hard: int(hard), Soft: int(soft),
+			SoftDuration: time.Duration(seconds) * time.Second}
 	}
 	*o.of = limits
 	return nil

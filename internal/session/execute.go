@@ -184,7 +184,8 @@ func (x *execution) count(c *command.Call, ns int64) {
 func (x *execution) keyRefs(databases int) (places []store.KeyRef, all bool) {
 	q := x.queue
 	if len(q.KeyRefs) == 0 { // otherwise, an attempt in the session's turn has found them
-		x.all = q.FindKeys(x.database, databases) || q.Selects() && (x.checked || q.NeedsSession) // SELECT may be refused
+		// SELECT may be refused
+		x.all = q.FindKeys(x.database, databases) || q.Selects() && (x.checked || q.NeedsSession)
 		q.KeyRefs = append(q.KeyRefs, x.watching.KeyRefs()...)
 	}
 	return q.KeyRefs, x.all
@@ -235,7 +236,8 @@ func (x *execution) runOne(c *command.Call, r *run) {
 		}
 	}
 	r.call = c
-	if r.row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) && !c.Server.Stats.IsNew(r.row.Number) {
+	if r.row.Cost == command.Constant && !x.slowPath && (s == nil || !s.slowPath) &&
+		!c.Server.Stats.IsNew(r.row.Number) {
 		r.err = c.Run(r.row, r.words, false)
 		r.limited, c.Limited = c.Limited, 0
 		return

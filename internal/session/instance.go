@@ -118,7 +118,8 @@ func (in *Instance) WakeAll() {
 func (in *Instance) CutIdle(timeout time.Duration) {
 	now := in.Now()
 	for _, c := range in.Clients.AllUnsorted() {
-		if time.Duration(now-c.LastSeen.Load()) > timeout && c.State() == client.Running && !c.Profile.ReceivesMessages() {
+		if time.Duration(now-c.LastSeen.Load()) > timeout && c.State() == client.Running &&
+			!c.Profile.ReceivesMessages() {
 			c.Peer.Cut()
 		}
 	}

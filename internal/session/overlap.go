@@ -148,7 +148,8 @@ func (o *overlap) overlaps(row *command.Command, words [][]byte) bool {
 	return row.Overlaps() && s.transaction.Queue == nil && s.call.Middleware == nil &&
 		(s.replyMode == connection.RepliesOn || s.replyMode == connection.RepliesOff) &&
 		(!s.IsSubscribed() || s.out.Protocol() != 2) &&
-		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes && !row.MayWait(words) &&
+		!s.instance.Hooks.Has(command.Notifying) && command.TotalLength(words) <= maxOverlapBytes &&
+		!row.MayWait(words) &&
 		!(s.IDsWait() && command.HasWord(words[1:], "SETTLE")) // which may end the wait of another call
 }
 

@@ -141,7 +141,8 @@ func (in *Instance) WaitingCalls(database int, key []byte, most int) (calls []co
 	now := in.Now()
 	for _, c := range ws.queue.First(database, key, most) {
 		w := c.Of
-		calls = append(calls, command.WaitingCall{Client: w.session.ID, Command: w.row.Name, Left: max(c.Deadline()-now, 0)})
+		calls = append(calls,
+			command.WaitingCall{Client: w.session.ID, Command: w.row.Name, Left: max(c.Deadline()-now, 0)})
 	}
 	return calls
 }

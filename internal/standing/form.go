@@ -55,7 +55,8 @@ var (
 //
 // and in version 4, where there may be no plan, also
 //
-//	count      of grants, at least 1; of each of them: instant its end, text its reason, text its label, count quantity
+//	count      of grants, at least 1; of each of them: instant its end, text its reason, text its label,
+//	           count its quantity
 //
 // An instant is 8 bytes, big-endian, and a count or a duration 1 to 9 bytes, in groups of 7 bits, the
 // lowest first, as in package form. A text is the count of its bytes, and the bytes. What is not there

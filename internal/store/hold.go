@@ -59,7 +59,7 @@ type Settlement struct {
 
 	Found    bool    // set by Settle: there was a hold, or it was settled before
 	Repeated bool    // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
-	Charged  []int64 // set by Settle, unless Repeated: what the hold had charged, by request; 0 if it had not charged it
+	Charged  []int64 // set by Settle, unless Repeated: what the hold had charged of each request
 }
 
 // Hold describes an open hold of a key.

@@ -85,7 +85,8 @@ func fit(table []line, room int) []line {
 func (v *view) summary() []line {
 	s := v.now
 	pairs := [][3][2]string{
-		{{"calls/s", v.rate("total_commands_processed")}, {"clients", ofMost(s, "connected_clients", "maxclients", count)},
+		{{"calls/s", v.rate("total_commands_processed")},
+			{"clients", ofMost(s, "connected_clients", "maxclients", count)},
 			{"memory", ofMost(s, "used_memory", "maxmemory", bytes)}},
 		{{"errors/s", v.rate("total_error_replies")}, {"waiting", count(s.number("blocked_clients"))},
 			{"resident", bytes(s.number("used_memory_rss"))}},

@@ -112,7 +112,8 @@ func New(c Config) *Server {
 		Handler: http.HandlerFunc(s.serve), ConnState: s.connState, ConnContext: s.connContext,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: c.Read, WriteTimeout: c.Write, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeaderBytes, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxStreams,
-			MaxReadFrameSize: http2Frame, MaxReceiveBufferPerConnection: http2Bodies, MaxReceiveBufferPerStream: http2Bodies},
+			MaxReadFrameSize: http2Frame, MaxReceiveBufferPerConnection: http2Bodies,
+			MaxReceiveBufferPerStream: http2Bodies},
 		ErrorLog: slog.NewLogLogger(&messages{c.Log.Handler(), c.Name}, slog.LevelWarn),
 	}
 	return s

@@ -54,8 +54,8 @@ type Sender struct {
 	config Config
 	client http.Client
 	queue  chan report
-	// stopping is done when no pause is made any more, and each report gets one more try. ended is done when the time for
-	// these is over.
+	// stopping is done when no pause is made any more, and each report gets one more try. ended is done when the time
+	// for these tries is over.
 	stopping, ended context.Context
 	stop, end       context.CancelFunc
 	working         sync.WaitGroup

@@ -14,7 +14,7 @@ import (
 // Options say how a log is to be read.
 type Options struct {
 	Format                  string         // a name, or a description as nginx's log_format; empty to guess it
-	Subject, Quantity, Time string         // templates; if empty, the quantity is 1, and the time is the log's usual one
+	Subject, Quantity, Time string         // templates; empty: the quantity is 1, and the time the log's usual one
 	Trusted                 []netip.Prefix // proxies whose X-Forwarded-For is believed
 	IPv6Prefix              int            // bits of an IPv6 address that make a subject
 	Zone                    *time.Location // of times without an offset

@@ -39,7 +39,8 @@ func (l Limit) StepFixed(now int64, s Fixed, quantity int64,
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never, Taken: applied,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never,
+		Taken: applied,
 	}
 	if used > 0 {
 		d.ResetAfter = w.End - now

@@ -125,7 +125,8 @@ func (l LogLimit) StepLog(now int64, s Log, entries Entries, quantity int64, mod
 	}
 
 	d = quota.Decision{
-		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never, Taken: applied,
+		Limited: v.limited, Limit: l.size, Remaining: max(l.remainingAfter(used), 0), RetryAfter: quota.Never,
+		Taken: applied,
 	}
 	if used > 0 {
 		d.ResetAfter = r.end - now

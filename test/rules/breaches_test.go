@@ -157,6 +157,13 @@ func TestStyleBreaches(t *testing.T) {
 			[]string{"internal/a/a.go:3: 152 columns, and 120 is the most"}},
 		{"a long string", linesFit,
 			[]string{"internal/a/a.go", "package a\n\nconst text = \"" + strings.Repeat("word ", 30) + "\"\n"}, nil},
+		{"lines with wide tabs", wideFiles.check(nil),
+			[]string{
+				"internal/a/a.go", "package a\n\n\t//" + strings.Repeat(" word", 23) + "\n//" + strings.Repeat(" word", 23) + "\n",
+				"test/a_test.go", "package test\n\n\t//" + strings.Repeat(" word", 23) + "\n",
+			},
+			[]string{"internal/a/a.go: 1 wide lines, and 0 is the most",
+				"tests and tools in test: 1 wide lines, and 0 is the most"}},
 		{"spaces for a tab", isFormatted,
 			[]string{"a.go", "package a\n\nfunc f() {\n    f()\n}\n", "testdata/b.go", "package  b\n"},
 			[]string{"a.go:1: not formatted by gofmt"}},

@@ -30,6 +30,7 @@ var rules = []struct {
 	{"only the store reads the clock", onlyTheStoreReadsClock},
 	{"gofmt", isFormatted},
 	{"lines fit", linesFit},
+	{"lines fit with wide tabs", wideFiles.check(larger)},
 	{"names say something", namesSaySomething},
 	{"the project stands alone", standsAlone},
 	{"tests do not skip", testsDoNotSkip(maySkip)},

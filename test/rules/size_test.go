@@ -21,6 +21,7 @@ var (
 	// programs in test/clients, which are a module of their own.
 	functionLines = sizeRule{50, "lines", linesOfFunctions}
 	fileLines     = sizeRule{500, "lines", linesOfFiles}
+	wideFiles     = sizeRule{0, "wide lines", wideLines}
 	structFields  = sizeRule{25, "fields", fieldsOfStructs}
 	// Each boolean doubles the number of states of a struct.
 	structBooleans   = sizeRule{6, "booleans", booleansOfStructs}

@@ -93,6 +93,29 @@ func linesFit(t *tree) (breaches []string) {
 	return breaches
 }
 
+// tabColumns is how wide editors and code reviews show a tab, at the least.
+const tabColumns = 4
+
+// wideLines counts the lines that do not fit where a tab is tabColumns wide: in each file of the product, and in each
+// folder of other code.
+func wideLines(t *tree) map[string]int {
+	sizes := map[string]int{}
+	for _, f := range t.files {
+		name := f.path
+		if !f.isProduct() {
+			folder, _, _ := strings.Cut(f.path, "/")
+			name = "tests and tools in " + folder
+		}
+		for i, line := range strings.Split(string(f.text), "\n") {
+			columns := utf8.RuneCountInString(line) + (tabColumns-1)*strings.Count(line, "\t")
+			if columns > maxColumns && !f.hasString(t, i+1) {
+				sizes[name]++
+			}
+		}
+	}
+	return sizes
+}
+
 // hasString says whether a part of a literal string of 40 characters or more is on a line.
 func (f *source) hasString(t *tree, line int) (found bool) {
 	ast.Inspect(f.syntax, func(node ast.Node) bool {

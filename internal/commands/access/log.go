@@ -153,7 +153,11 @@ func (e *deniedCall) write(c *command.Call) {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"entry-id", e.ID}, {"timestamp-created", c.Unix(e.First) / 1e6}, {"timestamp-last-updated", c.Unix(e.At) / 1e6}} {
+	}{
+		{"entry-id", e.ID},
+		{"timestamp-created", c.Unix(e.First) / 1e6},
+		{"timestamp-last-updated", c.Unix(e.At) / 1e6},
+	} {
 		c.Out.BulkString(f.name)
 		c.Out.Int(f.value)
 	}

@@ -24,10 +24,12 @@ func (s *Settings) Options() []*option.Option {
 			Help: "password of the user default; better in a file, or in the environment"},
 		{Name: "user", Group: option.Access, Kind: users{&s.Users}, Secret: true, FlagOnly: true, Words: true,
 			Help: "a user and its rules, such as 'alice on #HASH ~app:* +@all'; may be repeated; in the environment, one per line"},
-		{Name: "acl-pubsub-default", Group: option.Access, Kind: option.Choice(&s.Channels, "resetchannels", "allchannels"),
+		{Name: "acl-pubsub-default", Group: option.Access,
+			Kind:   option.Choice(&s.Channels, "resetchannels", "allchannels"),
 			Change: option.Live, Help: "which channels new users may use"},
-		{Name: "acllog-max-len", Group: option.Access, Kind: option.Number(&s.ACLLog, 0, maxLogEntries), Change: option.Live,
-			Help: "denied commands and failed logins that ACL LOG keeps"},
+		{Name: "acllog-max-len", Group: option.Access, Kind: option.Number(&s.ACLLog, 0, maxLogEntries),
+			Change: option.Live,
+			Help:   "denied commands and failed logins that ACL LOG keeps"},
 	}
 }
 

@@ -22,7 +22,8 @@ var cluster = command.Command{
 		clusterRows(clusterAdmin, 0, "bumpepoch", "flushslots", "saveconfig"),
 		clusterRows(clusterAdmin, 1,
 			"count-failure-reports", "forget", "replicas", "replicate", "set-config-epoch", "slaves"),
-		clusterRows(clusterAdmin, atLeast, "failover", "reset"), clusterRows(clusterAdmin, 1+atLeast, "addslots", "delslots"),
+		clusterRows(clusterAdmin, atLeast, "failover", "reset"),
+		clusterRows(clusterAdmin, 1+atLeast, "addslots", "delslots"),
 		clusterRows(clusterAdmin, 2+atLeast, "addslotsrange", "delslotsrange", "meet", "setslot"),
 	),
 }

@@ -48,7 +48,8 @@ func (a *Admin) infoStats(c *command.Call, out *command.InfoText) {
 	out.Add("keyspace_misses", s.Misses.Load())
 	out.Fixed("latest_fork_usec:0", "total_forks:0", "migrate_cached_sockets:0", "slave_expires_tracked_keys:0",
 		"active_defrag_hits:0",
-		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0", "total_active_defrag_time:0",
+		"active_defrag_misses:0", "active_defrag_key_hits:0", "active_defrag_key_misses:0",
+		"total_active_defrag_time:0",
 		"current_active_defrag_time:0")
 	out.Fixed("unexpected_error_replies:0")
 	out.Add("total_error_replies", s.Errors.Load())

@@ -46,13 +46,15 @@ func (a *Admin) Metrics(server *command.Server) []metric.Group {
 		}},
 		{
 			Metrics: []*metric.Metric{
-				connections, connectionsMax, connectionsNew, connectionsTotal, connectionsDenied, connectionsCut, clientMemory,
+				connections, connectionsMax, connectionsNew, connectionsTotal, connectionsDenied, connectionsCut,
+				clientMemory,
 			},
 			Read: func(out *metric.Samples) { a.readConnections(server, out) },
 		},
 		{
-			Metrics: []*metric.Metric{received, sent, reads, writes, hits, misses, errorReplies, slowCalls, slowLogLength},
-			Read:    func(out *metric.Samples) { readTraffic(server, out) },
+			Metrics: []*metric.Metric{received, sent, reads, writes, hits, misses, errorReplies, slowCalls,
+				slowLogLength},
+			Read: func(out *metric.Samples) { readTraffic(server, out) },
 		},
 		a.memoryMetrics(server), callMetrics(server),
 	}
@@ -116,10 +118,11 @@ func loopMetrics(server *command.Server) (groups []metric.Group) {
 		if m.measured == nil {
 			continue
 		}
-		groups = append(groups, metric.Group{Metrics: []*metric.Metric{m.longest, m.over}, Read: func(out *metric.Samples) {
-			out.Float(m.longest, m.measured.Value().Seconds())
-			out.Int(m.over, m.measured.OverMillisecond())
-		}})
+		groups = append(groups,
+			metric.Group{Metrics: []*metric.Metric{m.longest, m.over}, Read: func(out *metric.Samples) {
+				out.Float(m.longest, m.measured.Value().Seconds())
+				out.Int(m.over, m.measured.OverMillisecond())
+			}})
 	}
 	return groups
 }

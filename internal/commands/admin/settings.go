@@ -46,7 +46,8 @@ func (s *Settings) Options() []*option.Option {
 			Change: option.Live, Words: true, Help: "percentiles of these times that INFO shows"},
 		{Name: "enable-debug-command", Group: option.Access, Kind: option.Choice(&s.Debug, "no", "yes", "local"),
 			Change: option.Immutable, Help: "which clients may use DEBUG: none, all, or those on this machine"},
-		{Name: "enable-protected-configs", Group: option.Access, Kind: option.Choice(&s.Protected, "no", "yes", "local"),
+		{Name: "enable-protected-configs", Group: option.Access,
+			Kind:   option.Choice(&s.Protected, "no", "yes", "local"),
 			Change: option.Immutable,
 			Help:   "which clients may change protected settings with CONFIG SET: none, all, or those on this machine"},
 	}

@@ -125,7 +125,8 @@ var selectDB = command.Command{
 			}
 			return command.ErrDatabase
 		}
-		choose, before := c.View.Select, c.View.Selected() // in the background, the session does when it takes the reply
+		// in the background, the session does when it takes the reply
+		choose, before := c.View.Select, c.View.Selected()
 		if c.Session != nil {
 			choose = sessionOf(c).SelectDatabase
 		}

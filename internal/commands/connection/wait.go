@@ -13,10 +13,11 @@ import (
 func (f *Family) wait() *command.Command {
 	return &command.Command{
 		Name: "wait", Group: "generic", Category: "connection", Since: "3.0.0", Complexity: "O(1)",
-		Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"}, NotExternal: unknownReplicas,
-		Summary: "Waits for replicas. There are none, so a call that waits for one waits until the timeout, or for ever if that is 0.",
-		Args:    []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
-		Reply:   "0, the number of replicas that have received the writes before.",
+		Flags: command.NoScript, Tips: []string{command.AllShards, "response_policy:agg_min"},
+		NotExternal: unknownReplicas,
+		Summary:     "Waits for replicas. There are none, so a call that waits for one waits until the timeout, or for ever if that is 0.",
+		Args:        []command.Arg{command.Int("numreplicas"), command.Int("timeout").By(parseTimeout)},
+		Reply:       "0, the number of replicas that have received the writes before.",
 		Run: func(c *command.Call) error {
 			replicas, timeout := c.Int(), c.Int()
 			awaitReplicas(c, replicas, timeout, ":0\r\n")

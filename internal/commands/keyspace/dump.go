@@ -131,7 +131,8 @@ IDLETIME and FREQ are accepted, and have no effect.`,
 			if offload(c, workToRestore(c.Words)) {
 				return nil
 			}
-			release, err := c.Allocate(2 * rdb.DumpSize(c.Words[payloadWord])) // what it holds, and the copy in the store
+			// what it holds, and the copy in the store
+			release, err := c.Allocate(2 * rdb.DumpSize(c.Words[payloadWord]))
 			if release == nil {
 				return err
 			}

@@ -13,7 +13,8 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 	row.Group, row.Complexity, row.Flags, row.Cost, row.KeyAccess = "generic", "O(1)", command.Write|command.Fast,
 		command.Constant, "RW UPDATE"
 	row.Events.Change = "expire"
-	row.Args = []command.Arg{command.Key("key"), command.Word(word), command.Word("[NX | XX | GT | LT]").Optional().Many()}
+	row.Args = []command.Arg{command.Key("key"), command.Word(word),
+		command.Word("[NX | XX | GT | LT]").Optional().Many()}
 	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it."
 	row.Run = func(c *command.Call) error {
 		key, when := c.Key(), c.Word()

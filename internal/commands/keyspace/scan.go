@@ -144,7 +144,8 @@ func (s *search) next(c *command.Call, count int) (err error) {
 // read reads about count more keys.
 func (s *search) read(c *command.Call, count int) (err error) {
 	if view, ok := c.View.(store.PatternScanner); ok {
-		s.cursor, err = view.ScanMatching(c.Context, s.cursor, s.match.pattern, s.match.kind != nil, count, s.piece.visit)
+		s.cursor, err = view.ScanMatching(c.Context, s.cursor, s.match.pattern, s.match.kind != nil, count,
+			s.piece.visit)
 		return err
 	}
 	s.cursor, err = c.View.Scan(c.Context, s.cursor, count, s.piece.visit)

@@ -14,8 +14,8 @@ func inSelected(c *command.Call, key []byte) store.KeyRef {
 
 // renaming completes the rows of RENAME and RENAMENX.
 func renaming(row command.Command, replace bool, answer func(c *command.Call, done bool)) command.Command {
-	row.Group, row.Complexity, row.Flags, row.Traits, row.KeyAccess = "generic", "O(1)", command.Write, command.ValueSized,
-		"RW ACCESS DELETE, OW UPDATE"
+	row.Group, row.Complexity, row.KeyAccess = "generic", "O(1)", "RW ACCESS DELETE, OW UPDATE"
+	row.Flags, row.Traits = command.Write, command.ValueSized
 	if !replace {
 		row.KeyAccess = "RW ACCESS DELETE, OW INSERT"
 		row.Flags, row.Cost = row.Flags|command.Fast, command.Constant // as in Redis

@@ -23,7 +23,8 @@ func (l *Family) acquire() *command.Command {
 	return &command.Command{
 		Name: limit.Lease.Command(), Group: "limiter", Since: "1.0.0",
 		Complexity: "O(N) in the number of holders: 4 bytes of each are moved",
-		Flags:      command.Write | command.Fast, Cost: command.Constant, Traits: command.Decides | command.NamesArguments,
+		Flags:      command.Write | command.Fast, Cost: command.Constant,
+		Traits:    command.Decides | command.NamesArguments,
 		Summary:   "Acquires permits for a time, unless more than the limit would be held at once (leases).",
 		KeyAccess: "RW ACCESS UPDATE",
 		Args: []command.Arg{command.Key("key"), limitArg, ttlArg, holderArg, command.Int("quantity").Min(0).Or(1),

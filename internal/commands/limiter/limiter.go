@@ -34,7 +34,8 @@ type Family struct {
 // Commands returns the rows of the family, in reading order.
 func (l *Family) Commands() []*command.Command {
 	return l.Watch(slices.Concat([]*command.Command{l.throttle()}, l.windowRows(), []*command.Command{
-		l.quota(), l.acquire(), l.renew(), l.release(), l.holders(), l.holds(), l.all(), l.gcra(), l.inspect(), l.topKeys(),
+		l.quota(), l.acquire(), l.renew(), l.release(), l.holders(), l.holds(), l.all(), l.gcra(), l.inspect(),
+		l.topKeys(),
 	}))
 }
 

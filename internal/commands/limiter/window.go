@@ -48,7 +48,8 @@ func (l *Family) windowed(
 	row command.Command, rule func(*command.Call) error, limit ...command.Arg,
 ) *command.Command {
 	row.Group, row.Since, row.KeyAccess = "limiter", "1.0.0", "RW ACCESS UPDATE"
-	row.Flags, row.Cost, row.Traits = command.Write|command.Fast, command.Constant, command.Decides|command.NamesArguments
+	row.Flags, row.Cost = command.Write|command.Fast, command.Constant
+	row.Traits = command.Decides | command.NamesArguments
 	row.Args = slices.Concat([]command.Arg{command.Key("key")}, limit,
 		[]command.Arg{quantityArg, decide.ModeArg, msArg}, decide.Args(leaveArg))
 	row.Effort = decide.SettleEffort

@@ -10,8 +10,9 @@ const policyFlags = command.Admin | command.Dangerous | command.Loading | comman
 
 func (f *Family) policy() *command.Command {
 	return &command.Command{
-		Name: "cl.policy", Group: "server", Category: "policy", Since: "1.0.0", Complexity: "Depends on the subcommand.",
-		Min: 2, Summary: "Commands about policies, which are in the files of --policies.", AnyMore: true,
+		Name: "cl.policy", Group: "server", Category: "policy", Since: "1.0.0",
+		Complexity: "Depends on the subcommand.",
+		Min:        2, Summary: "Commands about policies, which are in the files of --policies.", AnyMore: true,
 		Subs: []*command.Command{f.list(), f.get(), f.test(), f.reload(), command.HelpOf("cl.policy", "1.0.0")},
 	}
 }

@@ -13,7 +13,8 @@ import (
 // Commands returns the rows of the family, in reading order.
 func (cs *Channels) Commands() []*command.Command {
 	return []*command.Command{
-		cs.subscribeRow(), cs.unsubscribeRow(), cs.psubscribeRow(), cs.punsubscribeRow(), cs.publishRow(), cs.pubsubRow(),
+		cs.subscribeRow(), cs.unsubscribeRow(), cs.psubscribeRow(), cs.punsubscribeRow(), cs.publishRow(),
+		cs.pubsubRow(),
 		cs.ssubscribeRow(), cs.sunsubscribeRow(), cs.spublishRow(),
 	}
 }

@@ -101,7 +101,9 @@ var (
 	effortOfSubscribing = &command.Effort{Fixed: func(words [][]byte) int {
 		return (len(words)-1)*command.SubscribeWork + copiesPerName*command.TotalLength(words)
 	}}
-	effortOfUnsubscribing = &command.Effort{Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork }}
+	effortOfUnsubscribing = &command.Effort{
+		Fixed: func(words [][]byte) int { return (len(words) - 1) * unsubscribeWork },
+	}
 )
 
 // subscribeTo subscribes to the names of a call, with a reply for each. If the names are too many

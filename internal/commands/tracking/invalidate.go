@@ -291,7 +291,8 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 		return
 	}
 	tr := s.Tracker.Load()
-	if tr == nil || what.keys != nil && (tr.Broadcast != what.broadcast || tr.NoLoop && !what.broadcast && what.by == id) {
+	if tr == nil || what.keys != nil &&
+		(tr.Broadcast != what.broadcast || tr.NoLoop && !what.broadcast && what.by == id) {
 		return
 	}
 	to, own := s, s.ProtocolVersion()
@@ -312,7 +313,8 @@ func (t *Table) sendTo(id int64, what *invalidation) {
 		case m.Protocol() == 3:
 			return what.push.InAs(own, 3, func(out *resp.Writer) { what.write(out, own, "invalidate") })
 		}
-		return what.message.InAs(own, 2, func(out *resp.Writer) { what.write(out, own, "message", invalidationChannel) })
+		return what.message.InAs(own, 2,
+			func(out *resp.Writer) { what.write(out, own, "message", invalidationChannel) })
 	})
 }
 

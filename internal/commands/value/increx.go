@@ -21,7 +21,8 @@ var incrEX = command.Command{
 		}
 		return "incrby " + expiryEvent(c)
 	}},
-	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"), command.Word("integer").After("BYINT"),
+	Args: []command.Arg{command.Key("key"), command.Word("float").After("BYFLOAT"),
+		command.Word("integer").After("BYINT"),
 		command.Word("lower-bound").After("LBOUND"),
 		command.Word("upper-bound").After("UBOUND"), command.Flag("SATURATE"), command.Word("seconds").After("EX"),
 		command.Word("milliseconds").After("PX"),

@@ -108,9 +108,10 @@ var mSet = command.Command{
 	Name: "mset", Group: "string", Since: "1.0.1", Complexity: "O(N) in the number of keys",
 	Flags: command.Write | command.DenyOOM, Cost: command.Constant, Traits: command.SeveralSteps,
 	Summary: "Sets the values of several keys.", KeyAccess: "OW UPDATE",
-	Tips: []string{"request_policy:multi_shard", "response_policy:all_succeeded"}, Events: command.Events{Change: "set"},
-	Args:  []command.Arg{command.Key("key").With("value")},
-	Reply: "OK. Up to 1024 keys are set in one step.",
+	Tips:   []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+	Events: command.Events{Change: "set"},
+	Args:   []command.Arg{command.Key("key").With("value")},
+	Reply:  "OK. Up to 1024 keys are set in one step.",
 	Run: func(c *command.Call) error {
 		pairs := c.Many()
 		if err := checkMarks(pairs); err != nil {

@@ -49,7 +49,8 @@ var set = command.Command{
 		return len(words) > 3 &&
 			(setGets(words) || setHasCondition(words))
 	}},
-	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(), command.Flag("XX").Again(),
+	Args: []command.Arg{command.Key("key"), command.Word("value"), command.Flag("NX").Again(),
+		command.Flag("XX").Again(),
 		command.OneOf("condition", conditionTokens...).WithEach("value").Again(), command.Flag("GET").Again(),
 		exOption, pxOption, exatOption, pxatOption, command.Flag("KEEPTTL").Again()},
 	Reply: `OK; nil if NX, XX or a condition prevented it. With GET: the old value, or nil, whether it was set or not. IFEQ and IFNE

@@ -173,7 +173,8 @@ func (a *applier) write(s *shard, e *entry.Entry) error {
 	case entry.Bytes:
 		return s.write(&a.at, store.Value{Bytes: e.Bytes}, e.Expires)
 	case entry.Throttle:
-		a.state = form.State{Kind: limit.Throttle, TAT: e.Expires, Entries: a.state.Entries[:0], Leases: a.state.Leases[:0]}
+		a.state = form.State{Kind: limit.Throttle, TAT: e.Expires, Entries: a.state.Entries[:0],
+			Leases: a.state.Leases[:0]}
 	}
 	err := s.restore(&a.at, &a.state)
 	if err == nil {

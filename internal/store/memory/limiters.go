@@ -236,7 +236,8 @@ func (s *shard) fields(r record, now int64) []store.Field {
 		return []store.Field{instant("tat", r.expires())}
 	case limit.Quota:
 		state := r.calendar()
-		return []store.Field{{Name: "unit", Text: r.cycle().Word()}, number("used", state.Used), number("end", state.End)}
+		return []store.Field{{Name: "unit", Text: r.cycle().Word()}, number("used", state.Used),
+			number("end", state.End)}
 	case limit.Integer:
 		return []store.Field{number("value", r.field(0))}
 	case limit.Bytes:

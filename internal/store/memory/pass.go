@@ -240,7 +240,8 @@ func (t *tracking) visitRefs(s *shard, refs []ref) (visited int) {
 			continue // it was removed or moved, or has been visited
 		}
 		r.clearDirty()
-		if tat := r.expires(); r.kind() == limit.Throttle && tat > s.lastInstant && s.holds.len() == 0 { // the usual case
+		// the usual case
+		if tat := r.expires(); r.kind() == limit.Throttle && tat > s.lastInstant && s.holds.len() == 0 {
 			t.pending = entry.AppendThrottle(t.pending, generation, r.key(), tat)
 		} else {
 			t.appendChange(s, r.key(), r)

@@ -125,7 +125,8 @@ func (l *layout) prefetchRecords(h *keyHash) {
 			page := &l.pages[n]
 			start := address(page.data) + uintptr(at%unitsPerPage*unitBytes)
 			prefetch(start)
-			for line := uintptr(lineBytes); line < uintptr(min(page.class, prefetchClasses))*unitBytes; line += lineBytes {
+			end := uintptr(min(page.class, prefetchClasses)) * unitBytes
+			for line := uintptr(lineBytes); line < end; line += lineBytes {
 				prefetch(start + line)
 			}
 		}

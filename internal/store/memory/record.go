@@ -38,8 +38,8 @@ const (
 // of an object in a slab, or says how many bytes of entries or leases follow (inline.go). For Bytes
 // and Standing it is the length of the bytes that follow.
 var valueBytes = func() [limit.Kinds]int {
-	bytes := [limit.Kinds]int{limit.SlidingLog: 20, limit.Quota: 16, limit.Lease: 4, limit.Standing: 4, limit.Integer: 8,
-		limit.Bytes: 4}
+	bytes := [limit.Kinds]int{limit.SlidingLog: 20, limit.Quota: 16, limit.Lease: 4, limit.Standing: 4,
+		limit.Integer: 8, limit.Bytes: 4}
 	for k := range limit.Kind(limit.Kinds) {
 		if p := k.Plain(); p != nil {
 			bytes[k] = 8 * p.Stored()

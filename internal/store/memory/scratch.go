@@ -19,7 +19,9 @@ type Scratch interface {
 	TakeHolds(key []byte) *hold.Book
 	// Hold calls decide, which makes a decision with the view, and makes a hold of what the decision takes: see
 	// store.Once. The caller has found out that there is no hold with this ID.
-	Hold(o *store.Once, decide func() (decisions []quota.Decision, taken bool, err error)) ([]quota.Decision, bool, error)
+	Hold(
+		o *store.Once, decide func() (decisions []quota.Decision, taken bool, err error),
+	) ([]quota.Decision, bool, error)
 }
 
 // PutHolds implements Scratch.

@@ -42,7 +42,8 @@ func (v *view) Settle(ctx context.Context, o *store.Settlement) (decisions []quo
 func (c *settling) settle() ([]quota.Decision, error) {
 	v := c.view
 	c.look()
-	// A settlement has passed over the keys that were not in its call. It is repeated although these are in the call now.
+	// A settlement has passed over the keys that were not in its call. It is repeated although these are in the call
+	// now.
 	if past, known := v.pastHold(c.Key, c.ID); known && (!c.found || c.head == nil && !past.lapsed) {
 		switch {
 		case past.lapsed:

@@ -265,8 +265,8 @@ func (a *stepOnAll) noteHolds(r *request) {
 }
 
 // fits reports whether there is memory for the plans of all requests. If not, exactly the decisions that need memory
-// become limited. A request that needs memory does not fit either if its shard is short of page numbers: a step that has
-// begun must not fail half way.
+// become limited. A request that needs memory does not fit either if its shard is short of page numbers: a step that
+// has begun must not fail half way.
 func (a *stepOnAll) fits(all []request) bool {
 	fits := !a.noGrowth
 	for i := range all {
@@ -364,7 +364,8 @@ func endNoGrowth(all []request) {
 	for i := range all {
 		s, at := all[i].shard, &all[i].plan.at
 		s.noGrowth = false
-		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == limit.Lease && !r.isInline() {
+		if r, _ := s.find(at.hash, all[i].Key); all[i].Lease != nil && r != nil && r.kind() == limit.Lease &&
+			!r.isInline() {
 			s.leases.at(r.stateWord()).updateBytes(&s.leases)
 		}
 	}
