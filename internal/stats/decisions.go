@@ -105,7 +105,7 @@ func (d *Decisions) reset() {
 }
 
 // MaxPolicies is the number of policies whose decisions are counted for each of them. A monitoring system
-// keeps some series for each, and a scrape is to be at most 200 KiB.
+// keeps some series for each, and a scrape has a bound: see TestSize of package monitor.
 const MaxPolicies = 32
 
 // OtherPolicies is the name under which the decisions of all other policies are counted together. No policy
