@@ -248,6 +248,7 @@ func TestTransports(t *testing.T) {
 	for _, l := range []*link{open(t, "unix://"+socket), open(t, "rediss://127.0.0.1:"+text10(port), trusting)} {
 		require.True(t, l.connect("cl:k"), "%v", l.Trouble(0))
 		l.done(call("INCR", "cl:k"))
+		becomeIdle(t)
 		peer.Ask(t, s.Addr, "client", "kill", "type", "normal", "skipme", "yes")
 		peer.Says(t, s.Addr, "connected_clients:1\r", "info", "clients")
 		r := call("INCR", "cl:k")

@@ -144,6 +144,12 @@ func TestSilence(t *testing.T) {
 	assert.Equal(t, "1", raw(l.done(call("GET", key))))
 }
 
+// becomeIdle waits for so long that a backend takes its connections for idle.
+func becomeIdle(t *testing.T) {
+	used := now()
+	peer.Until(t, "idle connections", func() bool { return now()-used >= int64(time.Millisecond) })
+}
+
 // The backend notices that an idle connection was closed before it sends anything on it.
 func TestIdleConnectionIsClosed(t *testing.T) {
 	const key = "cl:counter"
@@ -151,6 +157,7 @@ func TestIdleConnectionIsClosed(t *testing.T) {
 	l := open(t, "redis://"+s.Addr)
 	l.join(key)
 	l.done(read(key))
+	becomeIdle(t)
 	peer.Ask(t, s.Addr, "client", "kill", "type", "normal", "skipme", "yes")
 	peer.Says(t, s.Addr, "connected_clients:1\r", "info", "clients")
 	r := call("INCR", key)

@@ -99,7 +99,7 @@ var mayImport = map[string][]string{
 		"internal/store/remote/adding", "internal/store/remote/ahead",
 	},
 	"internal/store/remote/backend": {
-		"internal/store/remote/combine", "internal/store/remote/adding",
+		"internal/resp", "internal/store/remote/combine", "internal/store/remote/adding",
 		"github.com/redis/go-redis/v9/...",
 	},
 	"internal/store/storetest": {

@@ -2,11 +2,12 @@
 // watch, or a cluster. It sends the batches of package combine, each as one pipeline, and fills in
 // the replies.
 //
-// go-redis implements the protocol, authentication and the client of the Sentinels. This package opens
-// the connections itself: a go-redis client may open one whenever it likes, but a decision needs to know
+// go-redis implements authentication, the questions about a server and its keys, and the client of the Sentinels. This
+// package opens the connections itself: a go-redis client may open one whenever it likes, but a decision needs to know
 // the clock of the server that it is sent to. So each connection is a go-redis client with one socket
-// and no other. Nothing is ever sent twice here: if some bytes of a request were written, and there was
-// no reply, its result is Unknown.
+// and no other. Batches are encoded and decoded here (encode.go, reply.go), because go-redis costs more: it sets timers
+// for each pipeline, and allocates each command and each argument. Nothing is ever sent twice here: if some bytes of a
+// request were written, and there was no reply, its result is Unknown.
 package backend
 
 import (
@@ -53,6 +54,7 @@ type Backend struct {
 	running  sync.WaitGroup
 	reached  atomic.Bool // a connection to a server could be opened
 	trips    trips       // of the pipelines of batches
+	watch    silenceWatch
 
 	// servers are all servers, by their numbers. The list is replaced, under mu, when one is added, so
 	// that reading it takes no lock: the machine asks for a clock for each flight.
@@ -200,32 +202,6 @@ func (b *Backend) numberOf(address string) combine.Primary {
 	return s.number
 }
 
-// Do carries out a batch and fills in its replies. It returns when all replies have arrived or are
-// lost. Batches of different connections may be under way at the same time.
-func (b *Backend) Do(batch *combine.Batch) {
-	at := place{batch.Primary, batch.Database, batch.Connection}
-	if batch.Connect {
-		batch.Failed = b.connect(at) != nil
-		return
-	}
-	if held := b.topology.held(); held != nil {
-		select {
-		case <-held:
-		case <-b.stop.Done():
-		}
-	}
-	b.mu.RLock()
-	c := b.connections[at]
-	b.mu.RUnlock()
-	for _, r := range batch.Requests {
-		r.Reply = combine.Reply{Status: combine.Unsent}
-	}
-	if c == nil || !c.exchange(batch) {
-		batch.Failed = true
-		b.drop(at, c)
-	}
-}
-
 // connect opens a connection. It replaces the present one, if there is one.
 func (b *Backend) connect(at place) error {
 	b.mu.RLock()
@@ -271,23 +247,6 @@ func (b *Backend) note(p combine.Primary, err error) {
 	case err == nil && before != nil:
 		b.config.Log.Info("store: connected again", "address", address)
 	}
-}
-
-// drop closes a connection that has failed.
-func (b *Backend) drop(at place, c *connection) {
-	if c != nil {
-		b.remove(at, c)
-	}
-	b.topology.lost(at.primary)
-}
-
-func (b *Backend) remove(at place, c *connection) {
-	b.mu.Lock()
-	if b.connections[at] == c {
-		delete(b.connections, at)
-	}
-	b.mu.Unlock()
-	c.close()
 }
 
 // disconnect closes the sockets of all connections to a server, except the connections to one address. The

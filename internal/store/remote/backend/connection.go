@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -34,6 +35,7 @@ type connection struct {
 	outdated atomic.Bool // it has to authenticate again before the next requests
 
 	pipeline pipeline // of the exchange under way; kept for its memory
+	silence  silence  // since that exchange has begun
 }
 
 // errSpent is returned to go-redis when it asks for another connection.
@@ -185,6 +187,7 @@ func (c *connection) run(ctx context.Context, commands []redis.Cmder) error {
 	pipe := c.client.Pipeline()
 	_ = pipe.BatchProcess(ctx, commands...) // it only collects them
 	_, err := pipe.Exec(ctx)
+	_ = c.socket.SetDeadline(time.Time{}) // exchanges have none: see silence
 	if err == nil || isReply(err) && slices.ContainsFunc(commands, hasError) {
 		return nil
 	}
@@ -208,17 +211,17 @@ func (c *connection) readClock(ctx context.Context) error {
 	if err := command.Err(); err != nil {
 		return fmt.Errorf("TIME: %w", err)
 	}
-	return c.learnTime(command.Cmd)
+	return c.learnTime(command.Val())
 }
 
 // learnTime adds the reply of TIME, the first command of the exchange, to the measurements.
-func (c *connection) learnTime(command *redis.Cmd) error {
-	reply, ok := command.Val().([]any)
-	if !ok || len(reply) != 2 {
-		return fmt.Errorf("TIME: the reply is %.100v", command.Val())
+func (c *connection) learnTime(reply any) error {
+	parts, ok := reply.([]any)
+	if !ok || len(parts) != 2 {
+		return fmt.Errorf("TIME: the reply is %.100v", reply)
 	}
-	seconds, err1 := strconv.ParseInt(fmt.Sprint(reply[0]), 10, 64)
-	micros, err2 := strconv.ParseInt(fmt.Sprint(reply[1]), 10, 64)
+	seconds, err1 := strconv.ParseInt(fmt.Sprint(parts[0]), 10, 64)
+	micros, err2 := strconv.ParseInt(fmt.Sprint(parts[1]), 10, 64)
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("TIME: %w", err)
 	}

@@ -2,10 +2,13 @@ package backend
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/resp"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -20,8 +23,30 @@ func writes(n int) (requests []*combine.Request) {
 	return requests
 }
 
-// The arguments of all commands share memory, which may move while they are collected.
-func TestArgumentsOfManyCommands(t *testing.T) {
+// encoded returns the words of the commands of a pipeline.
+func encoded(t *testing.T, p *pipeline) (commands [][]string) {
+	out := resp.RepliesIn(p.out.Bytes())
+	for range p.count {
+		words := make([]string, out.Next().N)
+		for i := range words {
+			words[i] = string(out.Next().Text)
+		}
+		commands = append(commands, words)
+	}
+	require.Zero(t, out.Len())
+	return commands
+}
+
+// encodedOne returns the words of a write.
+func encodedOne(t *testing.T, native bool, parts ...combine.Part) []string {
+	c := &connection{native: native}
+	c.pipeline.begin()
+	c.encode(&combine.Request{Kind: combine.Write, Parts: parts})
+	require.Equal(t, 1, c.pipeline.count)
+	return encoded(t, &c.pipeline)[0]
+}
+
+func TestManyCommands(t *testing.T) {
 	for _, native := range []bool{true, false} {
 		c := &connection{native: native}
 		for range 2 {
@@ -31,17 +56,15 @@ func TestArgumentsOfManyCommands(t *testing.T) {
 				s := c.encode(r)
 				assert.Equal(t, sent{main: i, take: -1, look: -1, give: -1, script: !native}, s)
 			}
-			for i, command := range c.pipeline.commands {
-				want := []any{"set", requests[i].Parts[0].Key, requests[i].Parts[0].Bytes, "ifeq",
-					requests[i].Parts[0].Known, "get", "pxat", int64(1_700_000_001_000)}
+			for i, words := range encoded(t, &c.pipeline) {
+				p := &requests[i].Parts[0]
+				want := []string{"set", p.Key, string(p.Bytes), "ifeq", string(p.Known), "get", "pxat", "1700000001000"}
 				if !native {
-					want = []any{"evalsha", compareAndSetOneDigest, 1, requests[i].Parts[0].Key, requests[i].Parts[0].Bytes,
-						int64(1_700_000_001_000), requests[i].Parts[0].Known}
+					want = []string{"evalsha", compareAndSetOneDigest, "1", p.Key, string(p.Bytes), "1700000001000",
+						string(p.Known)}
 				}
-				assert.Equal(t, want, command.Args())
+				assert.Equal(t, want, words)
 			}
-			c.pipeline.end()
-			assert.Empty(t, c.pipeline.commands)
 		}
 	}
 }
@@ -56,17 +79,37 @@ func TestScriptOfOneKey(t *testing.T) {
 		"the key is removed":        func(p *combine.Part) { p.Op = combine.Remove },
 		"nothing is changed":        func(p *combine.Part) { p.Op = combine.Keep },
 	} {
-		parts := writes(1)[0].Parts
-		assert.Equal(t, compareAndSetOneDigest, appendScript(nil, parts)[1])
-		change(&parts[0])
-		assert.Equal(t, compareAndSetDigest, appendScript(nil, parts)[1], name)
+		part := writes(1)[0].Parts[0]
+		assert.Equal(t, compareAndSetOneDigest, encodedOne(t, false, part)[1])
+		change(&part)
+		assert.Equal(t, compareAndSetDigest, encodedOne(t, false, part)[1], name)
 	}
-	absent := writes(1)[0].Parts
-	absent[0].Known = nil
-	assert.Len(t, appendScript(nil, absent), 6, "nothing is known")
-	absent[0].Known = []byte{}
-	assert.Len(t, appendScript(nil, absent), 7, "an empty value is known")
-	assert.Equal(t, compareAndSetDigest, appendScript(nil, append(absent, absent...))[1], "two keys")
+	absent := writes(1)[0].Parts[0]
+	absent.Known = nil
+	assert.Len(t, encodedOne(t, false, absent), 6, "nothing is known")
+	absent.Known = []byte{}
+	assert.Len(t, encodedOne(t, false, absent), 7, "an empty value is known")
+	assert.Equal(t, compareAndSetDigest, encodedOne(t, false, absent, absent)[1], "two keys")
+}
+
+// The command that compares and sets, for each change that it can make.
+func TestNativeCommands(t *testing.T) {
+	for want, p := range map[string]combine.Part{
+		"get k":                     {Op: combine.Keep, Known: []byte("1")},
+		"get k ":                    {Op: combine.Remove},
+		"set k 0 ifeq 1 get pxat 1": {Op: combine.Remove, Known: []byte("1")},
+		"set k 2 nx get":            {Op: combine.Set, Bytes: []byte("2"), Expires: combine.Never},
+		"set k 2 nx get ":           {Op: combine.Set, Bytes: []byte("2"), Expires: combine.KeepExpiry},
+		"set k 2 nx get pxat 7":     {Op: combine.Set, Bytes: []byte("2"), Expires: 7e6},
+		"set k 2 ifeq 1 get":        {Op: combine.Set, Bytes: []byte("2"), Known: []byte("1"), Expires: combine.Never},
+		"set k 2 ifeq 1 get keepttl": {
+			Op: combine.Set, Bytes: []byte("2"), Known: []byte("1"), Expires: combine.KeepExpiry},
+		"set k 2 ifeq 1 get pxat 7":     {Op: combine.Set, Bytes: []byte("2"), Known: []byte("1"), Expires: 7e6},
+		"set k  ifeq  get pxat 1700000": {Op: combine.Set, Bytes: []byte{}, Known: []byte{}, Expires: 1_700_000e6},
+	} {
+		p.Key = "k"
+		assert.Equal(t, strings.TrimSuffix(want, " "), strings.Join(encodedOne(t, true, p), " "))
+	}
 }
 
 // BenchmarkEncode measures what a command of a pipeline of 64 costs before it is sent.
@@ -80,7 +123,6 @@ func BenchmarkEncode(b *testing.B) {
 				for _, r := range requests {
 					c.encode(r)
 				}
-				c.pipeline.end()
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/64, "ns/command")
 		})

@@ -33,7 +33,7 @@ func (c *connection) inquire(ctx context.Context) (About, error) {
 	if err := c.run(ctx, append([]redis.Cmder{probe, server, memory}, load...)); err != nil {
 		return About{}, err
 	}
-	c.noteLoaded(load)
+	c.noteLoaded(func(i int) error { return load[i].Err() })
 	native, err := readProbe(probe.Err(), c.backend.config.Address.Kind == Cluster)
 	if err != nil {
 		return About{}, err
@@ -79,11 +79,11 @@ func loadScripts() (commands []redis.Cmder) {
 	return commands
 }
 
-// noteLoaded keeps the reply of a server that has refused to load the scripts.
-func (c *connection) noteLoaded(commands []redis.Cmder) {
+// noteLoaded keeps the reply of a server that has refused to load one of the scripts.
+func (c *connection) noteLoaded(result func(script int) error) {
 	c.unloaded, c.loadError = false, ""
-	for _, command := range commands {
-		if err := command.Err(); err != nil && isReply(err) {
+	for i := range scripts {
+		if err := result(i); err != nil && isReply(err) {
 			c.loadError = err.Error()
 		}
 	}

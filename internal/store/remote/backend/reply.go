@@ -3,6 +3,7 @@ package backend
 import (
 	"fmt"
 
+	"cellserver/internal/resp"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -11,114 +12,119 @@ func (c *connection) decode(r *combine.Request, s sent) {
 	if s.look >= 0 {
 		c.decodeTurn(r, s)
 	}
-	if s.give >= 0 && isNoScript(c.pipeline.commands[s.give].Err()) {
-		c.unloaded = true // the turn key expires soon
+	if s.give >= 0 {
+		if _, _, err := c.pipeline.reply(s.give); isNoScript(err) {
+			c.unloaded = true // the turn key expires soon
+		}
 	}
 	if s.main < 0 {
 		c.decodeTurnOnly(r, s)
 		return
 	}
-	reply, err := c.pipeline.result(s.main)
+	first, rest, err := c.pipeline.reply(s.main)
 	if err != nil {
 		c.decodeError(r, err)
 		return
 	}
+	understood := true
 	switch {
 	case r.Kind == combine.Command:
-		r.Reply.Status, r.Reply.Raw = combine.Done, reply
+		r.Reply.Status, r.Reply.Raw = combine.Done, valueOf(first, &rest)
 	case r.Kind == combine.Add:
-		c.decodeAdd(r, reply)
+		understood = decodeAdd(r, first, &rest)
 	case r.Kind == combine.Read && s.script:
-		c.decodeReadAll(r, reply)
+		understood = decodeReadAll(r, first, &rest)
 	case r.Kind == combine.Read:
 		r.Reply.Status = combine.Done
-		r.Parts[0].Value = combine.Value{Bytes: bytesOf(reply)}
+		r.Parts[0].Value = combine.Value{Bytes: bytesOf(first)}
 	case s.script:
-		c.decodeScript(r, reply)
+		understood = decodeScript(r, first, &rest)
 	default:
-		decodeNative(r, reply)
+		decodeNative(r, first)
+	}
+	if !understood {
+		c.decodeError(r, fmt.Errorf("the reply of the script is %c%.100q", first.Kind, first.Text))
 	}
 }
 
 // decodeNative decodes the reply to a command that returns what the key held before. If the key held
 // what was known, the command has changed it. Anything else is a conflict, even the value that was to be
 // set: another process may have set the same.
-func decodeNative(r *combine.Request, reply any) {
+func decodeNative(r *combine.Request, held resp.Token) {
 	p := &r.Parts[0]
-	held, present := reply.(string)
+	present := isText(held)
 	same := present == (p.Known != nil)
 	if same && present {
+		known := p.Known
 		if p.Compared > 0 {
-			same = len(held) >= p.Compared && held[:p.Compared] == string(p.Known[:p.Compared])
-		} else {
-			same = held == string(p.Known)
+			known = known[:p.Compared]
+			held.Text = held.Text[:min(p.Compared, len(held.Text))]
 		}
+		same = string(held.Text) == string(known)
 	}
 	if same {
 		r.Reply.Status = combine.Done
 		return
 	}
 	r.Reply.Status = combine.Conflict
-	p.Value = combine.Value{Bytes: bytesOf(reply)}
+	p.Value = combine.Value{Bytes: bytesOf(held)}
 }
 
 // decodeScript decodes the reply of compareAndSet or compareAndSetOne.
-func (c *connection) decodeScript(r *combine.Request, reply any) {
-	if reply == any(int64(1)) || reply == "OK" {
+func decodeScript(r *combine.Request, first resp.Token, rest *resp.Replies) (understood bool) {
+	if first.Kind == ':' && string(first.Text) == "1" || first.Kind == '+' && string(first.Text) == "OK" {
 		r.Reply.Status = combine.Done
-		return
+		return true
 	}
-	held, ok := reply.([]any)
-	if !ok || len(held) != len(r.Parts) {
-		c.decodeError(r, fmt.Errorf("the reply of the script is %.100v", reply))
-		return
+	if first.Kind != '*' || first.N != len(r.Parts) {
+		return false
 	}
 	r.Reply.Status = combine.Conflict
 	for i := range r.Parts {
-		r.Parts[i].Value = combine.Value{Bytes: bytesOf(held[i])}
+		r.Parts[i].Value = combine.Value{Bytes: bytesOf(rest.Next())}
 	}
+	return true
 }
 
 // decodeAdd decodes the reply of a script that makes steps: what the key held, in an array if it made none. The second
 // element of the array is another process's turn.
-func (c *connection) decodeAdd(r *combine.Request, reply any) {
+func decodeAdd(r *combine.Request, held resp.Token, rest *resp.Replies) (understood bool) {
 	r.Reply.Status = combine.Done
-	if held, ok := reply.([]any); ok && len(held) == 1 {
-		r.Reply.Status, reply = combine.Conflict, held[0]
-	} else if ok && len(held) == 2 {
-		r.Reply.Status, reply = combine.Held, held[0]
-		r.Reply.Holder, r.Reply.Span = turnOf(held[1])
+	if n := held.N; held.Kind == '*' && (n == 1 || n == 2) {
+		r.Reply.Status = combine.Conflict
+		if held = rest.Next(); n == 2 {
+			r.Reply.Status = combine.Held
+			r.Reply.Holder, r.Reply.Span = turnOf(valueOf(rest.Next(), rest))
+		}
 	}
-	if _, ok := reply.(string); !ok && reply != nil {
-		c.decodeError(r, fmt.Errorf("the reply of the script is %.100v", reply))
-		return
-	}
-	r.Parts[0].Value = combine.Value{Bytes: bytesOf(reply)}
+	r.Parts[0].Value = combine.Value{Bytes: bytesOf(held)}
+	return isText(held) || held.Kind == '_'
 }
 
 // decodeReadAll decodes the reply of readAll.
-func (c *connection) decodeReadAll(r *combine.Request, reply any) {
-	held, ok := reply.([]any)
-	if !ok || len(held) != 2*len(r.Parts) {
-		c.decodeError(r, fmt.Errorf("the reply of the script is %.100v", reply))
-		return
+func decodeReadAll(r *combine.Request, first resp.Token, rest *resp.Replies) (understood bool) {
+	if first.Kind != '*' || first.N != 2*len(r.Parts) {
+		return false
 	}
 	r.Reply.Status = combine.Done
 	for i := range r.Parts {
-		v := combine.Value{Bytes: bytesOf(held[2*i]), Expires: combine.Never}
-		if at, _ := held[2*i+1].(int64); at >= 0 {
+		v := combine.Value{Bytes: bytesOf(rest.Next()), Expires: combine.Never}
+		if at, ok := resp.ParseInt(rest.Next().Text); ok && at >= 0 {
 			v.Expires = at * 1e6
 		}
 		r.Parts[i].Value = v
 	}
+	return true
 }
 
-// bytesOf returns the bytes of a reply, nil if it is nil.
-func bytesOf(reply any) []byte {
-	if text, ok := reply.(string); ok {
-		return []byte(text)
+func isText(t resp.Token) bool { return t.Kind == '$' || t.Kind == '+' }
+
+// bytesOf returns a copy of a text, nil if the reply is something else.
+func bytesOf(t resp.Token) []byte {
+	if !isText(t) {
+		return nil
 	}
-	return nil
+	return append(make([]byte, 0, len(t.Text)), t.Text...)
 }
 
 // decodeTurn reads which process had the turn before this request. Errors do not matter: the turn key says

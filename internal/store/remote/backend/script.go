@@ -98,9 +98,8 @@ return held`
 // scripts are loaded together, by SCRIPT LOAD, on a server that does not know one of them.
 var scripts = append([]string{compareAndSet, compareAndSetOne, readAll}, adding.Scripts...)
 
-// The digests are kept as any, because they are arguments of commands.
 var (
-	compareAndSetDigest    any = adding.Digest(compareAndSet)
-	compareAndSetOneDigest any = adding.Digest(compareAndSetOne)
-	readAllDigest          any = adding.Digest(readAll)
+	compareAndSetDigest    = adding.Digest(compareAndSet)
+	compareAndSetOneDigest = adding.Digest(compareAndSetOne)
+	readAllDigest          = adding.Digest(readAll)
 )

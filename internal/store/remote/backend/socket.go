@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"sync/atomic"
+	"time"
 )
 
 // socket is the network connection of a client of go-redis. It counts the bytes written: if there are
@@ -17,7 +18,7 @@ type socket struct {
 	now    func() int64
 	closed atomic.Bool
 
-	// Of the exchange under way, and used only by its goroutine.
+	// Of the exchange under way, or else of the last one, and used only by its goroutine.
 	written        int
 	sent, received int64 // 0: not yet
 	ended          int64 // when the last bytes were received
@@ -80,7 +81,13 @@ func (s *socket) Close() error {
 	return s.raw.Close()
 }
 
+// idleAfter is the time, in nanoseconds, after the last reply from which on a connection is idle.
+const idleAfter = int64(time.Millisecond)
+
 // isLost reports whether the connection was closed by either side. It is called before anything is sent,
 // when the server has nothing to say: bytes that have arrived then are the end of a TLS connection, or a
-// reply to nothing.
-func (s *socket) isLost() bool { return s.closed.Load() || hasInput(s.raw) }
+// reply to nothing. The server is not likely to have closed a connection that is not idle, so this is not looked at,
+// which would take a system call.
+func (s *socket) isLost() bool {
+	return s.closed.Load() || s.now()-s.ended >= idleAfter && hasInput(s.raw)
+}

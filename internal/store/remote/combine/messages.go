@@ -173,6 +173,8 @@ type Batch struct {
 	Requests []*Request
 	// Failed is set by the backend: the connection could not be opened, or is closed now.
 	Failed bool
+	// Resume is for the backend only: it goes on with a batch that is under way.
+	Resume func()
 
 	bytes   int64 // of the first counted requests
 	counted int   // number of requests whose bytes are added up
