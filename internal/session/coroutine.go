@@ -23,6 +23,7 @@ type coroutine struct {
 	keys     [][]byte // if the call may use the store several times; else empty
 
 	done    <-chan struct{} // closed when the call can run on
+	driver  store.Driven    // of the call; nil if the store works by itself
 	ended   bool
 	charged int // bytes for which the session's client is charged
 
@@ -45,10 +46,15 @@ func (in *Instance) newCoroutine() *coroutine {
 
 // makeCalls makes calls until the coroutine is stopped.
 func (c *coroutine) makeCalls(yield func(struct{}) bool) {
-	c.call.View.(store.Suspender).SetWait(func(done <-chan struct{}) {
+	wait := func(done <-chan struct{}) {
 		c.done = done
 		yield(struct{}{})
-	})
+	}
+	if c.driver, _ = c.call.View.(store.Driven); c.driver != nil {
+		c.driver.SetDriven(wait)
+	} else {
+		c.call.View.(store.Suspender).SetWait(wait)
+	}
 	for more := yield(struct{}{}); more; more = yield(struct{}{}) {
 		c.run.err = c.instance.guard(&c.call, c.run.row, c.answer)
 		c.ended = true
@@ -57,6 +63,15 @@ func (c *coroutine) makeCalls(yield func(struct{}) bool) {
 
 // resume runs the coroutine until its call waits or has ended.
 func (c *coroutine) resume() { c.next() }
+
+// await waits until the call can run on.
+func (c *coroutine) await() {
+	if c.driver != nil {
+		c.driver.Drive(c.done)
+		return
+	}
+	<-c.done
+}
 
 // begin prepares a call of a session, which resume then begins.
 func (c *coroutine) begin(s *Session, row *command.Command, words [][]byte) {

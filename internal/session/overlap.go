@@ -228,7 +228,7 @@ func (o *overlap) completeAll() {
 func (o *overlap) completeFirst() {
 	c := o.begun[o.first]
 	for !c.ended {
-		<-c.done
+		c.await()
 		o.resume(c)
 		o.resumeKeyed()
 	}

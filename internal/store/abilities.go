@@ -57,6 +57,18 @@ type Suspender interface {
 	SetWait(wait func(done <-chan struct{}))
 }
 
+// Driven is implemented by Suspenders whose store makes a call on the goroutine that waits for it, without another
+// goroutine in between.
+type Driven interface {
+	Suspender
+	// SetDriven is SetWait for a caller that calls Drive whenever a call of the view waits. A call may not even begin
+	// before.
+	SetDriven(wait func(done <-chan struct{}))
+	// Drive works for the store, and returns when done is closed, which wait has got. Other calls of the view may wait
+	// meanwhile.
+	Drive(done <-chan struct{})
+}
+
 // External is implemented by stores that keep their keys in another program, in the format of Redis,
 // so that other programs can read and write them. For such a store the contract differs in what
 // follows from that:

@@ -106,7 +106,7 @@ func (v *view) do(ctx context.Context, c *call) error {
 		return errReserved
 	}
 	c.view = v
-	v.store.Executor.Submit(&c.step)
+	v.submit(c)
 	v.await(ctx, c)
 	return v.outcome(c)
 }
@@ -120,7 +120,7 @@ func (v *view) doAll(ctx context.Context, calls []*call) error {
 		return errReserved
 	}
 	for _, c := range calls {
-		v.store.Executor.Submit(&c.step)
+		v.submit(c)
 	}
 	for _, c := range calls {
 		v.await(ctx, c)
@@ -129,6 +129,15 @@ func (v *view) doAll(ctx context.Context, calls []*call) error {
 		_ = v.outcome(c)
 	}
 	return nil
+}
+
+// submit begins the step of a call that is awaited next.
+func (v *view) submit(c *call) {
+	if v.driven && v.wait != nil && v.store.driver != nil {
+		v.store.driver.SubmitDriven(&c.step)
+		return
+	}
+	v.store.Executor.Submit(&c.step)
 }
 
 // errReserved refuses calls on the internal keys of the backend. With a write to such a key, a client could

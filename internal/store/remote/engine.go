@@ -17,6 +17,12 @@ type Sender interface {
 	Do(*combine.Batch)
 }
 
+// hasty is a Sender with a Do for callers that have no time. If a batch may take long, Try returns false, and Do goes
+// on with it.
+type hasty interface {
+	Try(*combine.Batch) (ended bool)
+}
+
 // EngineOptions configure an engine. All but DenialAge and OnBreaker must be set.
 type EngineOptions struct {
 	Sender     Sender
@@ -42,14 +48,20 @@ type EngineOptions struct {
 // replies looks into the inbox. So while all connections are busy, a step costs no switch to another
 // goroutine, and all steps submitted until a connection becomes idle share its next pipeline. Only a
 // step that may end without a request wakes a worker even then: it should not wait for a round trip.
+//
+// A caller that waits for its step anyway can work too, until the step has ended (Drive). So a caller that is alone
+// sends its step and reads the reply on its own goroutine. Waking a worker, and being woken by it, would take more time
+// than all else that the process does for a call.
 type Engine struct {
 	sender    Sender
+	hasty     hasty // the sender; nil if callers do not drive
 	monotonic func() int64
 
 	inbox struct {
 		sync.Mutex
 		steps  []*combine.Step
 		woken  bool // a worker has been woken, and will look into the inbox
+		hurry  bool // a step of a driver may end without a request
 		busy   bool // no connection is idle
 		broken bool // a circuit breaker is open
 		closed bool
@@ -65,12 +77,21 @@ type Engine struct {
 	wake    chan struct{}       // an idle worker looks into the inbox
 	batches chan *combine.Batch // an idle worker sends a batch
 	idle    atomic.Int64        // workers that wait for either
+	waiting atomic.Int64        // callers in Drive
+	crowd   atomic.Int64        // how many callers must be alone in Drive, one after the other, before one drives
 	stop    chan struct{}
 	workers sync.WaitGroup
 }
 
 // maxIdle workers wait for something to do; others end.
 const maxIdle = 8
+
+// crowded is how many calls of a single caller, after calls of several, are left to workers. With several callers, a
+// worker collects more steps for a pipeline.
+const crowded = 16
+
+// minDriven is the shortest timeout with which callers drive. A driver may notice late that its step has ended.
+const minDriven = 100 * time.Millisecond
 
 // NewEngine returns an engine that has nothing to do.
 func NewEngine(o EngineOptions) *Engine {
@@ -85,6 +106,9 @@ func NewEngine(o EngineOptions) *Engine {
 		batches: make(chan *combine.Batch),
 		stop:    make(chan struct{}),
 	}
+	if o.Timeout >= minDriven {
+		e.hasty, _ = o.Sender.(hasty)
+	}
 	e.machine.OnBreaker(o.OnBreaker)
 	e.timer = time.NewTimer(time.Hour)
 	e.timer.Stop()
@@ -94,7 +118,14 @@ func NewEngine(o EngineOptions) *Engine {
 }
 
 // Submit begins a step. It does not wait for it.
-func (e *Engine) Submit(s *combine.Step) {
+func (e *Engine) Submit(s *combine.Step) { e.submit(s, false) }
+
+// SubmitDriven implements Driver.
+func (e *Engine) SubmitDriven(s *combine.Step) {
+	e.submit(s, e.hasty != nil && e.waiting.Load() == 0 && e.crowd.Load() == 0)
+}
+
+func (e *Engine) submit(s *combine.Step, driven bool) {
 	e.inbox.Lock()
 	if e.inbox.closed {
 		e.inbox.Unlock()
@@ -102,9 +133,10 @@ func (e *Engine) Submit(s *combine.Step) {
 		return
 	}
 	e.inbox.steps = append(e.inbox.steps, s)
-	waits := e.inbox.busy && !e.inbox.broken && !(e.denies && s.Deniable)
-	first := !e.inbox.woken && !waits
+	hurry := e.inbox.broken || e.denies && s.Deniable
+	first := !e.inbox.woken && !driven && (hurry || !e.inbox.busy)
 	e.inbox.woken = e.inbox.woken || first
+	e.inbox.hurry = e.inbox.hurry || hurry
 	e.inbox.Unlock()
 	if first {
 		select {
@@ -112,6 +144,51 @@ func (e *Engine) Submit(s *combine.Step) {
 		default: // a worker is about to look
 		}
 	}
+}
+
+// Drive implements Driver.
+func (e *Engine) Drive(done <-chan struct{}) {
+	if e.hasty == nil {
+		<-done
+		return
+	}
+	if e.waiting.Add(1) > 1 {
+		e.crowd.Store(crowded)
+	} else if crowd := e.crowd.Load(); crowd > 0 {
+		e.crowd.Store(crowd - 1)
+	}
+	if e.startDriving() {
+		for b := e.turn(nil); b != nil; b = e.turn(b) {
+			if hasEnded(done) || !e.hasty.Try(b) {
+				e.delegate(b)
+				break
+			}
+		}
+		e.workers.Done()
+	}
+	<-done
+	e.waiting.Add(-1)
+}
+
+func hasEnded(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+		return false
+	}
+}
+
+// startDriving makes the caller a worker if none is about to look into the inbox, although something may be sent.
+func (e *Engine) startDriving() bool {
+	e.inbox.Lock()
+	defer e.inbox.Unlock()
+	in := &e.inbox
+	if len(in.steps) == 0 || in.closed || in.woken || in.busy && !in.hurry {
+		return false
+	}
+	e.workers.Add(1)
+	return true
 }
 
 // Monotonic returns the instant on the clock of Step.Deadline.
@@ -215,7 +292,7 @@ func (e *Engine) empty(now int64) bool {
 	e.inbox.Lock()
 	steps := e.inbox.steps
 	e.inbox.steps = e.spare[:0]
-	e.inbox.woken = false
+	e.inbox.woken, e.inbox.hurry = false, false
 	e.inbox.busy, e.inbox.broken = e.machine.Busy(), e.machine.IsBroken()
 	e.inbox.Unlock()
 	if len(steps) > 0 {

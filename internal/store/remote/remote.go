@@ -18,6 +18,14 @@ type Executor interface {
 	Monotonic() int64
 }
 
+// Driver is an Executor that makes steps on the goroutine that waits for them.
+type Driver interface {
+	// SubmitDriven is Submit for a caller that calls Drive next.
+	SubmitDriven(*combine.Step)
+	// Drive makes steps until done is closed.
+	Drive(done <-chan struct{})
+}
+
 // Keyspace makes operations on whole databases of the backend: on the keys of all primaries that begin
 // with the prefix of the store. It takes and returns them without the prefix.
 type Keyspace interface {
@@ -76,6 +84,7 @@ type Options struct {
 type Store struct {
 	Options
 	scratches scratches
+	driver    Driver      // the executor, if it is one
 	book      *ahead.Book // nil if no tokens are taken ahead
 	closeOnce sync.Once
 }
@@ -93,6 +102,7 @@ func New(o Options) *Store {
 		s.OwnKey = s.ownKey
 	}
 	s.scratches.margin = s.margin()
+	s.driver, _ = o.Executor.(Driver)
 	if s.LeasedKeys > 0 {
 		s.book = ahead.NewBook(s.LeasedKeys)
 	}

@@ -26,6 +26,7 @@ type view struct {
 	running   bool // a step of the view is run at this moment
 	caller    int64
 	wait      func(done <-chan struct{}) // how calls wait; nil blocks the goroutine
+	driven    bool                       // if calls wait, their caller calls Drive
 	steps     *scratch                   // within Atomically, the scratch in which steps are made; else nil
 	ahead     *leased                    // within Step, the call that may take tokens ahead; nil if none may
 	decisions []quota.Decision           // result of the last TakeAll
@@ -59,7 +60,19 @@ func (v *view) BeginAt(ctx context.Context, key []byte) error {
 }
 
 // SetWait implements store.Suspender.
-func (v *view) SetWait(wait func(done <-chan struct{})) { v.wait = wait }
+func (v *view) SetWait(wait func(done <-chan struct{})) { v.wait, v.driven = wait, false }
+
+// SetDriven implements store.Driven.
+func (v *view) SetDriven(wait func(done <-chan struct{})) { v.wait, v.driven = wait, true }
+
+// Drive implements store.Driven.
+func (v *view) Drive(done <-chan struct{}) {
+	if v.store.driver == nil {
+		<-done
+		return
+	}
+	v.store.driver.Drive(done)
+}
 
 // WithoutGrowth implements store.Limiters. Keys take no memory of this process.
 func (v *view) WithoutGrowth() store.View { return v }
