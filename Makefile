@@ -269,8 +269,8 @@ compare: build ## compare with redis-cell, throttlecrab, redis_rate and a script
 	$(MAKE) compare-envoy
 
 .PHONY: compare-envoy
-compare-envoy: test-servers ## measure what Envoy's rate limit service costs, used and unused, and check the bars
-	$(GOTEST) ./test/envoy -run 'TestCost$$|TestNeeds|TestUnused' -cost -v
+compare-envoy: test-servers ## measure what Envoy's rate limit service costs, used and unused, and check the bars (LIMITADOR=program compares limitador-server, too)
+	LIMITADOR=$(LIMITADOR) $(GOTEST) ./test/envoy -run 'TestCost$$|TestNeeds|TestLimitador|TestUnused' -cost -v
 
 .PHONY: test-release
 test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)

@@ -188,7 +188,8 @@ func costFolder(t *testing.T) (folder string) {
 	return folder
 }
 
-// startContenders starts cellserver, the handler that counts nothing, and the original with its redis-server.
+// startContenders starts cellserver, the handler that counts nothing, the original with its redis-server, and limitador
+// if there is one.
 func startContenders(t *testing.T, folder string) (own, nothing *contender, others []*contender) {
 	t.Helper()
 	program, _ := judgeProgram(t)
@@ -197,5 +198,9 @@ func startContenders(t *testing.T, folder string) (own, nothing *contender, othe
 	own = newContender(t, "cellserver", server.port, server.server)
 	nothing = newContender(t, "a handler that counts nothing", barePort,
 		peer.Launch(t, exec.Command("env", fmt.Sprint(bareVariable, "=", barePort), os.Args[0])))
-	return own, nothing, []*contender{launchJudge(t, program, folder)}
+	others = []*contender{launchJudge(t, program, folder)}
+	if program := limitadorProgram(t); program != "" {
+		others = append(others, launchLimitador(t, program))
+	}
+	return own, nothing, others
 }
