@@ -52,6 +52,7 @@ func TestPolicies(t *testing.T) {
 	s.requireAnswers(`
 		user=a -> OK, OK 2/UNKNOWN plan.throttle 1 60
 		user=a +2 -> OVER_LIMIT, OVER_LIMIT 2/UNKNOWN plan.throttle 0 60
+		user=a +9 -> OVER_LIMIT, OVER_LIMIT 2/UNKNOWN plan.throttle 0 60
 		user=a -> OK, OK 2/UNKNOWN plan.throttle 0 120
 		user=a +0 -> OK, OK 2/UNKNOWN plan.throttle 0 120
 		user=a +1 negative -> OK, OK 2/UNKNOWN plan.throttle 1 60
