@@ -91,6 +91,7 @@ type Call struct {
 	Bound        [MaxArgs]bound
 	Repeatable   Repeatable // whether a call that repeats this one is simpler
 	Extra        bool       // the call has an option with Arg.Extra; otherwise Bound has no value for any of these
+	extras       uint8      // how many of these options it has, if it has any
 	Value        []byte     // the value that was read last; its memory is reused
 	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
 	Next         int        // index of the argument that is read next
@@ -297,13 +298,10 @@ func (c *Call) OptionAt(token string) int {
 // OnlyTokenAt returns the index, in the words, of the ID token of a call of a limiter if that is its only option with
 // Arg.Extra; otherwise it returns 0. The call has one (Call.Extra).
 func (c *Call) OnlyTokenAt() int {
-	g := &c.Row.Grammar
-	for i := g.usual; i < len(g.args); i++ {
-		if i != g.token && c.Bound[i].At != 0 {
-			return 0
-		}
+	if c.extras > 1 {
+		return 0
 	}
-	return c.Bound[g.token].At
+	return c.Bound[c.Row.Grammar.token].At
 }
 
 // EventNames returns the names of the keyspace events, in order, for a change of a key by the call.

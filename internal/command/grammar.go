@@ -394,9 +394,12 @@ func (c *Call) bindOptions(at int) error {
 	g := &c.Row.Grammar
 	for ; at < len(c.Words); at++ {
 		i, token := g.option(c.Words[at])
-		if i >= g.usual && !c.Extra {
-			c.Extra = true
-			clear(c.Bound[g.usual:])
+		if i >= g.usual {
+			if !c.Extra {
+				c.Extra, c.extras = true, 0
+				clear(c.Bound[g.usual:])
+			}
+			c.extras++
 		}
 		if i < 0 || c.Bound[i].At != 0 && !g.args[i].repeatable {
 			return g.errSyntax(c.Words[at])

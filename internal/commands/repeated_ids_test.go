@@ -91,3 +91,10 @@ func theOtherWay(words []string) []string {
 	}
 	return append(append(before, "WAIT", "0"), id...)
 }
+
+// A call with other options beside its ID takes the long way to the store, which knows them.
+func TestOptionsBesideAnID(t *testing.T) {
+	c := commandstest.New(t).Connect()
+	require.Equal(t, integers(0, 3, 2, -1, 60), c.Do(t, "CL.THROTTLE k 2 1 60 1 ID a"))
+	require.Equal(t, integers(1, 3, 2, 60, 60), c.Do(t, "CL.THROTTLE k 2 1 60 1 LEAVE 2 ID b"))
+}

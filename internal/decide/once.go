@@ -72,6 +72,9 @@ func fingerprint(c *command.Call, waitAt int) [16]byte {
 	return xxh3.Hash128(text).Bytes()
 }
 
+// maxKeptText bounds, in bytes, the scratch space that fingerprintOnce keeps.
+const maxKeptText = 1 << 10
+
 // fingerprintOnce is fingerprint for TakeOnce. A call that repeats the one before it differs only in its second and its
 // last word, the key and the token. So fingerprintOnce keeps the text of the words between them in c.Value.
 func fingerprintOnce(c *command.Call) [16]byte {
@@ -82,10 +85,14 @@ func fingerprintOnce(c *command.Call) [16]byte {
 			c.Value = appendWord(c.Value, word)
 		}
 	}
-	var few [256]byte
-	text := append(append(few[:0], c.Row.Name...), 0)
+	rest := len(c.Value)
+	text := append(append(c.Value, c.Row.Name...), 0)
 	text = append(appendWord(text, c.Words[1]), c.Value...)
-	return xxh3.Hash128(appendWord(text, c.Words[last])).Bytes()
+	text = appendWord(text, c.Words[last])
+	if cap(text) <= maxKeptText {
+		c.Value = text[:rest] // what follows is room for the next call
+	}
+	return xxh3.Hash128(text[rest:]).Bytes()
 }
 
 func appendWord(text, word []byte) []byte {

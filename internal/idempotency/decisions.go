@@ -18,16 +18,19 @@ func AppendDecisions(dst []byte, decisions []quota.Decision) []byte {
 		if d.Limited {
 			limited = 1
 		}
-		dst = append(dst, limited)
-		for _, n := range [...]int64{d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter, d.Taken} {
-			if u := uint64(n)<<1 ^ uint64(n>>63); u < 0x80 { // most are; AppendVarint would do the same
-				dst = append(dst, byte(u))
-			} else {
-				dst = binary.AppendUvarint(dst, u)
-			}
-		}
+		dst = appendInt(appendInt(append(dst, limited), d.Limit), d.Remaining)
+		dst = appendInt(appendInt(appendInt(dst, d.RetryAfter), d.ResetAfter), d.Taken)
 	}
 	return dst
+}
+
+// appendInt is binary.AppendVarint, and quicker for the integers that most decisions have.
+func appendInt(dst []byte, n int64) []byte {
+	u := uint64(n)<<1 ^ uint64(n>>63)
+	if u < 0x80 {
+		return append(dst, byte(u))
+	}
+	return binary.AppendUvarint(dst, u)
 }
 
 // ReadDecisions appends the decisions that src holds to dst. ok is false if src is not the result of

@@ -48,6 +48,7 @@ type Table struct {
 	chunks  [][]byte
 	first   uint64 // number of the first chunk
 	begin   uint64 // position of the oldest entry, if there is one
+	expires int64  // when that entry expires
 	count   int
 	evicted int64
 	spare   []byte // an empty chunk
@@ -167,14 +168,15 @@ func (t *Table) findIn(x *index, id uint64) []byte {
 func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decision) {
 	t.Expire(now, 2) // so that a table in use does not grow by what has expired
 	for t.count >= t.max {
-		if t.oldestExpires() > now {
+		if t.expires > now {
 			t.evicted++
 		}
 		t.removeOldest()
 	}
 	at := t.place(headerBytes + len(decisions)*maxDecisionBytes)
+	expires = max(expires, 0)
 	if t.count == 0 {
-		t.begin = at
+		t.begin, t.expires = at, expires
 	}
 	x := t.indexFor(at)
 	slot := x.slotOf(call.ID)
@@ -185,7 +187,7 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 	binary.LittleEndian.PutUint32(entry, slot.latest)
 	binary.LittleEndian.PutUint64(entry[atID:], call.ID)
 	binary.LittleEndian.PutUint64(entry[atWords:], call.Words)
-	binary.LittleEndian.PutUint64(entry[atExpires:], uint64(max(expires, 0)))
+	binary.LittleEndian.PutUint64(entry[atExpires:], uint64(expires))
 	binary.LittleEndian.PutUint16(entry[atLength:], uint16(len(entry)-headerBytes))
 	slot.latest = uint32(at-x.from) + 1
 	slot.filter |= bitOf(call.ID)
@@ -196,7 +198,7 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 // Expire removes at most most entries that have expired, the oldest first, and returns how many it
 // has removed. An entry that expires later than one that was added after it keeps that one.
 func (t *Table) Expire(now int64, most int) (removed int) {
-	for removed < most && t.count > 0 && t.oldestExpires() <= now {
+	for removed < most && t.count > 0 && t.expires <= now {
 		t.removeOldest()
 		removed++
 	}
@@ -239,8 +241,6 @@ func (t *Table) at(position uint64) []byte {
 
 func field(entry []byte, at int) uint64 { return binary.LittleEndian.Uint64(entry[at:]) }
 
-func (t *Table) oldestExpires() int64 { return int64(field(t.at(t.begin), atExpires)) }
-
 // removeOldest removes the oldest entry, and its chunk and index if they have no other entry.
 func (t *Table) removeOldest() {
 	length := headerBytes + uint64(binary.LittleEndian.Uint16(t.at(t.begin)[atLength:]))
@@ -253,6 +253,7 @@ func (t *Table) removeOldest() {
 		t.indexes = nil
 		return
 	}
+	t.expires = int64(field(t.at(t.begin), atExpires))
 	for len(t.indexes) > 1 && t.indexes[1].from <= t.begin {
 		t.indexes[0] = index{}
 		t.indexes = t.indexes[1:]

@@ -36,9 +36,10 @@ const (
 // pendingCall is a call that has been read and not answered.
 type pendingCall struct {
 	row        *command.Command // nil if no command has that name
-	start, end int              // of its words in ahead.words
+	start, end int32            // of its words in ahead.words; idle connections are many, so it is small
+	key        []byte           // its first key, if it repeats the call before it
+	token      []byte           // its last word, if it repeats that call byToken
 	repeats    repeated         // how the call repeats the one before it
-	key        []byte           // its first key, if it does
 	inReader   bool             // its words are in the reader's own memory
 }
 
@@ -64,9 +65,18 @@ func (a *ahead) take() (w *pendingCall, words [][]byte) {
 	a.next++
 	words = a.words[w.start:w.end]
 	if w.repeats != byNothing {
-		words[w.row.FirstKey] = w.key // calls of one key share their words; the one before has been answered
+		w.patch(words)
 	}
 	return w, words
+}
+
+// patch puts the words in which a repeating call differs into words, which it may share with the call before it: that
+// call has been answered.
+func (w *pendingCall) patch(words [][]byte) {
+	words[w.row.FirstKey] = w.key
+	if w.repeats == byToken {
+		words[len(words)-1] = w.token
+	}
 }
 
 // putBack undoes take.
@@ -128,7 +138,7 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		}
 		words := a.words[start:]
 		row := t.LookupCached(words[0], known)
-		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words), inReader: r.WordsOwned()}
+		a.calls[a.count] = pendingCall{row: row, start: int32(start), end: int32(len(a.words)), inReader: r.WordsOwned()}
 		a.addKeys(row, words)
 		if a.repeated = byNothing; !r.Drained() { // nothing repeats a call that is alone
 			a.setRepeated(r, row, words)
@@ -173,7 +183,7 @@ func (a *ahead) fillFrom(calls *Calls, limits *resp.Limits, t *command.Table, kn
 			a.words = a.words[:start+resp.LongCall]
 		}
 		row := t.LookupCached(words[0], known)
-		a.calls[a.count] = pendingCall{row: row, start: start, end: len(a.words)}
+		a.calls[a.count] = pendingCall{row: row, start: int32(start), end: int32(len(a.words))}
 		a.addKeys(row, words)
 		a.count++
 	}
@@ -220,19 +230,25 @@ func (a *ahead) addVaried(words [][]byte) {
 
 // readRepeat reads the next call if it repeats the one before it.
 func (a *ahead) readRepeat(r *resp.Reader) bool {
-	if a.count == 0 || a.repeated == byNothing {
+	if a.count == 0 {
 		return false
 	}
-	if a.repeated != byKey {
+	var key []byte
+	var ok bool
+	switch a.repeated {
+	case byKey:
+		key, ok = r.Repeat()
+	case byToken:
+		key, a.calls[a.count].token, ok = r.RepeatWithLast(a.tokenLength)
+	case byKeys:
 		return a.readVaried(r)
 	}
-	key, ok := r.Repeat()
 	if !ok {
 		return false
 	}
 	before, w := &a.calls[a.count-1], &a.calls[a.count]
 	w.row, w.start, w.end = before.row, before.start, before.end
-	w.repeats, w.key, w.inReader = byKey, key, false
+	w.repeats, w.key, w.inReader = a.repeated, key, false
 	if before.row.Keys.Touched == nil {
 		a.keys = append(a.keys, key)
 	}
@@ -240,43 +256,23 @@ func (a *ahead) readRepeat(r *resp.Reader) bool {
 	return true
 }
 
-// readVaried is readRepeat for a call that differs in several words. It gets words of its own.
+// readVaried is readRepeat for a call that differs in several keys. It gets words of its own.
 func (a *ahead) readVaried(r *resp.Reader) bool {
 	a.growWords(r)
 	before, start := &a.calls[a.count-1], len(a.words)
 	a.words = append(a.words, a.words[before.start:before.end]...)
 	words := a.words[start:]
-	if !a.readInto(r, words) {
-		a.words = a.words[:start]
-		return false
-	}
-	w := &a.calls[a.count]
-	w.row, w.start, w.end = before.row, start, len(a.words)
-	w.repeats, w.key, w.inReader = a.repeated, words[before.row.FirstKey], false
-	a.count++
-	return true
-}
-
-// readInto reads the next call if it repeats the one before it, whose words are words, and adds its keys.
-func (a *ahead) readInto(r *resp.Reader, words [][]byte) bool {
-	if a.repeated == byToken {
-		last := len(words) - 1
-		key, token, ok := r.RepeatWithLast(a.tokenLength)
-		if !ok {
-			return false
-		}
-		words[1], words[last] = key, token
-		if a.calls[a.count-1].row.Keys.Touched == nil {
-			a.keys = append(a.keys, key)
-		}
-		return true
-	}
 	if !r.RepeatVaried(&a.varied, words) {
+		a.words = a.words[:start]
 		return false
 	}
 	if len(a.keys) < maxKeys {
 		a.addVaried(words)
 	}
+	w := &a.calls[a.count]
+	w.row, w.start, w.end = before.row, int32(start), int32(len(a.words))
+	w.repeats, w.key, w.inReader = byKeys, words[before.row.FirstKey], false
+	a.count++
 	return true
 }
 
@@ -286,7 +282,7 @@ func (a *ahead) copyRest() {
 	if a.copied {
 		return
 	}
-	copied := -1
+	copied := int32(-1)
 	for i := a.next; i < a.count; i++ {
 		w := &a.calls[i]
 		if w.start != copied { // a repeat shares the words of the call before it
@@ -295,7 +291,7 @@ func (a *ahead) copyRest() {
 			copied = w.start
 		}
 		if w.repeats != byNothing {
-			w.key = bytes.Clone(w.key)
+			w.key, w.token = bytes.Clone(w.key), bytes.Clone(w.token)
 		}
 	}
 	a.copied = true

@@ -91,7 +91,7 @@ func (s *Session) dispatch() error {
 // the last word of that call was its token.
 func (s *Session) repeats(w *pendingCall) bool {
 	return w.repeats == byKey ||
-		w.repeats != byNothing && (w.repeats == byKeys || s.call.EndsWithToken(s.ahead.words[w.end-1]))
+		w.repeats != byNothing && (w.repeats == byKeys || s.call.EndsWithToken(w.token))
 }
 
 // refuseCounted refuses a call that has been counted, but is not made.
@@ -150,9 +150,12 @@ func (s *Session) runRepeat() error {
 	c, call := &s.call, &s.ahead.calls[s.ahead.next]
 	s.ahead.next++
 	s.tallies[s.tally].calls++
-	if call.repeats == byKey {
-		c.Words[1] = call.key // the calls share their words, and the call before has been answered
-	} else {
+	switch call.repeats {
+	case byKey:
+		c.Words[1] = call.key // it shares its words with the call before it, which has been answered
+	case byToken:
+		c.Words[1], c.Words[len(c.Words)-1] = call.key, call.token // the same
+	default:
 		c.Words = s.ahead.words[call.start:call.end]
 	}
 	c.Next, c.Work, c.Blocks, c.Offloaded = 0, 0, false, false

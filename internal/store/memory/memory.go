@@ -217,6 +217,7 @@ type viewState struct {
 	decisionBuffer   []quota.Decision
 	stateBuffer      *form.State      // for ReadForm
 	once             []quota.Decision // of the last Once
+	text             []byte           // scratch space of identify
 	holding          *holding         // that the present step makes; nil for most
 	held             bool             // the present transaction has made holds
 }

@@ -106,15 +106,20 @@ func orFull(err error) error {
 	return err
 }
 
+// maxText bounds, in bytes, the scratch space that identify keeps.
+const maxText = 1 << 10
+
 // identify returns the hashes of a call whose first key is key. It hashes the token after its length, so no other token
 // and key have the same bytes.
 func (v *view) identify(token *store.Token, key []byte) idempotency.Call {
-	var few [256]byte
-	text := append(few[:0], byte(len(token.ID)))
+	text := append(v.text[:0], byte(len(token.ID)))
 	text = append(text, token.ID...)
 	text = binary.LittleEndian.AppendUint64(text, uint64(v.selected))
 	text = binary.LittleEndian.AppendUint64(text, v.memory.tokens.flushes[v.selected])
 	text = append(text, key...)
+	if cap(text) <= maxText {
+		v.text = text
+	}
 	id := maphash.Bytes(v.memory.seed, text)
 	return idempotency.Call{ID: id, Words: binary.LittleEndian.Uint64(token.Words[:])}
 }
