@@ -90,8 +90,7 @@ type Call struct {
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
 	Repeatable   Repeatable // whether a call that repeats this one is simpler
-	Extra        bool       // the call has an option with Arg.Extra; otherwise Bound has no value for any of these
-	extras       uint8      // how many of these options it has, if it has any
+	Extras       int        // how many options the call has with Arg.Extra; if none, Bound has no value for any of these
 	Value        []byte     // the value that was read last; its memory is reused
 	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
 	Next         int        // index of the argument that is read next
@@ -162,7 +161,7 @@ func (c *Call) Repeats() bool { return c.Repeatable >= Repeated }
 
 // EndsWithToken reports whether the last word of the call is its ID token, and token may be one of another call.
 func (c *Call) EndsWithToken(token []byte) bool {
-	return c.Extra && c.Bound[c.Row.Grammar.token].At == len(c.Words)-1 && len(token) <= store.MaxToken
+	return c.Extras > 0 && c.Bound[c.Row.Grammar.token].At == len(c.Words)-1 && len(token) <= store.MaxToken
 }
 
 // MaxArgs bounds the arguments of a row, so that binding them allocates nothing.
@@ -261,7 +260,7 @@ func (c *Call) WriteBool(value bool) {
 func (c *Call) HasOption(tokens ...string) bool {
 	for i := range c.Row.Args {
 		a := &c.Row.Args[i]
-		if c.Bound[i].At == 0 || len(a.Tokens) != 1 || a.extra && !c.Extra {
+		if c.Bound[i].At == 0 || len(a.Tokens) != 1 || a.extra && c.Extras == 0 {
 			continue
 		}
 		if slices.Contains(tokens, a.Tokens[0]) {
@@ -276,7 +275,7 @@ func (c *Call) HasOption(tokens ...string) bool {
 func (c *Call) Option(token string) int64 {
 	for i := range c.Row.Args {
 		a := &c.Row.Args[i]
-		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
+		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extras > 0 || !a.extra) {
 			return c.Bound[i].N
 		}
 	}
@@ -288,7 +287,7 @@ func (c *Call) Option(token string) int64 {
 func (c *Call) OptionAt(token string) int {
 	for i := range c.Row.Args {
 		a := &c.Row.Args[i]
-		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extra || !a.extra) {
+		if len(a.Tokens) == 1 && a.Tokens[0] == token && (c.Extras > 0 || !a.extra) {
 			return c.Bound[i].At
 		}
 	}
@@ -296,9 +295,9 @@ func (c *Call) OptionAt(token string) int {
 }
 
 // OnlyTokenAt returns the index, in the words, of the ID token of a call of a limiter if that is its only option with
-// Arg.Extra; otherwise it returns 0. The call has one (Call.Extra).
+// Arg.Extra; otherwise it returns 0. The call has some (Call.Extras).
 func (c *Call) OnlyTokenAt() int {
-	if c.extras > 1 {
+	if c.Extras > 1 {
 		return 0
 	}
 	return c.Bound[c.Row.Grammar.token].At

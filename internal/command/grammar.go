@@ -30,7 +30,7 @@ type Arg struct {
 	parse      func(word []byte) (int64, error) // of an integer: see By; may be nil
 	period     bool                             // an integer may also be a period with a unit
 	tick       time.Duration                    // of an integer that may also be a time with a unit: see In
-	extra      bool                             // an option that sets Call.Extra
+	extra      bool                             // an option that counts for Call.Extras
 	second     *Arg                             // of an option that is a word: the integer after it; or nil
 }
 
@@ -124,7 +124,7 @@ func (a Arg) Then(second Arg) Arg { a.second = &second; return a }
 func (a Arg) Again() Arg { a.repeatable = true; return a }
 
 // Extra marks an option that few calls have, and that has no default. Such options are the last ones.
-// Rows on the hot path test Call.Extra in place of each of them.
+// Rows on the hot path test Call.Extras in place of each of them.
 func (a Arg) Extra() Arg { a.extra = true; return a }
 
 // grammar holds the data that a table derives from a row's arguments.
@@ -249,7 +249,7 @@ func (c *Call) bind(at int) error {
 		}
 		at++
 	}
-	c.Extra = false
+	c.Extras = 0
 	for i := g.positional; i < g.usual; i++ {
 		c.Bound[i] = bound{N: g.slots[i].or}
 	}
@@ -382,7 +382,7 @@ func (c *Call) CheckKey(key []byte) error {
 // BindOptions binds the options of a row whose last positional argument repeats. They begin at an index of the words.
 func (c *Call) BindOptions(at int) error {
 	g := &c.Row.Grammar
-	c.Extra = false
+	c.Extras = 0
 	for i := g.positional; i < g.usual; i++ {
 		c.Bound[i] = bound{N: g.slots[i].or}
 	}
@@ -395,11 +395,9 @@ func (c *Call) bindOptions(at int) error {
 	for ; at < len(c.Words); at++ {
 		i, token := g.option(c.Words[at])
 		if i >= g.usual {
-			if !c.Extra {
-				c.Extra, c.extras = true, 0
+			if c.Extras++; c.Extras == 1 {
 				clear(c.Bound[g.usual:])
 			}
-			c.extras++
 		}
 		if i < 0 || c.Bound[i].At != 0 && !g.args[i].repeatable {
 			return g.errSyntax(c.Words[at])

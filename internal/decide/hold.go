@@ -48,7 +48,7 @@ var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
 }}
 
 // Settles reports whether a bound call has the option SETTLE, and so may give back what was taken.
-func Settles(c *command.Call) bool { return c.Extra && c.OptionAt("SETTLE") > 0 }
+func Settles(c *command.Call) bool { return c.Extras > 0 && c.OptionAt("SETTLE") > 0 }
 
 // addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is the quantity of the call, and
 // given reports whether the client gave one.

@@ -11,7 +11,7 @@ var larger = ceilings{
 	{"fields", "internal/session Caller", 50, "a session, and what a caller in the process needs beside it"},
 	{"fields", "internal/session Instance", 28, "all parts of a server that sessions use, with those of command.Server"},
 	{"fields", "internal/command Call", 42, "what a row may use, and memory that calls reuse, so that a call allocates nothing"},
-	{"booleans", "internal/command Call", 8, "properties of a call, each set by another part of its way"},
+	{"booleans", "internal/command Call", 7, "properties of a call, each set by another part of its way"},
 	{"fields", "internal/command Command", 32, "everything about a command; a row sets about twelve of them"},
 	{"fields", "internal/persist Folder", 30, "options, state on the disk, and the loop that writes it"},
 	{"fields", "internal/persist recorder", 38, "how far the journal, its segments and their names have reached the disk"},

@@ -105,7 +105,7 @@ func (f *Family) run(c *command.Call) error {
 		Background: c.Background, Outcome: &x.Explanation}
 	inner.Snapshot = c.Snapshot
 	inner.Middleware = func(c *command.Call) error {
-		c.Extra = true // the row makes a decide.Call
+		c.Extras = 1 // the row makes a decide.Call
 		return c.Row.Run(c)
 	}
 	if err := inner.Run(row, words, false); err != nil {

@@ -59,7 +59,7 @@ func (l *Family) makeAll(c *command.Call, k *allMemory) error {
 	if c.Work > command.MaxLoopWork && c.Session != nil && !c.InTransaction {
 		return l.Offload(c, l.firstKey(c), k.Wait)
 	}
-	if k.policies != nil || c.Extra || c.Outcome != nil {
+	if k.policies != nil || c.Extras > 0 || c.Outcome != nil {
 		return l.decideAll(c, k.allCall)
 	}
 	decisions, allowed, err := c.View.TakeAll(c.Context, k.requests, k.mode)

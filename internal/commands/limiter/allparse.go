@@ -121,7 +121,7 @@ func (l *Family) parseAll(c *command.Call) (*allMemory, error) {
 		clear(k.requests)
 	}
 	err := l.parseMembers(c, k)
-	k.repeatable = err == nil && k.policies == nil && !c.Extra && len(k.requests) <= fewRequests &&
+	k.repeatable = err == nil && k.policies == nil && c.Extras == 0 && len(k.requests) <= fewRequests &&
 		!slices.ContainsFunc(k.requests, func(r store.LimitRequest) bool { return r.Lease != nil })
 	return k, err
 }
@@ -180,7 +180,7 @@ func (k *allMemory) parseOptions(c *command.Call, at int) (err error) {
 		k.mode = quota.Peek
 	}
 	k.ms, k.verbose = c.HasOption("MS"), c.HasOption("VERBOSE")
-	if c.Extra {
+	if c.Extras > 0 {
 		if k.Options, err = decide.OptionsOf(c, k.mode, k.heldQuantity(), true); err == nil {
 			err = k.checkHolds()
 		}

@@ -41,7 +41,7 @@ seconds until the last lease ends.`,
 			}
 			ms := c.Flag()
 			c.Work += leaseChangeWork
-			if c.Extra {
+			if c.Extras > 0 {
 				return l.decideWithOptions(c, l.acquireRequest(key, r, ms))
 			}
 			d, err := c.View.Acquire(c.Context, key, r, l.maxHolders)

@@ -88,7 +88,7 @@ func (r request) call(c *command.Call) *decide.Call {
 	return k
 }
 
-// decideWithOptions decides a request of a call with options that the row does not test one by one (see Call.Extra).
+// decideWithOptions decides a request of a call with options that the row does not test one by one (see Call.Extras).
 func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
 	r.Leave = c.Option("LEAVE")
 	k := r.call(c)

@@ -33,7 +33,7 @@ func (l *Family) runThrottle(c *command.Call) error {
 		return err
 	}
 	quantity, mode, ms := b[4].N, decide.Modes[b[5].N], b[6].N != 0
-	if c.Extra {
+	if c.Extras > 0 {
 		return l.throttleWithOptions(c, key, limit, quantity, mode, ms)
 	}
 	o, err := c.View.Throttle(c.Context, key, *limit, quantity, mode)

@@ -60,7 +60,7 @@ func (l *Family) windowed(
 			return err
 		}
 		r := request{store.LimitRequest{Key: key, Quantity: c.Int()}, decide.Modes[c.Choice()], c.Flag()}
-		if c.Extra {
+		if c.Extras > 0 {
 			if l.takeOnce(c, key, r.Quantity, r.mode, r.ms) {
 				return nil
 			}

@@ -56,7 +56,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 	b := &c.Bound // access by index in place of Key and Int saves instructions in each call
 	var options decide.Options
 	mode := decide.Modes[b[modeAt].N]
-	if c.Extra {
+	if c.Extras > 0 {
 		if options, err = decide.OptionsOf(c, mode, b[quantityAt].N, b[quantityAt].At > 0); err != nil {
 			return err
 		}
@@ -67,7 +67,7 @@ func (f *Family) runTake(c *command.Call) (err error) {
 		return err
 	}
 	// Most calls have one limit, the same for all subjects. They need no taking, which is large.
-	if c.Extra || !p.IsSimple() || b[verboseAt].N != 0 || f.MayHaveStandings() {
+	if c.Extras > 0 || !p.IsSimple() || b[verboseAt].N != 0 || f.MayHaveStandings() {
 		return f.takeAny(c, p, text, options)
 	}
 	l := &p.Limits[0]
@@ -119,7 +119,7 @@ func (f *Family) takeAny(c *command.Call, p *policies.Policy, text []byte, optio
 	if options.SettleAt > 0 {
 		return t.settle(options)
 	}
-	if c.Extra || t.Treatment.Effect != policies.Limited || f.MayHaveStandings() && !t.hasNoStanding() {
+	if c.Extras > 0 || t.Treatment.Effect != policies.Limited || f.MayHaveStandings() && !t.hasNoStanding() {
 		err = t.slowly(func(k *decide.Call) error {
 			k.Options = options
 			c.Work += max(len(k.Requests)-1, 0) * limitWork
