@@ -138,7 +138,8 @@ func (a *ahead) fill(r *resp.Reader, t *command.Table, known *command.LookupCach
 		}
 		words := a.words[start:]
 		row := t.LookupCached(words[0], known)
-		a.calls[a.count] = pendingCall{row: row, start: int32(start), end: int32(len(a.words)), inReader: r.WordsOwned()}
+		w := &a.calls[a.count]
+		*w = pendingCall{row: row, start: int32(start), end: int32(len(a.words)), inReader: r.WordsOwned()}
 		a.addKeys(row, words)
 		if a.repeated = byNothing; !r.Drained() { // nothing repeats a call that is alone
 			a.setRepeated(r, row, words)
