@@ -90,7 +90,7 @@ type Call struct {
 	Words        [][]byte // borrowed from the input; the command's name first
 	Bound        [MaxArgs]bound
 	Repeatable   Repeatable // whether a call that repeats this one is simpler
-	Extras       int        // how many options the call has with Arg.Extra; if none, Bound has no value for any of these
+	Extras       int        // how many options with Arg.Extra the call has; if none, Bound has no value for these
 	Value        []byte     // the value that was read last; its memory is reused
 	Hits, Misses int64      // keys that were read and existed, or did not; not yet added to the counters
 	Next         int        // index of the argument that is read next
