@@ -10,7 +10,7 @@ shift 2
 [ "$#" -gt 0 ] || set -- go python node
 mkdir -p "$out"
 
-# A directory with what the go command asks a proxy for: GOPROXY=file://directory/go
+# A directory that the go command can use as a proxy: GOPROXY=file://directory/go
 build_go() {
     local module path at client
     client=$(sed -n 's/^module //p' "$here/go/go.mod")
@@ -25,7 +25,7 @@ build_go() {
 import pathlib, sys, zipfile
 name, prefix, source = sys.argv[1:]
 source = pathlib.Path(source)
-others = [m.parent for m in source.glob("*/go.mod")]  # modules of their own
+others = [m.parent for m in source.glob("*/go.mod")]  # other modules
 with zipfile.ZipFile(name + ".zip", "w", zipfile.ZIP_DEFLATED) as z:
     for f in sorted(source.rglob("*")):
         if f.is_file() and f.name != "go.mod" and not any(f.is_relative_to(o) for o in others):

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Plays the own tests of limiter libraries, those that their packages have, with the stores of the clients:
+# Plays the tests that limiter libraries bring in their packages, with the stores of the clients:
 # clients/libraries.sh path/to/cellserver, after clients/test.sh. These tests wait for windows of a second to pass, so they may
 # fail on a busy machine, and CI does not run them. (ulule/limiter has tests for stores, which clients/test.sh plays.)
 set -eu
@@ -45,8 +45,8 @@ END
     "$python" -m pytest -q -p no:cacheprovider -W ignore tests/test_strategy.py -k '(TestFixedWindow or TestMovingWindow) and not huge_cost'
 }
 
-# The tests of @fastify/rate-limit for its store in Redis, with that of the client in its place. Tests of the options that it
-# refuses (continueExceeding, exponentialBackoff) fail, and no others.
+# The tests of @fastify/rate-limit for its store in Redis, with the client's store in its place. Only tests of options that
+# this store refuses fail: continueExceeding and exponentialBackoff.
 test_fastify() {
     cd "$installed/own_node"
     cat >"$dir/instead.cjs" <<END

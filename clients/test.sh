@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Tests the clients with a real server: clients/test.sh path/to/cellserver [go] [python] [node]
-# Each client is built as a package, and the tests use what is installed from it. Frameworks and Redis clients are installed
+# Each client is built as a package, and the tests use the installed package. Frameworks and Redis clients are installed
 # once into bin/clients, in the versions that the tests name; CLIENTS=newest installs the newest ones.
 set -eu
 

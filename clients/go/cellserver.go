@@ -7,8 +7,8 @@
 //		fmt.Println("try again in", d.RetryAfter)
 //	}
 //
-// A call that the server cannot decide is no error: [Options.OnError] decides, and Cause of the decision says why. An
-// error means that the call is wrong, or not permitted, or that its context was cancelled.
+// If the server cannot decide a call, the call does not fail: [Options.OnError] decides it, and Cause of the decision
+// says why. An error means that the call is wrong, or not permitted, or that its context was cancelled.
 package cellserver
 
 import (
@@ -32,12 +32,12 @@ type Decision struct {
 	Allowed    bool
 	Limit      int64
 	Remaining  int64
-	RetryAfter time.Duration // until the call would be allowed; 0 if it is, or Never
+	RetryAfter time.Duration // until the call would be allowed: 0 if it is allowed, Never if it never will be
 	ResetAfter time.Duration // until the limit has fully recovered
 	Taken      int64         // by a call with UpTo
 	Corrected  int64         // by [Hold.Settle]; negative if it was given back
 
-	// Cause is nil if the server made the decision. Otherwise OnError did, because of Cause.
+	// Cause is nil if the server made the decision. Otherwise OnError made it, and Cause says why the server did not.
 	Cause error
 
 	// Remembered is true if the decision is an earlier refusal (Options.Remember).
@@ -60,14 +60,14 @@ type Options struct {
 
 	OnError OnError
 
-	// Share is the part of each limit that this process has with Local, such as 0.25 for one of four processes: in an
-	// outage, it admits at most Share x (burst + rate x time), and nothing where Share x burst is below 1. Policies and
-	// leases, whose limits only the server knows, admit nothing then.
+	// Share is the part of each limit that this process admits with Local, such as 0.25 for one of four processes: in
+	// an outage, at most Share x (burst + rate x time), and nothing if Share x burst is below 1. Calls on policies and
+	// leases are refused then, because only the server knows their limits.
 	Share float64
 
-	// Remember has refusals repeated without asking the server, for as long as they last, and a second at most: calls of
-	// the same limit, with at least the refused quantity and without options. In that second, a limit that somebody
-	// resets or refunds elsewhere is still refused.
+	// Remember repeats a refusal without asking the server, until its RetryAfter is over, and for a second at most. It
+	// refuses calls of the same limit that have at least the refused quantity and no options, even if another client
+	// resets or refunds the limit in that second.
 	Remember bool
 
 	// Observe is called after each call, with the name of its command. It is the place for metrics and traces.
@@ -218,7 +218,7 @@ func (l *Limiter) ask(ctx context.Context, c *call) (reply any, d Decision, err 
 	return nil, d, err
 }
 
-// mayHaveID reports whether the call takes something, and is not repeatable already.
+// mayHaveID reports whether the call needs an ID to be repeatable: whether it takes something, and has no other ID.
 func mayHaveID(c *call) bool {
 	for _, w := range c.words[2:] {
 		if w == "PEEK" || w == "HOLD" || w == "SETTLE" {

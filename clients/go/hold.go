@@ -33,7 +33,7 @@ func (l *Limiter) HoldOn(ctx context.Context, limit Limit, estimate int64, ttl t
 	return h, d, nil
 }
 
-// Settle corrects the charge to what was used. It may be repeated with the same quantity.
+// Settle corrects the charge to the quantity that was used. It may be repeated with the same quantity.
 func (h *Hold) Settle(ctx context.Context, used int64) (Decision, error) {
 	if !h.charged {
 		return Decision{Allowed: true}, nil
@@ -55,7 +55,7 @@ type Lease struct {
 	end         context.CancelFunc
 }
 
-// Acquire acquires a permit, unless limit permits are held. The server frees the permits of a process that has died
+// Acquire acquires a permit, unless limit permits are held already. If a process dies, the server frees its permits
 // after the time ttl. Acquire returns nil if the call was refused. When ctx ends, the lease is released.
 func (l *Limiter) Acquire(ctx context.Context, key string, limit int64, ttl time.Duration,
 	o ...Option) (*Lease, Decision, error) {

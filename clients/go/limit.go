@@ -55,7 +55,7 @@ func Quota(key string, limit int64, unit string) Limit {
 	return Limit{kind: "QUOTA", key: key, words: []any{limit, unit}, size: limit}
 }
 
-// Policy is all limits of a policy, for one of its subjects. The server has the policies.
+// Policy stands for all limits of one of the server's policies, for a subject.
 func Policy(name, subject string) Limit {
 	return Limit{kind: "TAKE", key: subject, words: []any{name}, policy: name}
 }
@@ -81,7 +81,7 @@ type Option struct {
 }
 
 var (
-	Peek  = Option{word: "PEEK"}  // takes nothing, and decides as if it did
+	Peek  = Option{word: "PEEK"}  // takes nothing, and gets the decision that a call without it would get
 	UpTo  = Option{word: "UPTO"}  // takes what is available, and reports it as Decision.Taken
 	Force = Option{word: "FORCE"} // takes the quantity even if less remains
 )
@@ -92,14 +92,14 @@ func Leave(n int64) Option { return Option{word: "LEAVE", value: n} }
 // Wait waits for the limit, on a connection of its own. The time comes on top of Options.Timeout.
 func Wait(d time.Duration) Option { return Option{word: "WAIT", value: milliseconds(d), wait: d} }
 
-// call is one call: its words, and what is needed if there is no answer.
+// call is one call: its words, and what decides it if there is no answer.
 type call struct {
 	words    []any
 	key      string
 	wait     time.Duration
 	takes    []take // what the local buckets decide
 	isLease  bool
-	plain    bool // without options, and not a refund: a refusal of it may be remembered
+	plain    bool // without options, and not a refund: its refusal may be remembered
 	firstKey int8 // its position in CL.ALL
 }
 
@@ -140,7 +140,7 @@ func newCall(l Limit, quantity int64, options []Option, more ...any) *call {
 	return c
 }
 
-// Part is a part of a call of [Limiter.All]. If Force is set, its quantity is taken whatever its limit says.
+// Part is one of the limits in a call of [Limiter.All]. If Force is set, the quantity is taken even if less remains.
 type Part struct {
 	Limit    Limit
 	Quantity int64

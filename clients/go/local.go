@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// mostBuckets is how many keys have a local bucket. Keys beyond are refused.
+// mostBuckets is the largest number of local buckets. A call on a further key is refused.
 const mostBuckets = 10_000
 
 // buckets decide calls in this process, by a share of each limit.
@@ -103,7 +103,7 @@ func (s *buckets) find(l Limit, share float64, now time.Time) *bucket {
 	return b
 }
 
-// sweep removes full buckets, which are as good as none, at most once a second. It reports whether it removed any.
+// sweep removes full buckets, at most once a second: a new bucket is full too. It reports whether it removed any.
 func (s *buckets) sweep(now time.Time) (removed bool) {
 	if now.Sub(s.swept) < time.Second {
 		return false

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Answer is the answer to a request: Status is 200 if it is allowed. It is for middleware of other frameworks, and for
-// interceptors.
+// Answer is the answer to a request. Status is 200 if the request is allowed. Use it for the middleware of other
+// frameworks, and for interceptors.
 type Answer struct {
 	Status int
-	Header http.Header // RateLimit, RateLimit-Policy and Retry-After, also of requests that are allowed
+	Header http.Header // RateLimit, RateLimit-Policy and Retry-After; set for allowed requests too
 	Body   []byte      // of type application/problem+json, unless the status is 200
 }
 
@@ -23,7 +23,7 @@ func (l *Limiter) Middleware(policy string, subject func(*http.Request) string) 
 	return l.MiddlewareOf(policy, func(r *http.Request) Limit { return Policy(policy, subject(r)) })
 }
 
-// MiddlewareOf limits requests by a limit of the program, which the RateLimit fields of responses call name.
+// MiddlewareOf limits requests by a limit that limit returns. The RateLimit fields of responses call it name.
 func (l *Limiter) MiddlewareOf(name string, limit func(*http.Request) Limit) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func (l *Limiter) MiddlewareOf(name string, limit func(*http.Request) Limit) fun
 	}
 }
 
-// Answer takes 1 from a limit, and returns what the request gets.
+// Answer takes 1 from a limit, and returns the answer to the request.
 func (l *Limiter) Answer(ctx context.Context, name string, limit Limit) (Answer, error) {
 	o := outcome{name: name, by: limit.kind, limit: limit, header: http.Header{}}
 	if limit.policy == "" {

@@ -16,7 +16,7 @@ import (
 
 const (
 	mostFlights = 4                      // pipelines under way at once, if some are late
-	mostCalls   = 512                    // calls of a pipeline
+	mostCalls   = 512                    // in one pipeline
 	mostWaiting = 100_000                // calls that wait for a pipeline
 	failures    = 5                      // calls in a row without a reply, before calls fail at once
 	short       = time.Second            // a timeout for which a cancelled caller may wait
@@ -28,8 +28,8 @@ var (
 	errOpen     = errors.Join(errNoAnswer, errors.New("it has not answered the last calls"))
 )
 
-// node is one server. Calls that arrive while others are under way wait for them, and share a pipeline: it costs the
-// server a tenth of what single calls cost. A call that finds no other under way is sent at once, by its caller.
+// node is one server. Calls that arrive while others are under way wait for them, and share a pipeline, in which a call
+// costs the server a tenth of what it costs alone. A call that finds no other under way is sent at once, by its caller.
 type node struct {
 	rdb     *redis.Client
 	repeats bool // the client repeats calls
@@ -104,7 +104,7 @@ func (n *node) count(err error) {
 	}
 }
 
-// send has a call sent, alone or with others, and waits for its reply. go-redis ends a call at its deadline, but not
+// send sends a call, alone or with others, and waits for its reply. go-redis ends a call at its deadline, but not
 // when its context is cancelled. So a caller with a long timeout leaves the call to another goroutine.
 func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, now time.Time) error {
 	f := &flight{cmd: cmd, ctx: ctx}
@@ -141,7 +141,7 @@ func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, 
 	return endOf(ctx)
 }
 
-// land ends the flight of a call that was alone, and has those sent that have arrived meanwhile.
+// land ends the flight of a call that was alone, and sends the calls that have arrived meanwhile.
 func (n *node) land(f *flight, timeout time.Duration) {
 	n.count(f.cmd.Err())
 	n.mu.Lock()

@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	mostRefusals = 10_000      // that are remembered
-	longest      = time.Second // for which one is
+	mostRefusals = 10_000      // calls that are remembered
+	longest      = time.Second // for which a refusal is remembered
 )
 
 // refusals remember calls that the server has refused. A nil *refusals remembers nothing.
@@ -66,7 +66,7 @@ func keyOf(c *call) string {
 	return fmt.Sprintf("%s %q %q", l.kind, l.key, l.words)
 }
 
-// sweep removes what is over, at most ten times a second.
+// sweep forgets the refusals that are over, at most ten times a second.
 func (r *refusals) sweep(now time.Time) {
 	if now.Sub(r.swept) < longest/10 {
 		return

@@ -1,4 +1,4 @@
-/** Calls as words, and replies as decisions. This module knows no connections. */
+/** Makes the words of calls, and decisions of replies. It uses no connection. */
 
 import { randomUUID } from "node:crypto";
 
@@ -7,7 +7,7 @@ export interface Decision {
   allowed: boolean;
   limit: number;
   remaining: number;
-  /** The time until the call would be allowed: 0 if it is, and Infinity if it never will be. */
+  /** The time until the call would be allowed: 0 if it is allowed, Infinity if it never will be. */
   retryAfter: number;
   /** The time until the limit has fully recovered. */
   resetAfter: number;
@@ -60,7 +60,7 @@ export function quota(key: string, limit: number, unit: string): Limit {
   return { kind: "QUOTA", key, words: [String(limit), unit], size: limit, period: 366 * 86_400_000 };
 }
 
-/** All limits of a policy, which the server has, for one of its subjects. */
+/** All limits of one of the server's policies, for a subject. */
 export function policy(name: string, subject: string): Limit {
   return { kind: "TAKE", key: subject, words: [name], size: 0, period: 0 };
 }
@@ -71,11 +71,11 @@ export function word(period: number): string {
 }
 
 export interface CallOptions {
-  /** Takes nothing, and decides as if it took. */
+  /** Takes nothing, and gets the decision that a call without it would get. */
   peek?: boolean;
   /** Takes what is available: the decision's taken says how much. */
   upto?: boolean;
-  /** Takes the quantity even if there is less. */
+  /** Takes the quantity even if less remains. */
   force?: boolean;
   /** Leaves a part of the limit to other calls. */
   leave?: number;
@@ -83,7 +83,7 @@ export interface CallOptions {
   wait?: number;
 }
 
-/** A part of a call of all. With force, its quantity is taken whatever its limit says. */
+/** One of the limits in a call of all. With force, the quantity is taken even if less remains. */
 export interface Part {
   limit: Limit;
   quantity?: number;
@@ -131,7 +131,7 @@ export function newAll(parts: readonly Part[], options: Pick<CallOptions, "peek"
   return { words: [...words, "MS"], takes, wait: options.wait ?? 0, mayHaveID: !options.peek };
 }
 
-/** A call of words that may be repeated as they are. */
+/** A call whose words may be sent again as they are. */
 export const plainCall = (...words: string[]): Call => ({ words, takes: [], wait: 0, mayHaveID: false });
 
 /** Reads a decision whose times are milliseconds. */
@@ -178,7 +178,7 @@ export function noAnswer(error: unknown): boolean {
   return error instanceof Error && !(error instanceof TypeError) && !isAborted(error);
 }
 
-/** Whether the caller has aborted. ioredis has an AbortError without a code, for a connection that has closed. */
+/** Whether the caller has aborted. The AbortError of ioredis, for a connection that has closed, has no code. */
 const isAborted = (error: Error): boolean => error.name === "AbortError" && "code" in error;
 
 /** Whether there was no reply at all. */

@@ -36,7 +36,7 @@ export type Client = NodeRedis | IORedis;
 /** Sends calls. */
 export interface Sender {
   readonly repeats: boolean; // by itself, so that calls need an ID
-  /** Waits while the client connects again. It would keep calls, and send them even if nobody waits for them any more. */
+  /** Waits while the client connects again. The client would keep a call, and send it even after its timeout. */
   ready(): Promise<void> | undefined;
   send(words: Words): Promise<unknown>;
   transaction(calls: Words[]): Promise<unknown[]>;
@@ -56,8 +56,8 @@ function waiterOf(client: Client, connects: () => boolean): Sender["ready"] {
   };
 }
 
-// node-redis writes the calls of a tick at once. It writes the calls that it has kept together with its handshake. If the
-// connection ends before the reply, it waits longer before the next one each time.
+// node-redis writes the calls of a tick together. Calls that it has kept while it connected, it writes together with its
+// handshake. Each time that a connection ends before the reply, it waits longer before it connects again.
 function ofNodeRedis(client: NodeRedis): Sender {
   return {
     repeats: false,

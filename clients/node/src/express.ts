@@ -7,7 +7,7 @@ import type { Limiter } from "./limiter.js";
 /**
  * Limits requests. by returns the subject of a request for the policy with this name, or a limit of the program:
  * app.use(rateLimit(limiter, "api", (request) => request.ip)). A refused request gets status 429; without an answer
- * and with onError "deny", 503. Mistakes are passed to next.
+ * and with onError "deny", 503. Errors that are mistakes of the program are passed to next.
  */
 export function rateLimit<R extends IncomingMessage>(limiter: Limiter, name: string, by: (request: R) => By) {
   return async (request: R, response: ServerResponse, next: (error?: unknown) => void): Promise<void> => {

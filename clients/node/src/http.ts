@@ -1,4 +1,4 @@
-/** What a request gets: the fields, the status and the body that all middleware answers with. */
+/** The answer to a request: the fields, the status and the body that all middleware uses. */
 
 import { type Decision, type Limit, decisionOf, membersOf, newCall, policy } from "./calls.js";
 import type { Limiter } from "./limiter.js";

@@ -10,24 +10,24 @@ export interface Options {
   /** The milliseconds for all tries of a call; 100 by default. */
   timeout?: number;
   /**
-   * How often a call without a reply is sent again in that time, 5 by default: all calls share a connection, and are
-   * without a reply when it ends. A call has an ID, and counts once, unless it is 0.
+   * How often a call without a reply is sent again in that time, 5 by default: calls share a connection, and lose their
+   * replies when it ends. A call has an ID, so that it counts once. With 0, it has none, unless ioredis repeats calls.
    */
   retries?: number;
   /** How a call is decided if the server does not answer: "allow" by default. */
   onError?: "allow" | "deny" | "local";
-  /** The part of each limit that this process has with "local", such as 0.25 for one of four processes. */
+  /** The part of each limit that this process admits with "local", such as 0.25 for one of four processes. */
   share?: number;
   /**
-   * Repeats a refusal without asking the server, for as long as it lasts, and a second at most: for calls of the same
-   * limit, with at least that quantity and without options, even if somebody resets or refunds the limit elsewhere.
+   * Repeats a refusal without asking the server, until its retryAfter is over, and for a second at most. It refuses calls
+   * of the same limit that have at least the refused quantity and no options, even if another client resets the limit.
    */
   remember?: boolean;
   /** Called after each call, with the name of its command, for metrics and traces. */
   observe?: (command: string, decision: Decision | undefined, error?: unknown) => void;
 }
 
-/** Makes calls through a client of node-redis or ioredis. A process needs one. */
+/** Makes calls through a client of node-redis or ioredis. A process needs only one. */
 export class Limiter {
   readonly sender: Sender;
   readonly #options: Required<Omit<Options, "observe">> & Pick<Options, "observe">;
@@ -196,7 +196,7 @@ export class Lease {
     });
   }
 
-  /** Renews the permit three times in its time, until it is released or lost. */
+  /** Renews the permit every third of its ttl, until it is released or lost. */
   keep(): void {
     let renewed = performance.now();
     const again = async () => {

@@ -28,7 +28,7 @@ const inSeconds = (ms: number) => Math.ceil(ms / 1000);
 
 /**
  * A storage for @nestjs/throttler: ThrottlerModule.forRoot({ throttlers: [...], storage: new CellserverStorage(client) }).
- * A refused request counts for nothing, and the next one is allowed as soon as the window has room. So a blockDuration
+ * A refused request is not counted, and the next one is allowed as soon as the window has room. So a blockDuration
  * above the ttl is refused. Without an answer, onError decides.
  */
 export class CellserverStorage implements ThrottlerStorage {

@@ -88,7 +88,7 @@ export class Buckets {
     return b;
   }
 
-  /** Removes full buckets, which are as good as none, at most once a second. */
+  /** Removes full buckets, at most once a second: a new bucket is full too. */
   #sweep(now: number): boolean {
     if (now - this.#swept < 1000) return false;
     this.#swept = now;

@@ -2,7 +2,7 @@
 
 import type { Call, Decision, Limit } from "./calls.js";
 
-export const LONGEST = 1000; // milliseconds for which one is remembered
+export const LONGEST = 1000; // milliseconds for which a refusal is remembered
 export const MOST = 10_000;
 
 interface Refusal {
@@ -38,7 +38,7 @@ export class Refusals {
     this.byLimit.set(keyOf(take.limit), { quantity: take.quantity, at: now, until: now + Math.min(LONGEST, d.retryAfter), d });
   }
 
-  /** Removes what is over, at most ten times a second. */
+  /** Forgets the refusals that are over, at most ten times a second. */
   #sweep(now: number): void {
     if (now - this.#swept < LONGEST / 10) return;
     this.#swept = now;

@@ -1,4 +1,4 @@
-"""Calls as words, and replies as decisions. This module knows no connections."""
+"""Makes the words of calls, and decisions of replies. It uses no connection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Decision:
     allowed: bool
     limit: int = 0
     remaining: int = 0
-    retry_after: float = 0.0  # until the call would be allowed; 0 if it is, or NEVER
+    retry_after: float = 0.0  # until the call would be allowed: 0 if it is allowed, NEVER if it never will be
     reset_after: float = 0.0  # until the limit has fully recovered
     taken: int = 0  # by a call with upto
     corrected: int = 0  # by Hold.settle; negative if it was given back
@@ -67,7 +67,7 @@ def quota(key: str, limit: int, unit: str) -> Limit:
 
 
 def policy(name: str, subject: str) -> Limit:
-    """All limits of a policy, which the server has, for one of its subjects."""
+    """All limits of one of the server's policies, for a subject."""
     return Limit("TAKE", subject, (name,))
 
 
@@ -95,12 +95,12 @@ class Call:
     wait: float = 0.0
     may_have_id: bool = True
     settles: bool = False
-    plain: bool = False  # without options, and not a refund: a refusal of it may be remembered
+    plain: bool = False  # without options, and not a refund: its refusal may be remembered
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a call of all. With force, its quantity is taken whatever its limit says."""
+    """One of the limits in a call of all. With force, the quantity is taken even if less remains."""
 
     limit: Limit
     quantity: int = 1

@@ -22,11 +22,11 @@ class Options:
     """Options of a limiter.
 
     timeout is the time in seconds for all tries of a call. A call without a reply is sent again up to retries times,
-    and counts once: it has an ID unless retries is 0. Then on_error decides: "allow", "deny", or "local", which gives
-    this process the part share of each limit, such as 0.25 for one of four processes. observe is called after each
-    call, with the name of its command, for metrics and traces. With remember, a refusal is repeated without asking the
-    server, for as long as it lasts, and a second at most: for calls of the same limit, with at least that quantity and
-    without options, even if somebody resets or refunds the limit elsewhere.
+    and counts once, because it has an ID unless retries is 0. If there is still no reply, on_error decides: "allow",
+    "deny", or "local", which admits the part share of each limit, such as 0.25 for one of four processes. observe is
+    called after each call, with the name of its command, for metrics and traces. With remember, a refusal is repeated
+    without asking the server, until its retry_after is over, and for a second at most: calls of the same limit that have
+    at least the refused quantity and no options are refused, even if another client resets or refunds the limit.
     """
 
     timeout: float = 0.1
@@ -38,7 +38,7 @@ class Options:
     remember: bool = False
 
 
-# The options of a client's connections that its limiter uses too. Timeouts and retries are its own.
+# The options of a client's connections that the limiter copies. It sets timeouts and retries itself.
 KEPT = ("host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "protocol",
         "socket_keepalive", "socket_keepalive_options", "socket_type", "redis_connect_func")
 
@@ -48,7 +48,7 @@ Several = TypeVar("Several")
 
 
 class Core(Generic[One, Several]):
-    """All calls. A negative quantity is a refund. Their options are peek, upto, force, leave=n and wait=seconds."""
+    """Calls. A negative quantity is a refund. Their options are peek, upto, force, leave=n and wait=seconds."""
 
     def __init__(self, options: Options) -> None:
         self.options, self._ids, self._breaker = options, IDs(), Breaker()

@@ -87,7 +87,7 @@ class Buckets:
         return b
 
     def _sweep(self, now: float) -> bool:
-        """Removes full buckets, which are as good as none, at most once a second."""
+        """Removes full buckets, at most once a second: a new bucket is full too."""
         if now - self._swept < 1:
             return False
         self._swept = now
@@ -98,7 +98,7 @@ class Buckets:
 
 
 class Refusals:
-    """Calls that the server has refused, for as long as that lasts, and a second at most."""
+    """Calls that the server has refused, each until it would be allowed, and for a second at most."""
 
     LONGEST = 1.0
     MOST = 10_000

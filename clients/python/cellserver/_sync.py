@@ -22,7 +22,7 @@ _NAME = ("CL.THROTTLE",) if tuple(int(n) for n in redis.__version__.split(".")[:
 class Limiter(Core[Decision, "tuple[Decision, list[Decision]]"]):
     """Makes calls with the server, the user and the TLS of a client, on connections with its own timeouts.
 
-    It is safe for threads, and a process needs one.
+    It is safe for threads, and a process needs only one.
     """
 
     def __init__(self, client: redis.Redis, options: Options = Options()) -> None:
@@ -113,7 +113,7 @@ class Hold:
         self._limiter, self._limit, self.id, self.charged = limiter, limit, hold_id, False
 
     def settle(self, used: int) -> Decision:
-        """Corrects the charge to what was used. It may be repeated with the same quantity."""
+        """Corrects the charge to the quantity that was used. It may be repeated with the same quantity."""
         if not self.charged:
             return Decision(True)
         return self._limiter._decide(new_call(self._limit, used, "SETTLE", self.id))
@@ -155,7 +155,7 @@ class Lease:
             threading.Thread(target=self._keep, args=(time.monotonic(),), daemon=True).start()
 
     def _keep(self, renewed: float) -> None:
-        """Renews the lease three times in its time, until it is released or lost."""
+        """Renews the lease every third of its ttl, until it is released or lost."""
         while not self.lost.wait(min(self._ttl / 3, renewed + self._ttl - time.monotonic())):
             began = time.monotonic()
             if began >= renewed + self._ttl:

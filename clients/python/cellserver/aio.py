@@ -98,7 +98,7 @@ class Limiter(Core[Coroutine[Any, Any, Decision], Coroutine[Any, Any, "tuple[Dec
         """Sends the calls that wait, and then the calls that have arrived meanwhile, until there are none."""
         while self._waiting:
             batch, self._waiting = self._waiting[:MOST_CALLS], self._waiting[MOST_CALLS:]
-            batch = [(call, future) for call, future in batch if not future.done()]  # of the others nobody waits
+            batch = [(call, future) for call, future in batch if not future.done()]  # the others gave up
             self._began = time.monotonic()
             replies = await self._exchange([call for call, _ in batch], self._redis, self._began + self.options.timeout)
             for (_, future), reply in zip(batch, replies):
@@ -160,7 +160,7 @@ class Hold:
         self._limiter, self._limit, self.id, self.charged = limiter, limit, hold_id, False
 
     async def settle(self, used: int) -> Decision:
-        """Corrects the charge to what was used. It may be repeated with the same quantity."""
+        """Corrects the charge to the quantity that was used. It may be repeated with the same quantity."""
         if not self.charged:
             return Decision(True)
         return await self._limiter._decide(new_call(self._limit, used, "SETTLE", self.id))
@@ -205,7 +205,7 @@ class Lease:
             self._task = asyncio.create_task(self._keep(time.monotonic()))
 
     async def _keep(self, renewed: float) -> None:
-        """Renews the lease three times in its time, until it is released or lost."""
+        """Renews the lease every third of its ttl, until it is released or lost."""
         while (left := renewed + self._ttl - time.monotonic()) > 0:
             await asyncio.sleep(min(self._ttl / 3, left))
             began = time.monotonic()

@@ -14,7 +14,7 @@ func Middleware(l *cellserver.Limiter, policy string, subject func(*gin.Context)
 	return MiddlewareOf(l, policy, func(c *gin.Context) cellserver.Limit { return cellserver.Policy(policy, subject(c)) })
 }
 
-// MiddlewareOf limits requests by a limit of the program. The name is that of its fields in responses.
+// MiddlewareOf limits requests by a limit that limit returns. The RateLimit fields of responses call it name.
 func MiddlewareOf(l *cellserver.Limiter, name string, limit func(*gin.Context) cellserver.Limit) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		a, err := l.Answer(c.Request.Context(), name, limit(c))

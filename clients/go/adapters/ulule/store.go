@@ -33,7 +33,7 @@ func NewStore(rdb *redis.Client, o Options) limiter.Store {
 	return &store{rdb, own, o.Prefix + ":"}
 }
 
-// Get counts a request, also above the limit.
+// Get counts a request, even above the limit.
 func (s *store) Get(ctx context.Context, key string, rate limiter.Rate) (limiter.Context, error) {
 	return s.Increment(ctx, key, 1, rate)
 }
@@ -43,7 +43,7 @@ func (s *store) Peek(ctx context.Context, key string, rate limiter.Rate) (limite
 	return s.contextOf(s.limiter.Do(ctx, s.limit(key, rate), 0))
 }
 
-// Increment counts so many requests.
+// Increment counts several requests.
 func (s *store) Increment(ctx context.Context, key string, n int64, rate limiter.Rate) (limiter.Context, error) {
 	return s.contextOf(s.limiter.Do(ctx, s.limit(key, rate), n, cellserver.Force))
 }
