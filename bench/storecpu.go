@@ -26,7 +26,7 @@ type storeLoad struct {
 	ownMicros float64 // the bar: one cellserver's CPU time
 }
 
-// usualStoreRounds are fewer than those of other comparisons of CPU time, because the bars are far
+// usualStoreRounds are fewer than the rounds of other comparisons of CPU time, because the bars are far
 // from one.
 const usualStoreRounds = 9
 

@@ -72,7 +72,7 @@ func (w *worked) arrive(now, length int64, leases *lease.Leases, jobs []job) []j
 	return append(jobs, j)
 }
 
-// work ends, crashes and renews the jobs that are due, and returns those that are still working.
+// work ends, crashes and renews the jobs that are due, and returns the jobs that are still working.
 func (w *worked) work(now int64, leases *lease.Leases, jobs []job) (left []job) {
 	for _, j := range jobs {
 		switch {

@@ -67,7 +67,7 @@ func (r *Results) Documents(root string) (map[string][]byte, error) {
 	return files, nil
 }
 
-// fill returns a text with its figures replaced by those of the results.
+// fill returns a text with its figures replaced by the figures of the results.
 func (r *Results) fill(text []byte) (filled []byte, err error) {
 	end := 0
 	for _, at := range part.FindAllSubmatchIndex(text, -1) {

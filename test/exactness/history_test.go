@@ -49,7 +49,7 @@ func effectOf(c *call) (e effect, ok bool) {
 type book struct {
 	limit *limit
 	wrong time.Duration
-	// The effects that take tokens, and those that give some back, by their beginning and by their end.
+	// The effects that take tokens, and the effects that give some back, by their beginning and by their end.
 	takes, takesByEnd []effect
 	gives, givesByEnd []effect
 }

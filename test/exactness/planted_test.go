@@ -16,7 +16,7 @@ func told(second int, o outcome, asked, taken, remaining int64) call {
 	return call{asked: asked, sent: sent, returned: sent + time.Second, outcome: o, taken: taken, remaining: remaining}
 }
 
-// of returns the history of a limit of three tokens, of which one comes back every ten seconds.
+// of returns the history of a limit of three tokens, which gets one back every ten seconds.
 func of(calls ...call) *history {
 	return &history{limit: &limit{"CL.THROTTLE", "k", 3, 10 * time.Second}, calls: calls}
 }

@@ -55,7 +55,7 @@ func cut(b []byte, length int, random *rand.Rand) (pieces [][]byte) {
 	return pieces
 }
 
-// However a stream is divided, its replies are those of the undivided stream.
+// However a stream is divided, it gets the same replies as the undivided stream.
 func TestAnySplitIsAnsweredAlike(t *testing.T) {
 	server := peer.Start(t)
 	long, short := stream(6000), stream(300)

@@ -45,7 +45,7 @@ func TestWebhook(t *testing.T) {
 	require.NoError(t, os.WriteFile(key, []byte(secret+"\n"), 0o600))
 	s := peer.Start(t, "--policies", policies, "--webhook", receiver.URL+"/?token=hidden", "--webhook-secret-file", key)
 	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS})
-	for _, subject := range []string{"a", "b", "c", "d", "e", "f"} { // none of them is answered yet
+	for _, subject := range []string{"a", "b", "c", "d", "e", "f"} { // no post is answered yet
 		require.NoError(t, c.Do(t.Context(), "CL.TAKE", subject, "p").Err())
 	}
 	shown, err := c.ConfigGet(t.Context(), "*").Result()

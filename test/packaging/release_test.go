@@ -69,7 +69,7 @@ func TestImagesOfARelease(t *testing.T) {
 	}
 }
 
-// Checksums are signed only if they are those of the files.
+// Checksums are signed only if they match the files.
 func TestSignaturesOfARelease(t *testing.T) {
 	dir := t.TempDir()
 	_, _, err := script(t, "sign.sh", dir, nil)

@@ -67,7 +67,7 @@ func Says(t testing.TB, addr, text string, command ...any) {
 
 // Cluster is a cluster of real servers on the loopback address.
 type Cluster struct {
-	Primaries, Replicas []*Server // the first replica is that of the first primary
+	Primaries, Replicas []*Server // the first replica belongs to the first primary
 	Addrs               []string  // where clients find the primaries
 }
 

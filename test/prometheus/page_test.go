@@ -40,7 +40,7 @@ type described struct{ kind, help, labels string }
 
 var series = regexp.MustCompile(`^(cellserver_\w+)\{(.*)\} `)
 
-// rows returns the table of the metrics in several scrapes, without those of Go and of the process.
+// rows returns the table of the metrics in several scrapes, without the metrics of Go and of the process.
 func rows(scrapes []string) string {
 	all := map[string]*described{}
 	for _, scrape := range scrapes {

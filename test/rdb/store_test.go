@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limitsOfTen are calls of limiters with a limit of ten, of which nothing comes back during a test.
+// limitsOfTen are calls of limiters with a limit of ten, which do not recover during a test.
 // n stands for the quantity, and h for a holder.
 var limitsOfTen = []string{
 	"CL.THROTTLE throttle 9 10 36000 n", "CL.FIXED fixed 10 36000 n", "CL.SLIDING sliding 10 36000 n",

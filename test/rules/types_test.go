@@ -121,7 +121,7 @@ func (d declared) specType() ast.Expr {
 	return d.spec.Type
 }
 
-// methods counts the methods of an interface, with those of embedded interfaces of the project.
+// methods counts the methods of an interface, with the methods of embedded interfaces of the project.
 func (all types) methods(d declared) (n int) {
 	of, ok := d.spec.Type.(*ast.InterfaceType)
 	if !ok {
