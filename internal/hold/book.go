@@ -1,6 +1,7 @@
 package hold
 
 import (
+	"bytes"
 	"encoding/binary"
 	"iter"
 	"math"
@@ -15,18 +16,21 @@ import (
 //	holds    their number, then each hold in the order of the charges: see record
 //
 // The zero Book has no holds.
-type Book struct{ form []byte }
+type Book struct {
+	form  []byte
+	marks []Mark // memory for the path in a step
+}
 
-// Open is an open hold.
+// Open is an open hold. Its texts are in the book, and valid until it changes.
 type Open struct {
-	ID       string // at most 255 bytes
+	ID       []byte // at most 255 bytes
 	Number   uint64 // number of the charge; 0 if nothing was charged
 	Counter  Counter
 	Quantity int64  // the quantity that was charged
 	Unit     int64  // level units for a quantity of 1; 0 if nothing was charged
 	Ends     int64  // instant at which the hold lapses
 	Words    uint64 // hash of the words of the call that made the hold, on its first key only
-	Reply    string // reply to this call, on its first key only
+	Reply    []byte // reply to this call, on its first key only; nil for none
 }
 
 // parts are the parts of a book.
@@ -59,7 +63,7 @@ func (b *Book) Kind() byte { return b.parts().kind }
 // HasMarks reports whether something may be given back.
 func (b *Book) HasMarks() bool {
 	x := b.parts()
-	p := x.readPath()
+	p := b.readPath(&x)
 	return len(p.Marks) > 0
 }
 
@@ -67,8 +71,8 @@ func (b *Book) HasMarks() bool {
 func (b *Book) Bytes() []byte { return b.form }
 
 // Of returns the book whose form is in a buffer. Bytes has returned this form. Changes of the book may be made in the
-// buffer, as far as it has the capacity.
-func Of(form []byte) Book { return Book{form: form} }
+// buffer, as far as it has the capacity, and a step keeps the marks of the path in another one.
+func Of(form []byte, marks []Mark) Book { return Book{form, marks[:0]} }
 
 // All returns the open holds in the order of the charges. The book must not change meanwhile.
 func (b *Book) All() iter.Seq[Open] {
@@ -136,7 +140,7 @@ func (b *Book) Held() (quantity int64) {
 	x := b.parts()
 	for left := x.open; len(left) > 0; {
 		r := record(left).first()
-		o, _, _ := r.numbers()
+		o, _ := r.numbers()
 		if quantity += o.Quantity; quantity < 0 {
 			return math.MaxInt64
 		}
@@ -145,13 +149,34 @@ func (b *Book) Held() (quantity int64) {
 	return quantity
 }
 
-// Edit makes an event of a key: a correction or a refund. kind is the kind of its limiter; if the key was of another
-// kind before, its counters are gone. The book must not be used meanwhile.
-func (b *Book) Edit(kind byte, now int64, event func(p *Path)) {
+// Event is an event of a key: a correction or a refund. It changes the path.
+type Event struct {
+	Path
+	parts parts
+}
+
+// Begin begins an event. kind is the kind of the key's limiter; if the key was of another kind before, its counters are
+// gone. The book must not be changed before End.
+func (b *Book) Begin(kind byte, now int64) Event {
 	x := b.parts()
-	p := x.begin(kind, now)
-	event(&p)
-	b.set(&x, &p, nil)
+	return Event{b.begin(&x, kind, now), x}
+}
+
+// Close removes a hold in the event that corrects it.
+func (e *Event) Close(id []byte) {
+	if at := e.parts.find(id); at >= 0 {
+		e.parts.close(&e.Path, at)
+	}
+}
+
+// End writes what an event has changed.
+func (b *Book) End(e *Event) { b.set(&e.parts, &e.Path, nil) }
+
+// Edit makes an event.
+func (b *Book) Edit(kind byte, now int64, event func(p *Path)) {
+	e := b.Begin(kind, now)
+	event(&e.Path)
+	b.End(&e)
 }
 
 // Verify forgets counters that have lost charges: a program that does not know the book has deleted the key, and the
@@ -159,18 +184,17 @@ func (b *Book) Edit(kind byte, now int64, event func(p *Path)) {
 // 0 if it is gone.
 func (b *Book) Verify(now int64, level func(Counter) int64) {
 	x := b.parts()
-	p := x.begin(x.kind, now)
+	p := b.begin(&x, x.kind, now)
 	before := len(p.Marks)
 	if p.lose(level); len(p.Marks) < before {
 		b.set(&x, &p, nil)
 	}
 }
 
-// begin begins an event.
-func (x *parts) begin(kind byte, now int64) Path {
-	p := x.readPath()
+func (b *Book) begin(x *parts, kind byte, now int64) Path {
+	p := b.readPath(x)
 	if x.kind != kind {
-		x.kind, p.Marks = kind, nil
+		x.kind, p.Marks = kind, p.Marks[:0]
 	}
 	if len(p.Marks) > 0 && p.Marks[0].Counter == (Counter{}) {
 		p.Decay(now)
@@ -182,33 +206,22 @@ func (x *parts) begin(kind byte, now int64) Path {
 // charge. tat is the TAT of a CL.THROTTLE, 0 for other kinds. A hold with a Unit of 0 has charged nothing.
 func (b *Book) Add(o Open, kind byte, now, level, tat int64) {
 	x := b.parts()
-	p := x.readPath()
+	var p Path
 	if o.Number = 0; o.Unit > 0 {
-		p = x.begin(kind, now)
+		p = b.begin(&x, kind, now)
 		o.Number, p.Last = p.Charge(o.Counter, level), tat
+	} else {
+		p = b.readPath(&x)
 	}
 	x.count++
 	var few [256]byte
 	b.set(&x, &p, appendRecord(few[:0], &o))
 }
 
-// Settle makes the event that corrects a hold, as Edit does, and removes the hold unless the event returns false. It
-// returns whether it has removed the hold.
-func (b *Book) Settle(id []byte, kind byte, now int64, event func(p *Path) (closes bool)) bool {
-	x := b.parts()
-	p, at := x.begin(kind, now), x.find(id)
-	closes := event(&p) && at >= 0
-	if closes {
-		x.close(&p, at)
-	}
-	b.set(&x, &p, nil)
-	return closes
-}
-
 // close removes the hold whose record begins at an index.
 func (x *parts) close(p *Path, at int) {
 	r := record(x.open[at:]).first()
-	if o, _, _ := r.numbers(); o.Unit > 0 {
+	if o, _ := r.numbers(); o.Unit > 0 {
 		p.Forget(o.Number, o.Counter)
 	}
 	x.open = append(x.open[:at], x.open[at+len(r):]...)
@@ -222,16 +235,16 @@ func (b *Book) Close(id []byte) bool {
 	if at < 0 {
 		return false
 	}
-	p := x.readPath()
+	p := b.readPath(&x)
 	x.close(&p, at)
 	b.set(&x, &p, nil)
 	return true
 }
 
-// Lapse removes the holds whose time is over, and returns them.
+// Lapse removes the holds whose time is over, and returns them, with copies of their texts.
 func (b *Book) Lapse(now int64) (lapsed []Open) {
 	x := b.parts()
-	p, kept := x.readPath(), x.open[:0]
+	p, kept := b.readPath(&x), x.open[:0]
 	for left := x.open; len(left) > 0; {
 		r := record(left).first()
 		left = left[len(r):]
@@ -240,7 +253,7 @@ func (b *Book) Lapse(now int64) (lapsed []Open) {
 			continue
 		}
 		o := r.open()
-		if o.Unit > 0 {
+		if o.ID, o.Reply = bytes.Clone(o.ID), bytes.Clone(o.Reply); o.Unit > 0 {
 			p.Forget(o.Number, o.Counter)
 		}
 		lapsed = append(lapsed, o)

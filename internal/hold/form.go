@@ -39,15 +39,15 @@ func (r record) ends() int64 { return int64(binary.LittleEndian.Uint64(r[recordE
 func (r record) id() []byte  { return r[recordID : recordID+int(r[recordIDLength])] }
 
 func (r record) open() Open {
-	o, reply, _ := r.numbers()
-	o.ID, o.Reply = string(r.id()), string(reply)
+	o, _ := r.numbers()
+	o.ID = r.id()
 	return o
 }
 
-// numbers returns the hold of a record without its texts, and the reply. ok is false if the record is damaged.
-func (r record) numbers() (o Open, reply []byte, ok bool) {
+// numbers returns the hold of a record without its ID. ok is false if the record is damaged.
+func (r record) numbers() (o Open, ok bool) {
 	if len(r) < recordID || len(r) < recordID+int(r[recordIDLength]) {
-		return o, nil, false
+		return o, false
 	}
 	rest := reader{left: r[recordID+int(r[recordIDLength]):]}
 	o.Ends = r.ends()
@@ -56,7 +56,10 @@ func (r record) numbers() (o Open, reply []byte, ok bool) {
 	if len(rest.left) > 0 {
 		o.Words = rest.word()
 	}
-	return o, rest.left, !rest.bad && o.Quantity >= 0 && o.Unit >= 0
+	if len(rest.left) > 0 {
+		o.Reply = rest.left
+	}
+	return o, !rest.bad && o.Quantity >= 0 && o.Unit >= 0
 }
 
 func appendRecord(dst []byte, o *Open) []byte {
@@ -65,7 +68,7 @@ func appendRecord(dst []byte, o *Open) []byte {
 	dst = append(binary.LittleEndian.AppendUint64(dst, uint64(o.Ends)), o.ID...)
 	dst = appendCounter(binary.AppendUvarint(dst, o.Number), o.Counter)
 	dst = binary.AppendVarint(binary.AppendVarint(dst, o.Quantity), o.Unit)
-	if o.Words != 0 || o.Reply != "" {
+	if o.Words != 0 || len(o.Reply) > 0 {
 		dst = append(binary.LittleEndian.AppendUint64(dst, o.Words), o.Reply...)
 	}
 	binary.LittleEndian.PutUint16(dst[begin:], uint16(len(dst)-begin))
@@ -87,19 +90,21 @@ func appendPath(dst []byte, p *Path) []byte {
 	return dst
 }
 
-// readPath returns the path of a book, with room for another mark.
-func (x *parts) readPath() Path {
+// readPath returns the path of a book. It is valid until the path is read again.
+func (b *Book) readPath(x *parts) Path {
 	r := reader{left: x.path}
-	return r.path()
+	return r.path(b.marks)
 }
 
-func (r *reader) path() (p Path) {
-	if len(r.left) == 0 {
+func (r *reader) path(buffer []Mark) (p Path) {
+	if p.Marks = buffer; len(r.left) == 0 {
 		return p
 	}
 	p.Last, p.Number = r.signed(), r.unsigned()
 	marks := r.count(maxMarks)
-	p.Marks = make([]Mark, 0, marks+1)
+	if marks >= cap(buffer) {
+		p.Marks = make([]Mark, 0, marks+1) // with room for another one
+	}
 	for range marks {
 		m := Mark{From: r.unsigned(), Counter: r.counter(), Low: r.signed(), Holds: int(min(r.unsigned(), maxOpen))}
 		r.bad = r.bad || m.Low < 0 || m.Holds == 0
@@ -128,7 +133,7 @@ func (b *Book) Read(form []byte) error {
 	}
 	r := reader{left: form[2:]}
 	path := reader{left: r.take(r.count(math.MaxInt32))}
-	p := path.path()
+	p := path.path(nil)
 	open := r.count(maxOpen)
 	if r.bad || path.bad || len(path.left) > 0 || len(p.Marks) > open || p.Number > math.MaxInt64 {
 		return ErrForm
@@ -138,7 +143,7 @@ func (b *Book) Read(form []byte) error {
 		if len(r.left) < recordID {
 			return ErrForm
 		}
-		o, _, ok := record(r.take(int(binary.LittleEndian.Uint16(r.left)))).numbers()
+		o, ok := record(r.take(int(binary.LittleEndian.Uint16(r.left)))).numbers()
 		if !ok || o.Unit > 0 && o.Number <= last {
 			return ErrForm
 		}
@@ -214,7 +219,7 @@ func (b *Book) Shift(by int64, unix bool) bool {
 		}
 	}
 	x := b.parts()
-	p := x.readPath()
+	p := b.readPath(&x)
 	move(&p.Last)
 	for i := range p.Marks {
 		if !unix {
@@ -264,24 +269,23 @@ func (r *reader) word() uint64 {
 }
 
 func (r *reader) unsigned() uint64 {
+	if len(r.left) > 0 && r.left[0] < 0x80 { // most are short
+		n := r.left[0]
+		r.left = r.left[1:]
+		return uint64(n)
+	}
 	n, size := binary.Uvarint(r.left)
-	r.pass(size)
+	if size <= 0 {
+		r.bad, r.left = true, nil
+		return n
+	}
+	r.left = r.left[size:]
 	return n
 }
 
 func (r *reader) signed() int64 {
-	n, size := binary.Varint(r.left)
-	r.pass(size)
-	return n
-}
-
-// pass passes a varint of a size, which is not positive if it is invalid.
-func (r *reader) pass(size int) {
-	if size > 0 {
-		r.left = r.left[size:]
-	} else {
-		r.bad, r.left = true, nil
-	}
+	n := r.unsigned()
+	return int64(n>>1) ^ -int64(n&1)
 }
 
 // count reads the length of a list.
@@ -293,6 +297,6 @@ func (r *reader) count(most uint64) int {
 	return int(n)
 }
 
-func (r *reader) text() string { return string(r.take(r.count(maxWord))) }
+func (r *reader) text() []byte { return r.take(r.count(maxWord)) }
 
 func (r *reader) counter() Counter { return Counter{At: r.signed(), Span: r.signed()} }

@@ -1,12 +1,12 @@
 package hold_test
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -18,15 +18,15 @@ import (
 func TestForms(t *testing.T) {
 	var b hold.Book
 	c := hold.Counter{At: 5, Span: 7}
-	b.Add(hold.Open{ID: "a", Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: "r"}, 2, 9, 3, 0)
-	b.Add(hold.Open{ID: "b", Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1}, 2, 9, 7, 0)
+	b.Add(hold.Open{ID: []byte("a"), Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: []byte("r")}, 2, 9, 3, 0)
+	b.Add(hold.Open{ID: []byte("b"), Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1}, 2, 9, 7, 0)
 	form := b.Append(nil)
 	var read hold.Book
 	require.NoError(t, read.Read(form))
 	require.Equal(t, form, read.Append(nil))
 	require.Equal(t, []hold.Open{
-		{ID: "a", Number: 1, Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: "r"},
-		{ID: "b", Number: 2, Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1},
+		{ID: []byte("a"), Number: 1, Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: []byte("r")},
+		{ID: []byte("b"), Number: 2, Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1},
 	}, slices.Collect(read.All()))
 	for i := range form {
 		require.ErrorIs(t, new(hold.Book).Read(form[:i]), hold.ErrForm, "%d bytes", i)
@@ -56,8 +56,8 @@ func TestFirstForm(t *testing.T) {
 	require.NoError(t, b.Read(form))
 	c := hold.Counter{At: 5, Span: 7}
 	require.Equal(t, []hold.Open{
-		{ID: "a", Number: 1, Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: "r"},
-		{ID: "b", Number: 2, Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1},
+		{ID: []byte("a"), Number: 1, Counter: c, Quantity: 3, Unit: 1, Ends: 100, Reply: []byte("r")},
+		{ID: []byte("b"), Number: 2, Counter: c, Quantity: 4, Unit: 1, Ends: 90, Words: 1},
 	}, slices.Collect(b.All()))
 	b.Edit(2, 9, func(p *hold.Path) {
 		require.Equal(t, hold.Path{Number: 2, Marks: []hold.Mark{{From: 1, Counter: c, Low: 3, Holds: 2}}}, *p)
@@ -70,8 +70,8 @@ func TestFirstForm(t *testing.T) {
 // Whatever bytes are read as a book, it can be used.
 func FuzzBook(f *testing.F) {
 	var b hold.Book
-	b.Add(hold.Open{ID: "a", Quantity: 3, Unit: 5, Ends: 100, Reply: "r"}, 1, 9, 15, 24)
-	b.Add(hold.Open{ID: "b", Ends: 90, Words: 1}, 1, 9, 7, 0)
+	b.Add(hold.Open{ID: []byte("a"), Quantity: 3, Unit: 5, Ends: 100, Reply: []byte("r")}, 1, 9, 15, 24)
+	b.Add(hold.Open{ID: []byte("b"), Ends: 90, Words: 1}, 1, 9, 7, 0)
 	f.Add(b.Append(nil))
 	f.Fuzz(func(t *testing.T, form []byte) {
 		var b hold.Book
@@ -80,7 +80,7 @@ func FuzzBook(f *testing.F) {
 		}
 		require.NoError(t, new(hold.Book).Read(b.Append(nil)))
 		n := b.Len()
-		b.Add(hold.Open{ID: "new", Quantity: 1, Unit: 1, Ends: 50}, b.Kind(), 1, 1, 0)
+		b.Add(hold.Open{ID: []byte("new"), Quantity: 1, Unit: 1, Ends: 50}, b.Kind(), 1, 1, 0)
 		require.Equal(t, n+1, b.Len())
 		b.Edit(b.Kind(), 2, func(p *hold.Path) {
 			for o := range b.All() {
@@ -91,7 +91,7 @@ func FuzzBook(f *testing.F) {
 		b.Shift(5, true)
 		b.Lapse(70)
 		for b.Len() > 0 {
-			b.Close([]byte(b.First().ID))
+			b.Close(b.First().ID)
 		}
 	})
 }
@@ -101,16 +101,17 @@ func TestShift(t *testing.T) {
 	c := hold.Counter{At: 30, Span: 4}
 	for _, unix := range []bool{false, true} {
 		var b hold.Book
-		b.Add(hold.Open{ID: "a", Counter: c, Unit: 1, Ends: 40}, 1, 9, 0, 20)
-		b.Add(hold.Open{ID: "b", Ends: 50}, 0, 0, 0, 0)
+		b.Add(hold.Open{ID: []byte("a"), Counter: c, Unit: 1, Ends: 40}, 1, 9, 0, 20)
+		b.Add(hold.Open{ID: []byte("b"), Ends: 50}, 0, 0, 0, 0)
 		before := b.Append(nil)
 		require.True(t, b.Shift(1000, unix))
 		counter := hold.Counter{At: 1030, Span: 4}
 		if unix {
 			counter.At = 30
 		}
-		require.Equal(t, []hold.Open{{ID: "a", Number: 1, Counter: counter, Unit: 1, Ends: 1040}, {ID: "b", Ends: 1050}},
-			slices.Collect(b.All()))
+		require.Equal(t, []hold.Open{
+			{ID: []byte("a"), Number: 1, Counter: counter, Unit: 1, Ends: 1040}, {ID: []byte("b"), Ends: 1050},
+		}, slices.Collect(b.All()))
 		b.Edit(1, 0, func(p *hold.Path) {
 			require.Equal(t, hold.Path{Last: 1020, Number: 1, Marks: []hold.Mark{{From: 1, Counter: counter, Holds: 1}}}, *p)
 		})
@@ -125,14 +126,14 @@ func TestBook(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
 		var b hold.Book
-		var want []hold.Open
+		want := []hold.Open{}
 		number := uint64(0)
 		for n := range 60 {
 			now := int64(n)
 			switch c := random.IntN(4); {
 			case c < 2:
-				o := hold.Open{ID: fmt.Sprint("id", n), Quantity: random.Int64N(1e9), Ends: now + random.Int64N(40) + 1,
-					Reply: strings.Repeat("r", random.IntN(40))}
+				o := hold.Open{ID: fmt.Append(nil, "id", n), Quantity: random.Int64N(1e9),
+					Ends: now + random.Int64N(40) + 1, Reply: bytes.Repeat([]byte("r"), 1+random.IntN(40))}
 				if random.IntN(3) > 0 {
 					o.Unit, o.Counter = 1+random.Int64N(1e9), hold.Counter{At: 1 + now/20}
 				}
@@ -144,10 +145,10 @@ func TestBook(t *testing.T) {
 				want = append(want, o)
 			case c == 2 && len(want) > 0:
 				i := random.IntN(len(want))
-				o, found := b.Find([]byte(want[i].ID))
+				o, found := b.Find(want[i].ID)
 				require.True(t, found)
 				require.Equal(t, want[i], o)
-				b.Close([]byte(o.ID))
+				b.Close(o.ID)
 				want = slices.Delete(want, i, i+1)
 			default:
 				var lapsed []hold.Open
@@ -160,7 +161,7 @@ func TestBook(t *testing.T) {
 				want = slices.DeleteFunc(want, func(o hold.Open) bool { return o.Ends <= now })
 			}
 			require.Equal(t, len(want), b.Len())
-			require.True(t, slices.Equal(want, slices.Collect(b.All())))
+			require.Equal(t, want, append([]hold.Open{}, slices.Collect(b.All())...))
 			require.NoError(t, new(hold.Book).Read(b.Append(nil)))
 			if len(want) > 0 {
 				first := slices.MinFunc(want, func(a, b hold.Open) int { return cmp.Compare(a.Ends, b.Ends) })

@@ -166,6 +166,11 @@ func (t *Table) findIn(x *index, id uint64) []byte {
 
 // Add remembers the decisions of a call until an instant. Find must not have found its token.
 func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decision) {
+	t.AddAfter(now, call, expires, nil, decisions)
+}
+
+// AddAfter is Add for decisions of which the first are in the form of AppendDecisions already.
+func (t *Table) AddAfter(now int64, call Call, expires int64, form []byte, decisions []quota.Decision) {
 	t.Expire(now, 2) // so that a table in use does not grow by what has expired
 	for t.count >= t.max {
 		if t.expires > now {
@@ -173,7 +178,7 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 		}
 		t.removeOldest()
 	}
-	at := t.place(headerBytes + len(decisions)*maxDecisionBytes)
+	at := t.place(headerBytes + len(form) + len(decisions)*maxDecisionBytes)
 	expires = max(expires, 0)
 	if t.count == 0 {
 		t.begin, t.expires = at, expires
@@ -182,7 +187,7 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 	slot := x.slotOf(call.ID)
 	chunk := &t.chunks[len(t.chunks)-1]
 	from := len(*chunk)
-	*chunk = AppendDecisions((*chunk)[:from+headerBytes], decisions)
+	*chunk = AppendDecisions(append((*chunk)[:from+headerBytes], form...), decisions)
 	entry := (*chunk)[from:]
 	binary.LittleEndian.PutUint32(entry, slot.latest)
 	binary.LittleEndian.PutUint64(entry[atID:], call.ID)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 )
 
@@ -20,6 +21,15 @@ type HoldKeeper interface {
 	Settle(ctx context.Context, s *Settlement) ([]quota.Decision, error)
 	// Holds returns at most count open holds of a key, in the order in which they end.
 	Holds(ctx context.Context, key []byte, count int) ([]Hold, error)
+}
+
+// HoldsOne is implemented by views that make the most frequent hold, of a charge on one key, faster than Once does.
+type HoldsOne interface {
+	// HoldOne is Once for a hold of what Take takes. If made is false, nothing was changed, and the caller must use
+	// Once: for example because there is an error.
+	HoldOne(
+		ctx context.Context, key []byte, rule *limit.Rule, quantity int64, token Token, holdTime time.Duration,
+	) (d quota.Decision, repeated, made bool)
 }
 
 // HoldCarrier is implemented by views of stores whose open holds can be exported and imported, as the form of a
@@ -60,6 +70,7 @@ type Settlement struct {
 	Found    bool    // set by Settle: there was a hold, or it was settled before
 	Repeated bool    // set by Settle: the hold was settled before, with the same quantity, and nothing is changed
 	Charged  []int64 // set by Settle, unless Repeated: what the hold had charged of each request
+	Work     int     // set by Settle: the bytes of holds and of logs that it has looked through or moved
 }
 
 // Hold describes an open hold of a key.

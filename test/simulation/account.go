@@ -33,7 +33,7 @@ func (a *account) copy() *account {
 	next := &account{}
 	if a != nil {
 		next.tat, next.before, next.past = a.tat, a.before, slices.Clone(a.past)
-		next.book = hold.Of(a.book.Append(nil))
+		next.book = hold.Of(a.book.Append(nil), nil)
 	}
 	return next
 }
@@ -49,7 +49,7 @@ func (a *account) take(charge int, now, quantity int64) {
 func (c *charge) charged(from *account, now int64) *account {
 	a := from.copy()
 	a.take(c.id, now, c.estimate())
-	o := hold.Open{ID: fmt.Sprint(c.id), Quantity: c.estimate(), Unit: 1, Ends: 1 << 62}
+	o := hold.Open{ID: fmt.Append(nil, c.id), Quantity: c.estimate(), Unit: 1, Ends: 1 << 62}
 	a.book.Add(o, 1, now, a.level(now), a.tat)
 	if c.id%3 == 0 {
 		a.take(-1, now, unitOfCharge)
@@ -73,7 +73,7 @@ func (c *charge) settled(from *account, now int64) *account {
 		a.tat -= given
 		p.Last = a.tat
 	})
-	a.book.Close([]byte(o.ID))
+	a.book.Close(fmt.Append(nil, c.id))
 	for i := range a.past {
 		if a.past[i].charge == c.id {
 			a.past[i].charge, a.past[i].took = -1, min(c.used(), o.Quantity)

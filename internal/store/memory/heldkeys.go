@@ -22,12 +22,21 @@ type heldKeys struct {
 	pages pages
 	order []ref // a heap of all keys, by their expiry
 	spare ref   // the slot of the last key of the shard, after it was removed; otherwise 0
+
+	// Memory for a step: the marks of a book with few, and the first form of a book.
+	marks [4]hold.Mark
+	form  [256]byte
 }
 
-// heldKey is a key with open holds, in a step. Its book is in the record, until another key of the shard changes.
+// heldKey is a key that may have open holds, in a step. Its book is in its record. The record is where it was found
+// until the holds of the shard change.
 type heldKey struct {
 	hold.Book
-	bound int64 // no hold ends before it
+	hash     keyHash
+	key      []byte
+	record   record // nil if the key has no open holds
+	position indexPosition
+	bound    int64 // no hold ends before it
 }
 
 const atPlace = atKind + 1
@@ -44,8 +53,12 @@ func (r record) setPlace(n int) {
 // maxHeldKeys is the number of places, and so the largest number of keys with holds in a shard.
 const maxHeldKeys = 1 << 24
 
-func newHeldKeys(p *pool) *heldKeys {
-	return &heldKeys{index: index{pool: p}, pages: pages{pool: p, limit: maxPages}}
+// makeHolds returns the heldKeys of a shard, which it makes if there are none.
+func (s *shard) makeHolds() *heldKeys {
+	if s.holds == nil {
+		s.holds = &heldKeys{index: index{pool: &s.store.pool}, pages: pages{pool: &s.store.pool, limit: maxPages}}
+	}
+	return s.holds
 }
 
 // len returns the number of keys.
@@ -107,27 +120,30 @@ func (h *heldKeys) first() (r record, bound int64) {
 	return r, r.expires()
 }
 
-// find returns the record of a key and its position; nil if it has no open holds.
-func (h *heldKeys) find(hash keyHash, key []byte) (record, indexPosition) {
+// find finds the open holds of a key.
+func (h *heldKeys) find(hash keyHash, key []byte) (k heldKey) {
+	k.hash, k.key = hash, key
 	if h.len() == 0 {
-		return nil, indexPosition{}
+		return k
 	}
 	for b := h.index.firstBucket(hash.position); b != nil; b = h.index.nextBucket(b) {
 		for match := b.match(hash.tag); match != 0; match &= match - 1 {
 			slot := bits.TrailingZeros32(match)
 			if r := h.pages.at(b.ref(slot)); string(r.key()) == string(key) {
-				return r, indexPosition{b, slot}
+				k.record, k.position, k.bound = r, indexPosition{b, slot}, r.expires()
+				k.Book = h.book(k.position.ref())
+				return k
 			}
 		}
 	}
-	return nil, indexPosition{}
+	return k
 }
 
 // book returns the book of a record. It has the capacity of the slot.
 func (h *heldKeys) book(at ref) hold.Book {
 	r := h.pages.at(at)
 	begin := r.atValue() + valueBytes[limit.Bytes]
-	return hold.Of(r[begin : begin+len(r.bytes()) : h.pages.slotSize(at)])
+	return hold.Of(r[begin:begin+len(r.bytes()):h.pages.slotSize(at)], h.marks[:])
 }
 
 // all visits the keys, with their books.
@@ -144,14 +160,13 @@ func (h *heldKeys) all() iter.Seq2[[]byte, hold.Book] {
 	}
 }
 
-// put writes the book of a key, which may be in its record already, and is there afterwards. It returns false if there
-// is no room: beyond 2^24 keys or 32 GiB. rehash is as in index.moveBucket.
-func (h *heldKeys) put(hash keyHash, key []byte, k *heldKey, rehash func(ref) keyHash) bool {
-	size := recordSize(len(key), limit.Bytes) + len(k.Bytes())
-	r, p := h.find(hash, key)
-	if r != nil && h.fits(p.ref(), size) {
-		h.write(p.ref(), k)
-		h.fix(r.place())
+// put writes the book of a key, which may be in its record already. It returns false if there is no room: beyond 2^24
+// keys or 32 GiB. rehash is as in index.moveBucket.
+func (h *heldKeys) put(k *heldKey, rehash func(ref) keyHash) bool {
+	size := recordSize(len(k.key), limit.Bytes) + len(k.Bytes())
+	if k.record != nil && h.fits(k.position.ref(), size) {
+		h.write(k.position.ref(), k)
+		h.fix(k.record.place())
 		return true
 	}
 	at, ok := h.alloc(size)
@@ -160,10 +175,10 @@ func (h *heldKeys) put(hash keyHash, key []byte, k *heldKey, rehash func(ref) ke
 	}
 	added := h.pages.at(at)
 	added.setKind(limit.Bytes)
-	added.setKey(key)
+	added.setKey(k.key)
 	h.write(at, k) // before the slot is freed in which the book may be
-	if r != nil {
-		h.replace(p, at)
+	if k.record != nil {
+		h.replace(k.position, at)
 		return true
 	}
 	if len(h.order) == maxHeldKeys {
@@ -172,7 +187,7 @@ func (h *heldKeys) put(hash keyHash, key []byte, k *heldKey, rehash func(ref) ke
 	}
 	h.index.resizeIfNeeded(len(h.order))
 	h.index.moveBucket(rehash)
-	h.index.insert(hash, at)
+	h.index.insert(k.hash, at)
 	h.order = append(h.order, at)
 	h.fix(len(h.order) - 1)
 	return true
@@ -199,7 +214,6 @@ func (h *heldKeys) write(at ref, k *heldKey) {
 	r := h.pages.at(at)
 	r.setExpires(k.bound)
 	r.setBytes(k.Bytes())
-	k.Book = h.book(at)
 }
 
 // replace puts a record in the place of the one at a position.
@@ -221,11 +235,11 @@ func roomy(size int) int {
 	return size
 }
 
-// remove removes a key.
-func (h *heldKeys) remove(hash keyHash, p indexPosition, rehash func(ref) keyHash) {
-	at := p.ref()
-	h.leave(h.pages.at(at).place())
-	h.index.remove(h.index.firstBucket(hash.position), p)
+// remove removes a key that has a record.
+func (h *heldKeys) remove(k *heldKey, rehash func(ref) keyHash) {
+	at := k.position.ref()
+	h.leave(k.record.place())
+	h.index.remove(h.index.firstBucket(k.hash.position), k.position)
 	if h.len() == 0 && h.pages.slotSize(at) <= maxClass*unitBytes {
 		h.spare = at
 	} else {

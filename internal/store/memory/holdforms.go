@@ -32,7 +32,7 @@ func (v *view) ReadHolds(key, dst []byte) []byte {
 	}
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	if k, found := s.held(key, v.now); found {
+	if k := s.held(s.hash(key), key, v.now); k.record != nil {
 		dst = k.Append(dst)
 	}
 	return dst
@@ -46,10 +46,10 @@ func (v *view) WriteHolds(key, form []byte) error {
 	}
 	ids := map[string]struct{}{}
 	for o := range book.All() {
-		if _, twice := ids[o.ID]; twice || o.ID == "" || len(o.ID) > store.MaxToken {
+		if _, twice := ids[string(o.ID)]; twice || len(o.ID) == 0 || len(o.ID) > store.MaxToken {
 			return hold.ErrForm
 		}
-		ids[o.ID] = struct{}{}
+		ids[string(o.ID)] = struct{}{}
 	}
 	if book.Len() > store.MaxHoldsPerKey {
 		return hold.ErrForm

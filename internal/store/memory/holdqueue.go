@@ -135,15 +135,15 @@ func (m *Store) endFirst(now int64, s *shard) {
 		return // the last hold was settled meanwhile
 	}
 	key := slices.Clone(r.key())
-	k, found := s.held(key, s.advance(now))
-	if !found || k.bound > bound {
+	k := s.held(s.hash(key), key, s.advance(now))
+	if k.record == nil || k.bound > bound {
 		return
 	}
 	if first, _ := k.Ends(); first > bound {
 		k.bound = first
-		s.keepHolds(key, &k, 0, nil)
+		s.keepHolds(&k, 0, nil)
 	} else if m.holds.tooMany() {
-		s.lapseEarly(key, &k)
+		s.lapseEarly(&k)
 	}
 }
 

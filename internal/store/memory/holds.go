@@ -42,31 +42,27 @@ type headHold struct {
 	level, tat int64
 }
 
-// held returns the open holds of a key, after it has ended those that have lapsed. found is false if there are none.
-func (s *shard) held(key []byte, now int64) (k heldKey, found bool) {
-	r, p := s.holds.find(s.hash(key), key)
-	if r == nil {
-		return k, false
-	}
-	k = heldKey{s.holds.book(p.ref()), r.expires()}
-	if k.bound > now {
-		return k, true
+// held finds the open holds of a key, after it has ended those that have lapsed.
+func (s *shard) held(hash keyHash, key []byte, now int64) heldKey {
+	k := s.holds.find(hash, key)
+	if k.record == nil || k.bound > now {
+		return k
 	}
 	lapsed := k.Lapse(now)
 	for i := range lapsed {
 		s.rememberLapsed(key, &lapsed[i])
 	}
 	k.bound, _ = k.Ends()
-	s.keepHolds(key, &k, -len(lapsed), &s.store.holds.counts.Lapsed)
-	return k, k.Len() > 0
+	s.keepHolds(&k, -len(lapsed), &s.store.holds.counts.Lapsed)
+	return s.holds.find(hash, key)
 }
 
 // lapseEarly ends the hold of a key that ends first, because there are too many holds.
-func (s *shard) lapseEarly(key []byte, k *heldKey) {
+func (s *shard) lapseEarly(k *heldKey) {
 	o := k.First()
-	s.rememberLapsed(key, &o)
-	k.Close([]byte(o.ID))
-	s.keepHolds(key, k, -1, &s.store.holds.counts.Early)
+	s.rememberLapsed(k.key, &o)
+	k.Close(o.ID)
+	s.keepHolds(k, -1, &s.store.holds.counts.Early)
 }
 
 // rememberLapsed remembers a hold that ends without a correction.
@@ -76,23 +72,19 @@ func (s *shard) rememberLapsed(key []byte, o *hold.Open) {
 }
 
 // keepHolds writes the holds of a key after a step has changed them. There are more of them now by a number, which may
-// be negative: then it is added to count, unless count is nil. No hold may end before the bound of k.
-func (s *shard) keepHolds(key []byte, k *heldKey, more int, count *int64) {
-	if s.holds == nil {
-		s.holds = newHeldKeys(&s.store.pool)
+// be negative: then it is added to count, unless count is nil. No hold may end before the bound of k, which must be
+// found again afterwards. It returns how many are left.
+func (s *shard) keepHolds(k *heldKey, more int, count *int64) (left int) {
+	left = k.Len()
+	if left > 0 && !s.holds.put(k, s.rehashHeld) {
+		more, left = more-left, 0
 	}
-	hash, left := s.hash(key), k.Len()
-	if left > 0 && !s.holds.put(hash, key, k, s.rehashHeld) {
-		more, left, k.Book = more-left, 0, hold.Book{}
+	if left == 0 && k.record != nil {
+		s.holds.remove(k, s.rehashHeld)
 	}
-	if left == 0 {
-		if r, p := s.holds.find(hash, key); r != nil {
-			s.holds.remove(hash, p, s.rehashHeld)
-		}
-		k.Book = hold.Book{} // it was in the record
-	}
-	s.store.holds.update(s, hash.shard, more, count)
-	s.holdsChanged(key)
+	s.store.holds.update(s, k.hash.shard, more, count)
+	s.holdsChanged(k.key)
+	return left
 }
 
 func (s *shard) rehashHeld(at ref) keyHash { return s.hash(s.holds.pages.at(at).key()) }
@@ -113,13 +105,13 @@ func (s *shard) dropHolds(key []byte) {
 
 // takeHolds removes the holds of a key, and returns a copy of their book; nil if there are none.
 func (s *shard) takeHolds(key []byte) *hold.Book {
-	r, p := s.holds.find(s.hash(key), key)
-	if r == nil {
+	k := s.holds.find(s.hash(key), key)
+	if k.record == nil {
 		return nil
 	}
-	book := s.holds.book(p.ref())
-	taken := hold.Of(book.Append(nil))
-	s.keepHolds(key, &heldKey{}, -taken.Len(), nil)
+	taken := hold.Of(k.Append(nil), nil)
+	k.Book = hold.Book{}
+	s.keepHolds(&k, -taken.Len(), nil)
 	return &taken
 }
 
@@ -127,33 +119,33 @@ func (s *shard) takeHolds(key []byte) *hold.Book {
 func (s *shard) putHolds(key []byte, book *hold.Book) {
 	s.dropHolds(key)
 	if book.Len() > 0 {
-		first, _ := book.Ends()
-		s.keepHolds(key, &heldKey{*book, first}, book.Len(), nil)
+		k := s.makeHolds().find(s.hash(key), key)
+		k.Book = *book
+		k.bound, _ = book.Ends()
+		s.keepHolds(&k, book.Len(), nil)
 	}
 }
 
 // addHold adds a hold to a key. Beyond store.MaxHoldsPerKey, the hold that ends first lapses before its time.
-func (s *shard) addHold(key []byte, o hold.Open, kind limit.Kind, level, tat int64) {
-	k, found := s.held(key, s.lastInstant)
-	if !found {
-		k = heldKey{bound: o.Ends}
+func (s *shard) addHold(k heldKey, o *hold.Open, kind limit.Kind, level, tat int64) {
+	if h := s.makeHolds(); k.record == nil {
+		k.Book, k.bound = hold.Of(h.form[:0], h.marks[:]), o.Ends
 	}
-	k.Add(o, byte(kind), s.lastInstant, level, tat)
 	k.bound = min(k.bound, o.Ends)
-	s.keepHolds(key, &k, 1, nil)
-	if k.Len() > store.MaxHoldsPerKey {
-		s.lapseEarly(key, &k)
+	k.Add(*o, byte(kind), s.lastInstant, level, tat)
+	if s.keepHolds(&k, 1, nil) > store.MaxHoldsPerKey {
+		k = s.holds.find(k.hash, k.key)
+		s.lapseEarly(&k)
 	}
 }
 
 // appendHolds appends the entry of the holds of a key, if it has any.
 func (s *shard) appendHolds(dst []byte, generation uint64, key []byte) []byte {
-	r, p := s.holds.find(s.hash(key), key)
-	if r == nil {
+	k := s.holds.find(s.hash(key), key)
+	if k.record == nil {
 		return dst
 	}
-	book := s.holds.book(p.ref())
-	return entry.AppendHolds(dst, generation, key, &book)
+	return entry.AppendHolds(dst, generation, key, &k.Book)
 }
 
 // hold adds the hold of a charge that a step has stored in the record of a key.
@@ -162,12 +154,12 @@ func (s *shard) hold(at *keySlot, rule *limit.Rule, taken int64, h *holding) {
 		return
 	}
 	c, level, unit, tat := s.newestCounter(at.record, rule)
-	o := hold.Open{ID: string(h.id), Counter: c, Quantity: taken, Unit: unit, Ends: h.ends}
+	o := hold.Open{ID: h.id, Counter: c, Quantity: taken, Unit: unit, Ends: h.ends}
 	if string(at.key) == string(h.first) {
 		h.head = headHold{o, rule.Kind, level, tat}
 		return
 	}
-	s.addHold(at.key, o, rule.Kind, level, tat)
+	s.addHold(s.held(at.hash, at.key, s.lastInstant), &o, rule.Kind, level, tat)
 }
 
 // newestCounter returns the counter of a record that a step has just added to, its level, and the level units for a
@@ -218,8 +210,8 @@ func (s *shard) levelOf(at *keySlot, rule *limit.Rule, c hold.Counter) int64 {
 
 // refunded updates the holds of a key. It must be called after each refund.
 func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
-	k, found := s.held(key, s.lastInstant)
-	if !found || !k.HasMarks() {
+	k := s.held(h, key, s.lastInstant)
+	if k.record == nil || !k.HasMarks() {
 		return
 	}
 	at := keySlot{hash: h, key: key}
@@ -229,7 +221,7 @@ func (s *shard) refunded(h keyHash, key []byte, rule *limit.Rule) {
 		p.Fall(func(c hold.Counter) int64 { return s.levelOf(&at, rule, c) })
 		p.Last = lastTAT(&at, rule)
 	})
-	s.keepHolds(key, &k, 0, nil)
+	s.keepHolds(&k, 0, nil)
 }
 
 // lastTAT returns hold.Path.Last at the end of an event on a key.
@@ -249,10 +241,9 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 	}
 	defer v.unlockShard(s)
 	v.now = s.advance(v.now)
-	if k, found := s.held(key, v.now); found {
-		for o := range k.All() {
-			list = append(list, store.Hold{ID: o.ID, Quantity: o.Quantity, Ends: o.Ends})
-		}
+	k := s.held(h, key, v.now)
+	for o := range k.All() {
+		list = append(list, store.Hold{ID: string(o.ID), Quantity: o.Quantity, Ends: o.Ends})
 	}
 	slices.SortStableFunc(list, func(a, b store.Hold) int { return cmp.Compare(a.Ends, b.Ends) })
 	return list[:min(count, len(list))], nil
@@ -260,24 +251,24 @@ func (v *view) Holds(_ context.Context, key []byte, count int) (list []store.Hol
 
 // holdOnce is onceLocked for a call with HOLD.
 func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err error) {
-	words, id, now := binary.LittleEndian.Uint64(o.Token.Words[:]), o.Token.ID, v.now
-	first, _ := v.lockedShard(o.Keys[0]).held(o.Keys[0], now)
-	if is, open := first.Find(id); open {
-		if is.Words != words {
+	h := newHolding(&o.Token, o.HoldTime, o.Keys[0], v.now)
+	first := v.lockedShard(h.first).held(v.memory.hash(h.first), h.first, v.now)
+	if is, open := first.Find(h.id); open {
+		if is.Words != h.words {
 			return nil, false, store.ErrIsOpen
 		}
-		v.once, _ = idempotency.ReadDecisions(v.once[:0], []byte(is.Reply))
+		v.once, _ = idempotency.ReadDecisions(v.once[:0], is.Reply)
 		return v.once, true, nil
 	}
-	if past, found := v.pastHold(o.Keys[0], id); found { // other keys may still have it: see settle
-		if past.words != words {
+	if past, found := v.pastHold(h.first, h.id); found { // other keys may still have it: see settle
+		if past.words != h.words {
 			return nil, false, store.ErrReused
 		}
 		return past.reply, true, nil
 	}
 	for _, key := range o.Keys[1:] {
-		k, _ := v.lockedShard(key).held(key, now)
-		if _, open := k.Find(id); open {
+		k := v.lockedShard(key).held(v.memory.hash(key), key, v.now)
+		if _, open := k.Find(h.id); open {
 			return nil, false, store.ErrIsOpen
 		}
 	}
@@ -287,29 +278,88 @@ func (v *view) holdOnce(o *store.Once) (_ []quota.Decision, repeated bool, err e
 		}
 	}
 	v.memory.holdMemory.Store(int64(o.Token.TTL))
-	v.holding = &holding{id: id, ends: now + int64(o.HoldTime), words: words, first: o.Keys[0]}
+	v.holding = &h
 	decisions, taken, err := o.Decide(v)
 	if err == nil && taken {
-		v.addHead(v.holding, decisions)
+		s := v.lockedShard(h.first)
+		s.addHead(s.held(v.memory.hash(h.first), h.first, v.now), &h, decisions)
 	}
 	v.holding, v.held = nil, true
 	return decisions, false, err
 }
 
+func newHolding(t *store.Token, holdTime time.Duration, first []byte, now int64) holding {
+	return holding{id: t.ID, ends: now + int64(holdTime), words: binary.LittleEndian.Uint64(t.Words[:]), first: first}
+}
+
+// HoldOne implements store.HoldsOne. It locks the shard of the key, where Once makes a transaction.
+func (v *view) HoldOne(_ context.Context, key []byte, rule *limit.Rule, quantity int64, token store.Token,
+	holdTime time.Duration) (d quota.Decision, repeated, made bool) {
+	if v.noGrowth || v.transaction != nil || v.memory.holds.scratch {
+		return d, false, false
+	}
+	hash := v.hash(key)
+	if d, repeated, made = v.holdOne(hash, key, rule, quantity, &token, holdTime); made && !repeated {
+		v.memory.endHolds(v.now, holdsPerCall)
+	}
+	return d, repeated, made
+}
+
+func (v *view) holdOne(hash keyHash, key []byte, rule *limit.Rule, quantity int64, token *store.Token,
+	holdTime time.Duration) (d quota.Decision, repeated, made bool) {
+	s := v.lockShard(hash.shard)
+	defer v.unlockShard(s)
+	v.now = s.advance(v.now)
+	h := newHolding(token, holdTime, key, v.now)
+	k := s.held(hash, key, v.now)
+	if o, open := k.Find(h.id); open {
+		if v.once, _ = idempotency.ReadDecisions(v.once[:0], o.Reply); o.Words != h.words {
+			return d, false, false
+		}
+		return v.once[0], true, true // the words are equal, so this call is on one key, too
+	}
+	if past, found := v.pastHold(key, h.id); found {
+		if past.words != h.words || len(past.reply) != 1 {
+			return d, false, false
+		}
+		return past.reply[0], true, true
+	}
+	v.memory.holdMemory.Store(int64(token.TTL))
+	if rule.Blocks(quantity, quota.Take) {
+		return quota.Blocked(), false, true
+	}
+	p := plan{at: keySlot{hash: hash, key: key}}
+	err := s.fill(&p.at, v.now, rule.Kind)
+	if err == nil {
+		d, err = s.step(&p, v.now, rule, quantity, quota.Take)
+	}
+	if err != nil || d.Limited {
+		return d, false, err == nil
+	}
+	if !s.pages.canAdd(1) || s.save(&p, rule.Kind) != nil {
+		return d, false, false
+	}
+	s.hold(&p.at, rule, d.Taken, &h)
+	v.once = append(v.once[:0], d)
+	s.addHead(k, &h, v.once)
+	return d, false, true
+}
+
 // addHead adds the hold on the first key of a call, with the decisions of the call.
-func (v *view) addHead(h *holding, decisions []quota.Decision) {
-	if h.head.Unit == 0 { // the first key was not charged
-		h.head.Open = hold.Open{ID: string(h.id), Ends: h.ends}
+func (s *shard) addHead(k heldKey, h *holding, decisions []quota.Decision) {
+	o := h.head.Open
+	if o.Unit == 0 { // the first key was not charged
+		o = hold.Open{ID: h.id, Ends: h.ends}
 		for i := range decisions {
-			h.head.Quantity = max(h.head.Quantity, decisions[i].Taken)
+			o.Quantity = max(o.Quantity, decisions[i].Taken)
 		}
 	}
-	h.head.Words = h.words // a call with this ID on another key first is another call
-	if !v.memory.holds.scratch {
-		var few [128]byte
-		h.head.Reply = string(idempotency.AppendDecisions(few[:0], decisions))
+	o.Words = h.words // a call with this ID on another key first is another call
+	var few [128]byte
+	if !s.store.holds.scratch {
+		o.Reply = idempotency.AppendDecisions(few[:0], decisions)
 	}
-	v.lockedShard(h.first).addHold(h.first, h.head.Open, h.head.kind, h.head.level, h.head.tat)
+	s.addHold(k, &o, h.head.kind, h.head.level, h.head.tat)
 }
 
 // lockedShard returns the shard of a key, which the transaction has locked.
@@ -333,18 +383,18 @@ type pastHold struct {
 	outcome
 }
 
-// rememberHold remembers, until an instant, how a hold has ended. The table of tokens holds only decisions, so the
-// fields of the first decision hold the outcome, the words and the length of the reply.
+// rememberHold remembers, until an instant, how a hold has ended. The table of tokens holds only decisions: those of
+// the call that made the hold, those of the call that settled it, and a last one whose fields hold the outcome, the
+// words, and how many decisions the settlement had.
 func (s *shard) rememberHold(now int64, key []byte, until int64, o *hold.Open, what outcome) {
 	if until <= now || s.store.holds.scratch {
 		return
 	}
-	var few [4]quota.Decision
-	all := append(few[:0], quota.Decision{Limited: what.lapsed, Limit: int64(o.Words), Remaining: what.quantity})
-	all, _ = idempotency.ReadDecisions(all, []byte(o.Reply))
-	all[0].RetryAfter = int64(len(all) - 1)
-	all = append(all, what.settled...)
-	s.store.tokens.add(now, s.store.identifyHold(int(s.database), key, []byte(o.ID)), until, all)
+	var few [2]quota.Decision
+	all := append(append(few[:0], what.settled...), quota.Decision{
+		Limited: what.lapsed, Limit: int64(o.Words), Remaining: what.quantity, RetryAfter: int64(len(what.settled)),
+	})
+	s.store.tokens.add(now, s.store.identifyHold(int(s.database), key, o.ID), until, o.Reply, all)
 }
 
 // pastHold returns a hold that is no longer open, if it is remembered.
@@ -353,9 +403,10 @@ func (v *view) pastHold(key, id []byte) (p pastHold, found bool) {
 	if result != idempotency.Repeated || len(all) == 0 {
 		return p, false
 	}
-	first, rest := all[0], all[1:]
-	p.words, p.reply = uint64(first.Limit), rest[:first.RetryAfter]
-	p.outcome = outcome{first.Limited, first.Remaining, rest[first.RetryAfter:]}
+	last := all[len(all)-1]
+	settled := len(all) - 1 - int(last.RetryAfter)
+	p.words, p.reply = uint64(last.Limit), all[:settled]
+	p.outcome = outcome{last.Limited, last.Remaining, all[settled : len(all)-1]}
 	return p, true
 }
 

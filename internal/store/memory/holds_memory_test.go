@@ -119,7 +119,7 @@ func TestLapsedBookIsEmpty(t *testing.T) {
 	require.EqualValues(t, 1, r.hold(keys[1], fmt.Sprintf("%0200d", 1), rule, 1, time.Hour)) // of another size
 	s := &r.store.createDatabase(0).shards[0]
 	r.clock.Advance(2 * time.Second)
-	k, found := s.held([]byte(keys[0]), s.advance(r.clock.Now()))
-	require.False(t, found)
+	k := s.held(s.hash([]byte(keys[0])), []byte(keys[0]), s.advance(r.clock.Now()))
+	require.Nil(t, k.record)
 	require.Empty(t, k.Bytes())
 }

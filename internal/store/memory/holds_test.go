@@ -296,7 +296,7 @@ func (r *holdRig) randomStep(random *rand.Rand, id string) {
 func (r *holdRig) book(key string) string {
 	h := r.store.hash([]byte(key))
 	s := &r.store.createDatabase(r.view.selected).shards[h.shard]
-	if k, found := s.held([]byte(key), r.clock.Now()); found {
+	if k := s.held(h, []byte(key), r.clock.Now()); k.record != nil {
 		return string(k.Append(nil))
 	}
 	return ""
@@ -511,12 +511,12 @@ func TestHoldsOfDamagedFiles(t *testing.T) {
 	r := newHoldRig(t, Options{Databases: 1})
 	many := hold.Book{}
 	for n := range store.MaxHoldsPerKey + 1 {
-		many.Add(hold.Open{ID: fmt.Sprint(n), Ends: 2e18}, 0, 0, 0, 0)
+		many.Add(hold.Open{ID: fmt.Append(nil, n), Ends: 2e18}, 0, 0, 0, 0)
 	}
 	books := func(ids ...string) *hold.Book {
 		var b hold.Book
 		for _, id := range ids {
-			b.Add(hold.Open{ID: id, Ends: 2e18}, 0, 0, 0, 0)
+			b.Add(hold.Open{ID: []byte(id), Ends: 2e18}, 0, 0, 0, 0)
 		}
 		return &b
 	}
@@ -532,7 +532,7 @@ func TestHoldsOfDamagedFiles(t *testing.T) {
 	}
 	require.Empty(t, r.view.HeldKeys())
 	good := books("a")
-	good.Add(hold.Open{ID: "lapsed", Ends: 1}, 0, 0, 0, 0)
+	good.Add(hold.Open{ID: []byte("lapsed"), Ends: 1}, 0, 0, 0, 0)
 	require.NoError(t, r.view.WriteHolds([]byte("key"), good.Append(nil)))
 	require.Equal(t, []string{"a"}, r.ids("key"))
 	require.Equal(t, [][]byte{[]byte("key")}, r.view.HeldKeys())

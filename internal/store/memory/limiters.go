@@ -94,6 +94,7 @@ func (s *shard) commitContent(at *keySlot, expires int64) {
 func (s *shard) removeKey(at *keySlot) {
 	s.notify(at.key, store.Deleted)
 	s.remove(at.hash, at.position)
+	at.record, at.live = nil, false
 }
 
 // take makes one step of a rule on one key.

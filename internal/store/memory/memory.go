@@ -218,6 +218,7 @@ type viewState struct {
 	stateBuffer      *form.State      // for ReadForm
 	once             []quota.Decision // of the last Once
 	text             []byte           // scratch space of identify
+	reply            []byte           // of the hold that Settle corrects
 	holding          *holding         // that the present step makes; nil for most
 	held             bool             // the present transaction has made holds
 }
@@ -390,7 +391,7 @@ func (v *view) Inspect(_ context.Context, key []byte) (e store.Entry, fields []s
 	if e = s.entry(r, v.now); e.Kind != limit.None {
 		fields = s.fields(r, v.now)
 	}
-	if k, found := s.held(key, v.now); found {
+	if k := s.held(h, key, v.now); k.record != nil {
 		fields = store.AppendHoldFields(fields, k.Len(), k.Held())
 	}
 	return e, fields, nil

@@ -61,7 +61,7 @@ func (v *view) onceLocked(o *store.Once) ([]quota.Decision, bool, error) {
 	}
 	decisions, taken, err := o.Decide(v)
 	if err == nil && taken {
-		tokens.add(v.now, call, v.now+int64(o.Token.TTL), decisions)
+		tokens.add(v.now, call, v.now+int64(o.Token.TTL), nil, decisions)
 	}
 	return decisions, false, err
 }
@@ -90,7 +90,7 @@ func (v *view) TakeOnce(_ context.Context, key []byte, rule *limit.Rule, quantit
 	}
 	if takes := mode != quota.Peek && quantity != 0; takes && (!d.Limited || mode == quota.Force) {
 		v.once = append(v.once[:0], d)
-		tokens.add(now, call, now+int64(token.TTL), v.once)
+		tokens.add(now, call, now+int64(token.TTL), nil, v.once)
 	}
 	if quantity < 0 {
 		s.refunded(h, key, rule)
@@ -134,13 +134,14 @@ func (t *tokens) find(now int64, call idempotency.Call,
 	return t.table.Find(now, call, dst)
 }
 
-func (t *tokens) add(now int64, call idempotency.Call, expires int64, decisions []quota.Decision) {
+// add remembers decisions, the first of which may be in the form of idempotency.AppendDecisions.
+func (t *tokens) add(now int64, call idempotency.Call, expires int64, form []byte, decisions []quota.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.table == nil {
 		t.table = idempotency.New(t.max)
 	}
-	t.table.Add(now, call, expires, decisions)
+	t.table.AddAfter(now, call, expires, form, decisions)
 }
 
 // sweep removes the tokens that have expired, some at a time, so that no call waits for long.

@@ -33,11 +33,10 @@ func (v *view) PutHolds(key []byte, b *hold.Book) {
 
 // TakeHolds implements Scratch.
 func (v *view) TakeHolds(key []byte) *hold.Book {
-	s := v.lockShard(v.hash(key).shard)
+	h := v.hash(key)
+	s := v.lockShard(h.shard)
 	defer v.unlockShard(s)
-	if _, found := s.held(key, s.advance(v.now)); !found {
-		return nil
-	}
+	s.held(h, key, s.advance(v.now))
 	return s.takeHolds(key)
 }
 
@@ -45,14 +44,17 @@ func (v *view) TakeHolds(key []byte) *hold.Book {
 func (v *view) Hold(
 	o *store.Once, decide func() ([]quota.Decision, bool, error),
 ) (decisions []quota.Decision, taken bool, err error) {
-	v.holding = &holding{id: o.Token.ID, ends: v.now + int64(o.HoldTime), first: o.Keys[0]}
+	h := newHolding(&o.Token, o.HoldTime, o.Keys[0], v.now)
+	h.words = 0 // the store of the holds remembers them
+	v.holding = &h
 	defer func() { v.holding = nil }()
 	if decisions, taken, err = decide(); err != nil || !taken {
 		return decisions, taken, err
 	}
 	first := []store.KeyRef{{Database: v.selected, Key: o.Keys[0]}}
 	err = v.Atomically(context.Background(), first, false, func() error {
-		v.addHead(v.holding, decisions)
+		s := v.lockedShard(h.first)
+		s.addHead(s.held(v.memory.hash(h.first), h.first, v.now), &h, decisions)
 		return nil
 	})
 	return decisions, true, err

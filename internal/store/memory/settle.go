@@ -18,179 +18,216 @@ const MaxHeldEntries = 4000
 // settling is a call that settles a hold, whose keys are locked.
 type settling struct {
 	*store.Settlement
-	view  *view
-	head  *hold.Open  // the hold on the first key of the call that made it; nil if it is not there
-	held  []hold.Open // the hold on the key of each request; without a Unit if it has charged nothing there
-	found bool        // some key of the call has the hold
+	view   *view
+	head   hold.Open // the hold on the first key of the call that made it, if it is there
+	open   bool      // this hold is there
+	shared bool      // two keys are in one shard: correcting one may move the other
 }
 
-// Settle corrects what a hold has charged.
-func (v *view) Settle(ctx context.Context, o *store.Settlement) (decisions []quota.Decision, err error) {
-	refs := make([]store.KeyRef, 1, 1+len(o.Requests))
-	refs[0] = store.KeyRef{Database: v.selected, Key: o.Key}
-	for i := range o.Requests {
-		refs = append(refs, store.KeyRef{Database: v.selected, Key: o.Requests[i].Key})
+// correction is a request of a settlement.
+type correction struct {
+	*store.LimitRequest
+	shard *shard
+	held  hold.Open // the hold on its key; without a Unit if it has charged nothing there
+	plan  plan
+}
+
+// fewCorrections is the number of requests that a call corrects on its stack.
+const fewCorrections = 2
+
+// Settle corrects what a hold has charged. A correction is made although memory is short.
+func (v *view) Settle(_ context.Context, o *store.Settlement) ([]quota.Decision, error) {
+	var few [fewCorrections]correction
+	all := few[:min(len(o.Requests), fewCorrections)]
+	if len(o.Requests) > fewCorrections {
+		all = make([]correction, len(o.Requests))
 	}
-	v = &v.viewState.view // a correction is made although memory is short
-	err = v.Atomically(ctx, refs, false, func() (err error) {
-		decisions, err = (&settling{Settlement: o, view: v}).settle()
-		return err
-	})
-	return decisions, err
+	c := settling{Settlement: o, view: &v.viewState.view}
+	first := v.hash(o.Key)
+	var locked lockSet
+	locked.add(first.shard)
+	for i := range all {
+		r := &o.Requests[i]
+		h := first
+		if string(r.Key) != string(o.Key) {
+			h = v.hash(r.Key)
+			c.shared = c.shared || locked.has(h.shard)
+		}
+		locked.add(h.shard)
+		all[i].LimitRequest, all[i].plan.at = r, keySlot{hash: h, key: r.Key}
+	}
+	db, now := v.lockShards(locked)
+	defer v.unlock(db, locked)
+	v.now = now
+	for i := range all {
+		all[i].shard = &db.shards[all[i].plan.at.hash.shard]
+		all[i].shard.advance(now)
+	}
+	s := &db.shards[first.shard]
+	s.advance(now)
+	return c.settle(s, first, all)
 }
 
-func (c *settling) settle() ([]quota.Decision, error) {
-	v := c.view
-	c.look()
-	// A settlement has passed over the keys that were not in its call. It is repeated although these are in the call
-	// now.
-	if past, known := v.pastHold(c.Key, c.ID); known && (!c.found || c.head == nil && !past.lapsed) {
+// settle makes the call. Its first key is in shard s, and has a hash.
+func (c *settling) settle(s *shard, h keyHash, all []correction) ([]quota.Decision, error) {
+	if c.look(s, h, all); !c.open {
+		past, known := c.view.pastHold(c.Key, c.ID)
+		// A settlement has passed over the keys that were not in its call. It is repeated although these are in the
+		// call now.
+		repeats := known && (!c.Found || !past.lapsed)
 		switch {
+		case !repeats && !c.Found && !c.Force:
+			return nil, store.ErrNoHold
+		case !repeats:
 		case past.lapsed:
 			return nil, store.ErrLapsed
 		case past.quantity != c.Quantity:
 			return nil, store.ErrSettled(past.quantity)
+		default:
+			c.Found, c.Repeated = true, true
+			return past.settled, nil
 		}
-		c.Found, c.Repeated = true, true
-		return past.settled, nil
 	}
-	if !c.found && !c.Force {
-		return nil, store.ErrNoHold
-	}
-	for i := range c.Requests {
-		if err := c.check(i); err != nil {
+	for i := range all {
+		if err := c.prepare(&all[i]); err != nil {
 			return nil, err
 		}
 	}
-	decisions := make([]quota.Decision, len(c.Requests))
-	c.Found = c.found
-	c.Charged = make([]int64, len(c.Requests))
-	for i := range c.Requests {
+	decisions := c.view.decisionSlice(len(all))
+	c.Charged = c.Charged[:0]
+	for i := range all {
+		r, charged := &all[i], int64(0)
+		if r.held.Unit > 0 {
+			charged = r.held.Quantity
+		}
+		c.Charged = append(c.Charged, charged)
 		var err error
-		if o := &c.held[i]; o.Unit > 0 {
-			c.Charged[i] = o.Quantity
-		}
-		if decisions[i], err = c.correct(i); err != nil {
+		if decisions[i], err = c.correct(r); err != nil {
 			return nil, err
 		}
 	}
-	c.end(decisions)
+	c.end(s, h, decisions)
 	return decisions, nil
 }
 
-// look finds the hold on the keys of the call, and sets head, held and found.
-func (c *settling) look() {
-	if o, found := c.find(c.Key); found {
-		c.head = &o
+// look finds the hold on the keys of the call, and sets head, open, held and Found.
+func (c *settling) look(s *shard, h keyHash, all []correction) {
+	k := s.held(h, c.Key, s.lastInstant)
+	c.Work = len(k.Bytes())
+	if c.head, c.open = k.Find(c.ID); c.open {
+		c.view.reply = append(c.view.reply[:0], c.head.Reply...) // the book will change
+		c.head.ID, c.head.Reply = c.ID, c.view.reply
 	}
-	c.held = make([]hold.Open, len(c.Requests))
-	for i := range c.Requests {
-		if key := c.Requests[i].Key; string(key) != string(c.Key) {
-			c.held[i], _ = c.find(key)
-		} else if c.head != nil {
-			c.held[i] = *c.head
+	c.Found = c.open
+	for i := range all {
+		r := &all[i]
+		if string(r.Key) == string(c.Key) {
+			r.held = c.head
+			continue
 		}
+		var found bool
+		k := r.shard.held(r.plan.at.hash, r.Key, r.shard.lastInstant)
+		c.Work += len(k.Bytes())
+		r.held, found = k.Find(c.ID)
+		c.Found = c.Found || found
 	}
-}
-
-func (c *settling) find(key []byte) (hold.Open, bool) {
-	k, _ := c.view.lockedShard(key).held(key, c.view.now)
-	o, found := k.Find(c.ID)
-	c.found = c.found || found
-	return o, found
 }
 
 // charge returns what the hold has charged on the key of a request, and whether to correct it.
-func (c *settling) charge(i int) (charged int64, corrects bool) {
-	o, r := &c.held[i], &c.Requests[i]
+func (c *settling) charge(r *correction) (charged int64, corrects bool) {
 	switch {
-	case o.Unit > 0:
-		return o.Quantity, true
-	case c.head != nil && c.head.Quantity > 0 && !c.Skip: // the policy did not have this limit when the hold was made
+	case r.held.Unit > 0:
+		return r.held.Quantity, true
+	case c.head.Quantity > 0 && !c.Skip: // the policy did not have this limit when the hold was made
 		return min(c.head.Quantity, r.Quantity), true
 	default: // an empty hold, or none
-		return 0, c.Force && !c.found
+		return 0, c.Force && !c.Found
 	}
 }
 
-// check returns the error that the correction of a request would get. Nothing changes.
-func (c *settling) check(i int) error {
-	r := &c.Requests[i]
-	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
+// prepare plans an excess of a request. If it returns no error, the correction of the request will have none.
+func (c *settling) prepare(r *correction) error {
+	s := r.shard
 	if !s.pages.canAdd(1) {
 		return store.ErrFull
 	}
 	now := s.lastInstant
-	at, err := s.lookup(h, r.Key, now, r.Rule.Kind)
-	if err != nil {
+	if err := s.fill(&r.plan.at, now, r.Rule.Kind); err != nil {
 		return err
 	}
-	p := plan{at: at}
-	if charged, corrects := c.charge(i); corrects && charged < r.Quantity {
-		_, err = s.step(&p, now, &r.Rule, r.Quantity-charged, quota.Force)
-		return err
+	quantity, mode := int64(0), quota.Peek
+	if charged, corrects := c.charge(r); corrects && charged < r.Quantity {
+		quantity, mode = r.Quantity-charged, quota.Force
 	}
-	_, err = s.step(&p, now, &r.Rule, 0, quota.Peek)
+	_, err := s.step(&r.plan, now, &r.Rule, quantity, mode)
 	return err
 }
 
 // correct corrects the charge on the key of a request. It returns the decision about a quantity of 0 after the
 // correction, with the corrected quantity as Taken.
-func (c *settling) correct(i int) (d quota.Decision, err error) {
-	r, o := &c.Requests[i], &c.held[i]
-	s, h := c.view.lockedShard(r.Key), c.view.memory.hash(r.Key)
+func (c *settling) correct(r *correction) (d quota.Decision, err error) {
+	s, at, kind := r.shard, &r.plan.at, r.Rule.Kind
 	now := s.lastInstant
-	charged, corrects := c.charge(i)
-	var at keySlot
-	corrected := int64(0)
-	change := func(p *hold.Path) bool {
-		switch {
-		case !corrects:
-		case charged < r.Quantity:
-			corrected = r.Quantity - charged
-			_, err = s.take(h, r.Key, now, &r.Rule, corrected, quota.Force)
-		case o.Unit > 0:
-			corrected, err = s.giveBack(h, r.Key, p, o, charged-r.Quantity, &r.Rule)
+	if c.shared {
+		if err := s.fill(at, now, kind); err != nil {
+			return d, err
 		}
-		if err == nil {
-			at, err = s.lookup(h, r.Key, now, r.Rule.Kind)
-		}
-		p.Last = lastTAT(&at, &r.Rule)
-		return err == nil
 	}
-	if o.Unit == 0 {
-		change(&hold.Path{})
-	} else if k, _ := s.held(r.Key, now); k.Settle(c.ID, byte(r.Rule.Kind), now, change) {
-		s.keepHolds(r.Key, &k, -1, nil)
-	} else {
-		s.keepHolds(r.Key, &k, 0, nil)
+	var k heldKey
+	var e hold.Event
+	if r.held.Unit > 0 {
+		k = s.held(at.hash, r.Key, now)
+		e = k.Begin(byte(kind), now)
+	}
+	corrected := int64(0)
+	switch charged, corrects := c.charge(r); {
+	case !corrects:
+	case charged < r.Quantity:
+		corrected = r.Quantity - charged
+		err = s.save(&r.plan, kind)
+	case r.held.Unit > 0:
+		if kind == limit.SlidingLog && at.live {
+			c.Work += s.logEntries(at.record).Len() * entryBytes
+		}
+		corrected = s.giveBack(at, &e.Path, &r.held, charged-r.Quantity, &r.Rule)
 	}
 	if err != nil {
 		return d, err
 	}
-	d, err = s.step(&plan{at: at}, now, &r.Rule, 0, quota.Peek)
+	at.live = at.record != nil
+	if r.held.Unit > 0 {
+		e.Last = lastTAT(at, &r.Rule)
+		c.open = c.open && string(r.Key) != string(c.Key)
+		s.endHold(&k, &e, c.ID)
+	}
+	d, err = s.step(&r.plan, now, &r.Rule, 0, quota.Peek)
 	d.Limited, d.RetryAfter, d.Taken = false, quota.Never, corrected
 	return d, err
 }
 
-// giveBack gives back as much of quantity as a hold may give back, and returns this amount as a negative quantity.
-func (s *shard) giveBack(
-	h keyHash, key []byte, p *hold.Path, o *hold.Open, quantity int64, rule *limit.Rule,
-) (int64, error) {
-	at, err := s.lookup(h, key, s.lastInstant, rule.Kind)
-	if err != nil {
-		return 0, err
+// endHold ends the hold of a key in the event that has corrected it.
+func (s *shard) endHold(k *heldKey, e *hold.Event, id []byte) {
+	if k.Len() == 1 { // nothing is left that must be written
+		k.Book = hold.Book{}
+	} else {
+		e.Close(id)
+		k.End(e)
 	}
-	level := s.levelOf(&at, rule, o.Counter)
+	s.keepHolds(k, -1, nil)
+}
+
+// giveBack gives back as much of quantity as a hold may give back, and returns this amount as a negative quantity.
+func (s *shard) giveBack(at *keySlot, p *hold.Path, o *hold.Open, quantity int64, rule *limit.Rule) int64 {
+	level := s.levelOf(at, rule, o.Counter)
 	if level <= 0 || rule.Kind == limit.SlidingLog && s.tooLong(at.record) || quantity > math.MaxInt64/o.Unit {
-		return 0, nil
+		return 0
 	}
 	given := min(p.Correct(o.Number, o.Counter, quantity*o.Unit), level)
 	if given <= 0 {
-		return 0, nil
+		return 0
 	}
-	s.lower(&at, rule, o.Counter, given)
-	return -(given / o.Unit), nil
+	s.lower(at, rule, o.Counter, given)
+	return -(given / o.Unit)
 }
 
 func (s *shard) tooLong(r record) bool { return s.logEntries(r).Len() > MaxHeldEntries }
@@ -245,15 +282,13 @@ func (s *shard) lowerLog(at *keySlot, c hold.Counter, by int64) {
 }
 
 // end ends the hold on the first key of its call, if no request has corrected it there, and remembers the settlement.
-func (c *settling) end(decisions []quota.Decision) {
-	v := c.view
-	s := v.lockedShard(c.Key)
-	past := hold.Open{ID: string(c.ID)}
-	if c.head != nil {
-		past = *c.head
+func (c *settling) end(s *shard, h keyHash, decisions []quota.Decision) {
+	now := s.lastInstant
+	if c.open {
+		k := s.held(h, c.Key, now)
+		k.Close(c.ID)
+		s.keepHolds(&k, -1, nil)
 	}
-	if k, _ := s.held(c.Key, v.now); k.Close(c.ID) {
-		s.keepHolds(c.Key, &k, -1, nil)
-	}
-	s.rememberHold(v.now, c.Key, v.now+int64(c.Remember), &past, outcome{quantity: c.Quantity, settled: decisions})
+	c.head.ID = c.ID
+	s.rememberHold(now, c.Key, now+int64(c.Remember), &c.head, outcome{quantity: c.Quantity, settled: decisions})
 }

@@ -81,9 +81,8 @@ func (at *shardSlot) detach(stays bool) detachedState {
 	r := at.record
 	l := detachedState{kind: r.kind(), expires: r.expires(), value: slices.Clone(r[r.atValue():r.size()])}
 	if s := at.shard; !stays {
-		if _, found := s.held(at.key, s.lastInstant); found {
-			l.holds = s.takeHolds(at.key)
-		}
+		s.held(s.hash(at.key), at.key, s.lastInstant)
+		l.holds = s.takeHolds(at.key)
 	}
 	switch {
 	case r.isInline():

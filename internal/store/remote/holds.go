@@ -375,7 +375,7 @@ func (v *view) Holds(ctx context.Context, key []byte, count int) (list []store.H
 		list = list[:0]
 		for o := range b.All() {
 			if o.Ends > s.now {
-				list = append(list, store.Hold{ID: o.ID, Quantity: o.Quantity, Ends: o.Ends})
+				list = append(list, store.Hold{ID: string(o.ID), Quantity: o.Quantity, Ends: o.Ends})
 			}
 		}
 		return nil
