@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"iter"
 	"runtime"
 	"slices"
 	"strings"
@@ -294,6 +295,25 @@ func (c *Call) OptionAt(token string) int {
 	return 0
 }
 
+// Option is an option that a call has.
+type Option struct {
+	Token string
+	At    int   // index, in the words, of the word after the token
+	N     int64 // its integer, or the integer after its word (see Arg.Then)
+}
+
+// ExtraOptions yields the options of a call that have Arg.Extra.
+func (c *Call) ExtraOptions() iter.Seq[Option] {
+	return func(yield func(Option) bool) {
+		g := &c.Row.Grammar
+		for i := g.usual; c.Extras > 0 && i < len(g.args); i++ {
+			if b := c.Bound[i]; b.At != 0 && !yield(Option{g.args[i].Tokens[0], b.At, b.N}) {
+				return
+			}
+		}
+	}
+}
+
 // OnlyTokenAt returns the index, in the words, of the ID token of a call of a limiter if that is its only option with
 // Arg.Extra; otherwise it returns 0. The call has some (Call.Extras).
 func (c *Call) OnlyTokenAt() int {
@@ -301,6 +321,17 @@ func (c *Call) OnlyTokenAt() int {
 		return 0
 	}
 	return c.Bound[c.Row.Grammar.token].At
+}
+
+// OnlyExtra returns the option with Arg.Extra of a call that has just one; otherwise its token is empty.
+func (c *Call) OnlyExtra() (only Option) {
+	for o := range c.ExtraOptions() {
+		if only.Token != "" {
+			return Option{}
+		}
+		only = o
+	}
+	return only
 }
 
 // EventNames returns the names of the keyspace events, in order, for a change of a key by the call.

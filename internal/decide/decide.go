@@ -2,6 +2,7 @@ package decide
 
 import (
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,15 +28,25 @@ type Decider struct {
 	Holds         store.HoldCounter // nil if the store keeps none
 	Observers     Observers
 
-	held    holdTotals
+	held    holdState
 	repeats atomic.Int64 // calls that got the decision of an earlier one with the same ID
 }
 
-// holdTotals count what calls of this server have done, wherever the holds are.
-type holdTotals struct {
-	made      atomic.Int64
-	settled   atomic.Int64
-	givenBack stats.Total // quantity that settled holds have given back
+// holdState counts what calls of this server have done, wherever the holds are.
+type holdState struct {
+	settlements sync.Pool // of *store.Settlement, with memory for SettleOne
+	made        atomic.Int64
+	settled     atomic.Int64
+	givenBack   stats.Total // quantity that settled holds have given back
+}
+
+// holdCounts is what a call adds to the totals.
+type holdCounts struct{ made, settled, givenBack int64 }
+
+func (s *holdState) add(n holdCounts) {
+	s.made.Add(n.made)
+	s.settled.Add(n.settled)
+	s.givenBack.Add(n.givenBack)
 }
 
 // Observers are told what calls on policies do. Each of the functions may be nil.
@@ -183,7 +194,7 @@ func (a *attempt) reply(decisions []quota.Decision, allowed bool) error {
 		}
 	}
 	if a.made != nil {
-		a.call.AfterCommit(func() { a.held.made.Add(1) })
+		a.countHolds(a.call, holdCounts{made: 1})
 	}
 	a.of.settle(decisions)
 	for i := range a.of.Parts {

@@ -50,28 +50,21 @@ var SettleEffort = &command.Effort{Fixed: func(words [][]byte) int {
 // Settles reports whether a bound call has the option SETTLE, and so may give back what was taken.
 func Settles(c *command.Call) bool { return c.Extras > 0 && c.OptionAt("SETTLE") > 0 }
 
-// addHolds adds the options HOLD and SETTLE of a call whose row binds them. quantity is the quantity of the call, and
-// given reports whether the client gave one.
-func (o *Options) addHolds(c *command.Call, mode quota.Mode, quantity int64, given bool) error {
-	o.HoldAt, o.SettleAt = c.OptionAt("HOLD"), c.OptionAt("SETTLE")
-	if o.HoldAt == 0 && o.SettleAt == 0 {
-		return nil
-	}
-	if c.Server.Abilities&store.KeepsHolds == 0 {
-		return ErrNoHolds
-	}
-	if o.HoldAt > 0 {
-		o.HoldTime = quota.Period(c.Option("HOLD"))
-		return o.checkHold(c, mode, quantity)
-	}
+// checkHolds checks a call with the options HOLD or SETTLE. quantity is the quantity of the call, and given reports
+// whether the client gave one. leaves reports whether the call has the option LEAVE.
+func (o *Options) checkHolds(c *command.Call, mode quota.Mode, quantity int64, given, leaves bool) error {
 	switch {
+	case c.Server.Abilities&store.KeepsHolds == 0:
+		return ErrNoHolds
+	case o.HoldAt > 0:
+		return o.checkHold(c, mode, quantity)
 	case mode == quota.Peek || mode == quota.UpTo:
 		return command.ErrSyntaxAt(c.Words[o.SettleAt-1])
 	case o.IDAt > 0:
 		return command.ErrSyntaxAt([]byte(command.IDOption))
 	case o.WaitAt > 0:
 		return command.ErrSyntaxAt([]byte("WAIT"))
-	case c.HasOption("LEAVE"):
+	case leaves:
 		return command.ErrSyntaxAt([]byte("LEAVE"))
 	case len(c.Words[o.SettleAt]) == 0:
 		return errEmptyHold
@@ -102,16 +95,49 @@ func (a *attempt) newHold() (*store.Once, error) {
 			return nil, errLongHeldLogs
 		}
 	}
-	longest := int64(a.MaxHold)
-	ns, ok := a.of.HoldTime.Nanoseconds(longest / 1e9)
-	if !ok { // it is longer than the longest; the grammar refuses anything that is no period
-		ns = longest
-	}
 	return &store.Once{
 		Keys:     a.of.keys(),
 		Token:    store.Token{ID: a.call.Words[a.of.HoldAt], Words: fingerprint(a.call, a.of.WaitAt), TTL: a.IDTime},
-		HoldTime: time.Duration(max(ns, 1)),
+		HoldTime: a.holdTime(a.of.HoldTime),
 	}, nil
+}
+
+// holdTime returns the time of a hold that lapses after a period.
+func (d *Decider) holdTime(p quota.Period) time.Duration {
+	longest := int64(d.MaxHold)
+	ns, ok := p.Nanoseconds(longest / 1e9)
+	if !ok { // it is longer than the longest; the grammar refuses anything that is no period
+		ns = longest
+	}
+	return time.Duration(max(ns, 1))
+}
+
+// HoldOne decides a call on one key whose only option in Args is HOLD. Use it before Decide, because Decide allocates.
+// The rule of the call is in c.Rule. If made is false, nothing was changed, and the caller must use Decide: for example
+// because there is an error.
+func (d *Decider) HoldOne(
+	c *command.Call, key []byte, quantity int64, hold command.Option,
+) (decision quota.Decision, made bool) {
+	v, ok := c.View.(store.HoldsOne)
+	id := c.Words[hold.At]
+	switch {
+	case !ok || c.Outcome != nil || quantity < 1 || len(id) == 0 || c.Session != nil && c.Session.IDsWait():
+		return decision, false
+	case c.Rule.Kind == limit.SlidingLog && c.Rule.Size() > maxHeldLog:
+		return decision, false
+	}
+	token := store.Token{ID: id, Words: fingerprint(c, 0), TTL: d.IDTime}
+	decision, repeated, made := v.HoldOne(c.Context, key, &c.Rule, quantity, token, d.holdTime(quota.Period(hold.N)))
+	switch {
+	case !made:
+	case repeated:
+		c.AfterCommit(func() { d.repeats.Add(1) })
+	default:
+		if d.CountKey(c, key, decision.Limited); !decision.Limited {
+			d.countHolds(c, holdCounts{made: 1})
+		}
+	}
+	return decision, made
 }
 
 // nameOfID returns the name under which a waiting call is known: its ID, or the name of its hold.
@@ -126,11 +152,11 @@ func (a *attempt) nameOfID() []byte {
 func nameOfHold(id []byte) []byte { return append(make([]byte, store.MaxToken+1), id...) }
 
 // endWait ends the wait of the call that was to make the hold, if it still waits: the work is done without the charge.
-func endWait(c *command.Call, k *Call) {
+func endWait(c *command.Call, s *store.Settlement) {
 	if c.Session == nil || !c.Session.IDsWait() {
 		return
 	}
-	id := command.CallID{Key: slices.Clone(k.Key), Name: nameOfHold(c.Words[k.SettleAt])}
+	id := command.CallID{Key: slices.Clone(s.Key), Name: nameOfHold(s.ID)}
 	c.AfterCommit(func() { c.Session.EndWait(id) })
 }
 
@@ -161,28 +187,16 @@ var emptyHold = []quota.Decision{{Limit: math.MaxInt64, Remaining: math.MaxInt64
 // that was used in fact, and its Reply gets the decisions after the correction. The caller sets Quantity, Force and
 // Skip of s, and Settle its other fields.
 func (d *Decider) Settle(c *command.Call, k *Call, s *store.Settlement) error {
-	if _, explained := c.Outcome.(*Explanation); explained {
-		return errExplainsSettle
-	}
 	if err := d.findRules(c, k); err != nil {
 		return err
 	}
-	s.Key, s.ID, s.Requests, s.Remember = k.Key, c.Words[k.SettleAt], k.Requests, d.IDTime
-	endWait(c, k)
-	decisions, err := c.View.(store.HoldKeeper).Settle(c.Context, s)
+	s.Key, s.ID, s.Requests = k.Key, c.Words[k.SettleAt], k.Requests
+	decisions, err := d.correct(c, s)
 	if err != nil {
 		return err
 	}
 	k.asked = k.Requests
 	k.judgeSettled(c.View.Now(), decisions)
-	for i := range decisions {
-		if taken := decisions[i].Taken; taken < 0 && !s.Repeated {
-			c.AfterCommit(func() { d.held.givenBack.Add(-taken) })
-		}
-	}
-	if s.Found && !s.Repeated {
-		c.AfterCommit(func() { d.held.settled.Add(1) })
-	}
 	if !s.Repeated && d.Observers.CountHold != nil {
 		d.countSettled(c, k, s.Charged)
 	}
@@ -208,6 +222,45 @@ func (d *Decider) SettleAll(c *command.Call, k *Call) error {
 		s.Force = s.Force || k.Requests[i].Mode == quota.Force
 	}
 	return d.Settle(c, k, s)
+}
+
+// SettleOne is Settle for a call on one limiter, without a policy. It writes no reply.
+func (d *Decider) SettleOne(c *command.Call, r *store.LimitRequest, id []byte, force bool) (quota.Decision, error) {
+	s, ok := d.held.settlements.Get().(*store.Settlement)
+	if !ok {
+		s = &store.Settlement{}
+	}
+	s.Key, s.ID, s.Quantity, s.Force, s.Requests = r.Key, id, r.Quantity, force, append(s.Requests, *r)
+	decisions, err := d.correct(c, s)
+	if c.Work += s.Work; err != nil {
+		return quota.Decision{}, err // a store that does not answer may still use s
+	}
+	clear(s.Requests)
+	*s = store.Settlement{Requests: s.Requests[:0], Charged: s.Charged[:0]}
+	d.held.settlements.Put(s)
+	return decisions[0], nil
+}
+
+// correct corrects what a hold has charged, and counts it.
+func (d *Decider) correct(c *command.Call, s *store.Settlement) ([]quota.Decision, error) {
+	if _, explained := c.Outcome.(*Explanation); explained {
+		return nil, errExplainsSettle
+	}
+	endWait(c, s)
+	s.Remember = d.IDTime
+	decisions, err := c.View.(store.HoldKeeper).Settle(c.Context, s)
+	if err != nil || s.Repeated {
+		return decisions, err
+	}
+	for i := range decisions {
+		if taken := decisions[i].Taken; taken < 0 {
+			d.countHolds(c, holdCounts{givenBack: -taken})
+		}
+	}
+	if s.Found {
+		d.countHolds(c, holdCounts{settled: 1})
+	}
+	return decisions, nil
 }
 
 // countSettled counts the quantities of a settlement for the policies that the hold has charged.
@@ -259,4 +312,18 @@ func (k *Call) judgeSettled(now int64, decisions []quota.Decision) {
 		}
 		p.Verdict = p.Policy.JudgeLimits(p.Decisions)
 	}
+}
+
+// countHolds counts what a call has done with holds, when it commits.
+func (d *Decider) countHolds(c *command.Call, n holdCounts) {
+	if c.InTransaction {
+		d.countHoldsLater(c, n)
+		return
+	}
+	d.held.add(n)
+}
+
+// countHoldsLater is not a part of countHolds, because its closure would make every call allocate.
+func (d *Decider) countHoldsLater(c *command.Call, n holdCounts) {
+	c.AfterCommit(func() { d.held.add(n) })
 }

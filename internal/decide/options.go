@@ -30,14 +30,30 @@ var ModeArg = command.OneOf("mode", "PEEK", "UPTO", "FORCE")
 // nothing to other calls, and neither FORCE nor PEEK waits. given reports whether the quantity is one of the words of
 // the call.
 func OptionsOf(c *command.Call, mode quota.Mode, quantity int64, given bool) (o Options, err error) {
-	switch {
-	case mode == quota.Force && c.HasOption("LEAVE"):
-		return o, command.ErrSyntaxAt([]byte("LEAVE"))
-	case (mode == quota.Force || mode == quota.Peek) && c.HasOption("WAIT"):
-		return o, command.ErrSyntaxAt([]byte("WAIT"))
+	leaves := false
+	for option := range c.ExtraOptions() {
+		switch option.Token {
+		case "LEAVE":
+			leaves = true
+		case "WAIT":
+			o.Wait, o.WaitAt = option.N, option.At
+		case command.IDOption:
+			o.IDAt = option.At
+		case "HOLD":
+			o.HoldTime, o.HoldAt = quota.Period(option.N), option.At
+		case "SETTLE":
+			o.SettleAt = option.At
+		}
 	}
-	o = Options{Wait: c.Option("WAIT"), WaitAt: c.OptionAt("WAIT"), IDAt: c.OptionAt(command.IDOption)}
-	return o, o.addHolds(c, mode, quantity, given)
+	switch {
+	case mode == quota.Force && leaves:
+		return o, command.ErrSyntaxAt([]byte("LEAVE"))
+	case (mode == quota.Force || mode == quota.Peek) && o.WaitAt > 0:
+		return o, command.ErrSyntaxAt([]byte("WAIT"))
+	case o.HoldAt > 0 || o.SettleAt > 0:
+		return o, o.checkHolds(c, mode, quantity, given, leaves)
+	}
+	return o, nil
 }
 
 // Modes maps the choice of ModeArg to a mode. The first is for a call without the argument.

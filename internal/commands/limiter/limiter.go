@@ -90,35 +90,42 @@ func (r request) call(c *command.Call) *decide.Call {
 
 // decideWithOptions decides a request of a call with options that the row does not test one by one (see Call.Extras).
 func (l *Family) decideWithOptions(c *command.Call, r request) (err error) {
-	r.Leave = c.Option("LEAVE")
-	k := r.call(c)
 	given := c.Bound[indexOf(c, quantityArg.Name)].At > 0
-	if k.Options, err = decide.OptionsOf(c, r.mode, r.Quantity, given); err != nil {
+	options, err := decide.OptionsOf(c, r.mode, r.Quantity, given)
+	if err != nil {
 		return err
 	}
-	if k.SettleAt == 0 {
-		return l.Decide(c, k)
+	if options.SettleAt > 0 {
+		return l.settle(c, &r, c.Words[options.SettleAt])
 	}
-	c.Work += decide.SettleWork
-	k.Reply = func(decisions []quota.Decision, _ bool) error {
-		decide.WriteDecision(c, &decisions[0], quota.UpTo, r.ms) // with a sixth integer, the correction
-		return nil
-	}
-	return l.Settle(c, k, &store.Settlement{Quantity: r.Quantity, Force: r.mode == quota.Force})
+	r.Leave = c.Option("LEAVE")
+	k := r.call(c)
+	k.Options = options
+	return l.Decide(c, k)
 }
 
-// takeOnce decides a call as decideWithOptions would, without allocating. It works only if ID is the call's only option
-// that the row does not test. The rule is in c.Rule. If made is false, takeOnce has done nothing.
+// takeOnce decides a call as decideWithOptions would, without allocating. It works only if ID or HOLD is the call's
+// only option that the row does not test. The rule is in c.Rule. If made is false, takeOnce has done nothing.
 func (l *Family) takeOnce(c *command.Call, key []byte, quantity int64, mode quota.Mode, ms bool) (made bool) {
-	id := c.OnlyTokenAt()
-	if id == 0 {
-		return false
+	var d quota.Decision
+	if id := c.OnlyTokenAt(); id > 0 {
+		d, made = l.TakeOnce(c, key, quantity, mode, id)
+	} else if option := c.OnlyExtra(); option.Token == "HOLD" && mode == quota.Take {
+		d, made = l.HoldOne(c, key, quantity, option)
 	}
-	d, made := l.TakeOnce(c, key, quantity, mode, id)
 	if made {
 		writeReply(c, &d, mode, ms)
 	}
 	return made
+}
+
+// settle settles a hold. The reply has a sixth integer, the correction.
+func (l *Family) settle(c *command.Call, r *request, id []byte) error {
+	d, err := l.SettleOne(c, &r.LimitRequest, id, r.mode == quota.Force)
+	if err == nil {
+		decide.WriteDecision(c, &d, quota.UpTo, r.ms)
+	}
+	return err
 }
 
 // reply counts a decision of the store about one key, and writes the reply.
