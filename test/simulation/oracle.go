@@ -18,7 +18,8 @@ import (
 //   - a write continues the value that the key held;
 //   - a step that changed nothing has seen a value that the key held during the call, or, if a limit
 //     has denied it, so long before as the plan allows;
-//   - a limit admits no more than it promises by the clocks of the servers;
+//   - a limit admits no more than it promises by the clocks of the servers; what a server makes after the call was told
+//     that the store is unavailable, as a server does that has stalled, is not admitted;
 //   - each step ends exactly once, and by its deadline;
 //   - calls that processes admit with tokens taken ahead are within the limit too;
 //   - a charge is made once and corrected once, however often its client repeats these steps;
@@ -51,6 +52,7 @@ type version struct {
 	tat     int64    // of a limit
 	stage   stage    // of a charge
 	account *account // of a book
+	late    bool     // the step had ended as unsure before: its caller was told nothing
 	from    int64    // when a server first held it, or got it as a part of a request
 	to      int64    // the last time
 }
@@ -195,7 +197,9 @@ func (o *oracle) applied(n *node, key string, v *version) {
 		o.lost(key)
 		return
 	}
-	o.key(key).admitted++
+	if v.late = s.ended && s.err != nil; !v.late {
+		o.key(key).admitted++
+	}
 	o.reached(key, v)
 }
 
@@ -209,7 +213,9 @@ func (o *oracle) forgotten(key string, before *record, after *version) {
 	for v := after; v != old; v = v.parent {
 		v.step.applied[key]--
 		v.step.forgotten = true
-		k.admitted--
+		if !v.late {
+			k.admitted--
+		}
 		o.unreached(key, v)
 	}
 	after.to = o.w.now
