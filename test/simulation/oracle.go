@@ -88,7 +88,7 @@ type keyState struct {
 	present     bool
 	absentUntil int64 // the last time at which it did not exist
 	admitted    int64
-	began       int64 // when a limit was used first, true time
+	began       int64 // when a step of the first write on a limit was submitted, true time
 	offset      int64 // the clock offset of the server that held the key last
 	jumps       int64 // the sum of all changes of that offset
 }
@@ -157,12 +157,14 @@ func (o *oracle) committed(n *node, key string, old, after *version) {
 		w.violation("%s: holds a value of another key", key)
 		return
 	}
+	began := w.now
 	for v := after; v != old; v = v.parent {
 		if v == nil {
 			w.violation("%s: a write does not continue what the key held", key)
 			return
 		}
 		o.applied(n, key, v)
+		began = min(began, v.step.submitted)
 	}
 	after.to = combine.Never
 	if old != nil {
@@ -173,7 +175,7 @@ func (o *oracle) committed(n *node, key string, old, after *version) {
 		k.present, k.absentUntil = true, w.now
 	}
 	if isLimit(key) && !n.deposed {
-		o.checkLimit(n, key, k)
+		o.checkLimit(n, key, k, began)
 	}
 }
 
@@ -236,11 +238,12 @@ func (o *oracle) expired(key string, v *version) {
 // checkLimit compares how much a limit has admitted with its promise: the burst, and the rate times
 // the time. If a server's clock jumps, or a server with another clock takes over, the limit moves
 // with the clock. And a process may be wrong about that clock, by half a round trip, and after a
-// jump by the jump until it measures again.
-func (o *oracle) checkLimit(n *node, key string, k *keyState) {
+// jump by the jump until it measures again. The time counts from began of the first write: a step takes at the time at
+// which it was submitted, and its write may arrive much later.
+func (o *oracle) checkLimit(n *node, key string, k *keyState, began int64) {
 	w := o.w
 	if k.began == 0 {
-		k.began, k.offset = w.now, n.offset
+		k.began, k.offset = began, n.offset
 	}
 	k.jumps += max(n.offset-k.offset, k.offset-n.offset)
 	k.offset = n.offset
