@@ -14,15 +14,18 @@ type incoming struct {
 	length int   // of what has arrived, in bytes
 	at     []int // where each reply begins that has arrived completely
 
-	// The first reply that has not arrived completely: where it begins, up to where it was looked at, how many of its
-	// elements are missing, itself included, and up to where it reaches at least.
-	begin, next, missing, least int
+	// The first reply that has not arrived completely: where it begins, up to where it was looked at, and up to where
+	// it reaches at least.
+	begin, next, least int
+	missing            [maxDepth]int // elements of each array that it is within
+	depth              int           // of these arrays
 }
 
 const (
 	minRoom      = 16 << 10 // for what is read at once, in bytes
 	longestReply = 1 << 30  // in bytes, and the most elements: Redis has half of it
 	maxKeptRoom  = 64 << 10 // the largest buffer that is kept between two exchanges, in bytes
+	maxDepth     = 8        // of arrays in arrays: valueOf recurses
 )
 
 // errReply says that what the server has sent is not RESP2.
@@ -33,7 +36,7 @@ func (in *incoming) reset() {
 	if len(in.buffer) > maxKeptRoom {
 		in.buffer = nil
 	}
-	*in = incoming{buffer: in.buffer, at: in.at[:0], missing: 1}
+	*in = incoming{buffer: in.buffer, at: in.at[:0]}
 }
 
 // room returns memory for what arrives next.
@@ -56,9 +59,9 @@ func (in *incoming) add(n int) error {
 		if !whole {
 			return nil
 		}
-		if in.missing == 0 {
+		if in.depth == 0 {
 			in.at = append(in.at, in.begin)
-			in.begin, in.missing = in.next, 1
+			in.begin = in.next
 		}
 	}
 	return nil
@@ -72,7 +75,7 @@ func (in *incoming) element() (whole bool, err error) {
 	if !ended {
 		return false, nil
 	}
-	if len(line) == 0 {
+	if len(line) == 0 || bytes.IndexByte(line, '\r') >= 0 { // resp.Replies ends a line at the first \r
 		return false, errReply
 	}
 	end := len(line) + len(crlf)
@@ -98,8 +101,26 @@ func (in *incoming) element() (whole bool, err error) {
 		return false, errReply
 	}
 	in.next = in.least
-	in.missing += elements - 1
-	return true, nil
+	return true, in.count(elements)
+}
+
+// count takes an element of a reply as arrived. It is an array of elements that follow if there are some.
+func (in *incoming) count(elements int) error {
+	if elements > 0 {
+		if in.depth == maxDepth {
+			return errReply
+		}
+		in.missing[in.depth] = elements
+		in.depth++
+		return nil
+	}
+	for in.depth > 0 {
+		if in.missing[in.depth-1]--; in.missing[in.depth-1] > 0 {
+			break
+		}
+		in.depth-- // the array has arrived, which is an element of the one around it
+	}
+	return nil
 }
 
 var crlf = []byte("\r\n")

@@ -25,9 +25,14 @@ func take(in *incoming, bytes string, most int) error {
 func TestRepliesInPieces(t *testing.T) {
 	long := strings.Repeat("v", 100_000)
 	wire := "+OK\r\n$5\r\na\r\nb\r\r\n:-7\r\n$-1\r\n*-1\r\n*0\r\n$0\r\n\r\n+\r\n-ERR no\r\n" +
-		"*3\r\n$1\r\nx\r\n*2\r\n:1\r\n-WRONGTYPE w\r\n$-1\r\n" + bulk(long) + ":9\r\n"
+		"*3\r\n$1\r\nx\r\n*2\r\n:1\r\n-WRONGTYPE w\r\n$-1\r\n" +
+		strings.Repeat("*1\r\n", maxDepth) + ":1\r\n" + bulk(long) + ":9\r\n"
+	deepest := any(int64(1))
+	for range maxDepth {
+		deepest = []any{deepest}
+	}
 	want := []any{"OK", "a\r\nb\r", int64(-7), nil, nil, []any{}, "", "", replyError("ERR no"),
-		[]any{"x", []any{int64(1), replyError("WRONGTYPE w")}, nil}, long, int64(9)}
+		[]any{"x", []any{int64(1), replyError("WRONGTYPE w")}, nil}, deepest, long, int64(9)}
 	var in incoming
 	for _, most := range []int{1, 2, 7, 1000, len(wire)} {
 		in.reset()
@@ -63,7 +68,8 @@ func TestIncompleteReplies(t *testing.T) {
 func TestInvalidReplies(t *testing.T) {
 	for _, wire := range []string{
 		"\r\n", "OK\r\n", "$x\r\n", "$-2\r\n", "$1073741825\r\n", "*1073741825\r\n", "*\r\n", "%1\r\n",
-		"*2\r\n:1\r\nx\r\n", "$1\r\nab\r\n",
+		"*2\r\n:1\r\nx\r\n", "$1\r\nab\r\n", "+a\rb\r\n", "*2\r\n+a\rx$100000\r\n:1\r\n",
+		strings.Repeat("*1\r\n", maxDepth) + "*1\r\n:1\r\n", strings.Repeat("*2\r\n:1\r\n", maxDepth+1),
 	} {
 		var in incoming
 		in.reset()
