@@ -216,7 +216,7 @@ func TestContractOfReplies(t *testing.T) {
 		o := outcome{name: c.Call.Key, by: limit.kind, limit: limit, d: d, header: http.Header{}}
 		o.setFields()
 		got := map[string]string{}
-		for name, values := range o.header {
+		for name, values := range o.answer().Header {
 			got[name] = values[0]
 		}
 		if !reflect.DeepEqual(got, c.Fields) {

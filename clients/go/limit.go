@@ -94,13 +94,26 @@ func Wait(d time.Duration) Option { return Option{word: "WAIT", value: milliseco
 
 // call is one call: its words, and what decides it if there is no answer.
 type call struct {
-	words    []any
-	key      string
-	wait     time.Duration
-	takes    []take // what the local buckets decide
-	isLease  bool
-	plain    bool // without options, and not a refund: its refusal may be remembered
-	firstKey int8 // its position in CL.ALL
+	words   []any
+	key     string
+	wait    time.Duration
+	takes   []take // what the local buckets decide
+	isLease bool
+	plain   bool // without options, and not a refund: its refusal may be remembered
+}
+
+// add adds options, to all parts of the call.
+func (c *call) add(options []Option) {
+	for _, o := range options {
+		c.words = append(c.words, o.word)
+		if o.word == "LEAVE" || o.word == "WAIT" {
+			c.words = append(c.words, o.value)
+		}
+		c.wait = max(c.wait, o.wait)
+		for i := range c.takes {
+			c.takes[i].set(o)
+		}
+	}
 }
 
 // take is a part of a call, for the local buckets.
@@ -127,14 +140,7 @@ func (t *take) set(o Option) {
 func newCall(l Limit, quantity int64, options []Option, more ...any) *call {
 	c := &call{key: l.key, words: make([]any, 0, 12), takes: []take{{Limit: l, quantity: quantity}}}
 	c.words = append(append(append(c.words, "CL."+l.kind, l.key), l.words...), quantity)
-	for _, o := range options {
-		c.words = append(c.words, o.word)
-		if o.word == "LEAVE" || o.word == "WAIT" {
-			c.words = append(c.words, o.value)
-		}
-		c.wait = max(c.wait, o.wait)
-		c.takes[0].set(o)
-	}
+	c.add(options)
 	c.words = append(append(c.words, more...), "MS")
 	c.plain = len(options) == 0 && len(more) == 0 && quantity > 0 && l.kind != "ACQUIRE"
 	return c
@@ -148,7 +154,7 @@ type Part struct {
 }
 
 func newAll(parts []Part, options []Option) *call {
-	c := &call{words: []any{"CL.ALL", len(parts)}, firstKey: 3}
+	c := &call{words: []any{"CL.ALL", len(parts)}}
 	for i, p := range parts {
 		if i == 0 {
 			c.key = p.Limit.key
@@ -159,16 +165,7 @@ func newAll(parts []Part, options []Option) *call {
 		}
 		c.takes = append(c.takes, take{Limit: p.Limit, quantity: p.Quantity, force: p.Force})
 	}
-	for _, o := range options {
-		c.words = append(c.words, o.word)
-		if o.word == "WAIT" {
-			c.words = append(c.words, o.value)
-		}
-		c.wait = max(c.wait, o.wait)
-		for i := range c.takes {
-			c.takes[i].set(o)
-		}
-	}
+	c.add(options)
 	c.words = append(c.words, "MS")
 	return c
 }

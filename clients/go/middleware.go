@@ -65,7 +65,6 @@ func (l *Limiter) Answer(ctx context.Context, name string, limit Limit) (Answer,
 		}
 	}
 	o.d = d
-	o.setRetryAfter()
 	return o.answer(), err
 }
 
@@ -110,24 +109,18 @@ func pairs(reply any) map[string]any {
 
 // setFields sets the fields of draft-ietf-httpapi-ratelimit-headers, as the server does for policies.
 func (o *outcome) setFields() {
-	if o.d.Cause == nil {
-		policy := fmt.Sprintf("%q;q=%d", o.name, o.d.Limit)
-		state := fmt.Sprintf("%q;r=%d", o.name, o.d.Remaining)
-		if o.limit.period >= time.Second {
-			policy += ";w=" + wholeSeconds(o.limit.period)
-		}
-		if t := o.more(); t > 0 {
-			state += ";t=" + wholeSeconds(t)
-		}
-		o.header["RateLimit-Policy"], o.header["RateLimit"] = []string{policy}, []string{state}
+	if o.d.Cause != nil {
+		return
 	}
-	o.setRetryAfter()
-}
-
-func (o *outcome) setRetryAfter() {
-	if !o.d.Allowed && o.d.RetryAfter > 0 {
-		o.header["Retry-After"] = []string{wholeSeconds(o.d.RetryAfter)}
+	policy := fmt.Sprintf("%q;q=%d", o.name, o.d.Limit)
+	state := fmt.Sprintf("%q;r=%d", o.name, o.d.Remaining)
+	if o.limit.period >= time.Second {
+		policy += ";w=" + wholeSeconds(o.limit.period)
 	}
+	if t := o.more(); t > 0 {
+		state += ";t=" + wholeSeconds(t)
+	}
+	o.header["RateLimit-Policy"], o.header["RateLimit"] = []string{policy}, []string{state}
 }
 
 // more returns the time until more remains; 0 if all remains, or the time is not known.
@@ -154,6 +147,9 @@ const problems = "https://iana.org/assignments/http-problem-types#"
 
 func (o *outcome) answer() Answer {
 	a := Answer{Status: http.StatusTooManyRequests, Header: o.header}
+	if !o.d.Allowed && o.d.RetryAfter > 0 {
+		o.header["Retry-After"] = []string{wholeSeconds(o.d.RetryAfter)}
+	}
 	kind, title := problems+"quota-exceeded", "Request cannot be satisfied as assigned quota has been exceeded"
 	switch {
 	case o.d.Allowed:

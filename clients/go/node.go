@@ -114,7 +114,10 @@ func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, 
 		n.began = now
 		n.mu.Unlock()
 		n.exchange([]*flight{f}, timeout)
-		n.land(f, timeout)
+		n.count(cmd.Err())
+		if calls := n.following(); len(calls) > 0 {
+			go n.fly(calls, timeout)
+		}
 		return cmd.Err()
 	}
 	if len(n.waiting) >= mostWaiting {
@@ -139,19 +142,6 @@ func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, 
 	}
 	f.left.Store(true)
 	return endOf(ctx)
-}
-
-// land ends the flight of a call that was alone, and sends the calls that have arrived meanwhile.
-func (n *node) land(f *flight, timeout time.Duration) {
-	n.count(f.cmd.Err())
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if calls := n.batch(); len(calls) > 0 {
-		n.began = time.Now()
-		go n.fly(calls, timeout)
-		return
-	}
-	n.under--
 }
 
 // endOf is the error of a call whose context has ended. If its deadline has passed, there was no answer.
@@ -182,14 +172,21 @@ func (n *node) fly(calls []*flight, timeout time.Duration) {
 			close(f.done)
 		}
 		runtime.Gosched() // so that these callers' next calls are in the next pipeline
-		n.mu.Lock()
-		if calls = n.batch(); len(calls) == 0 {
-			n.under--
-		} else {
-			n.began = time.Now()
-		}
-		n.mu.Unlock()
+		calls = n.following()
 	}
+}
+
+// following returns the calls that have arrived during a flight. If there are none, the flight ends.
+func (n *node) following() []*flight {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	calls := n.batch()
+	if len(calls) == 0 {
+		n.under--
+	} else {
+		n.began = time.Now()
+	}
+	return calls
 }
 
 func (n *node) exchange(calls []*flight, timeout time.Duration) {
