@@ -156,6 +156,12 @@ def decisions(reply: Any) -> tuple[Decision, list[Decision]]:
     return Decision(not reply[0], retry_after=retry_after(reply[0], reply[1])), [decision(r) for r in reply[2:]]
 
 
+def members(reply: Any) -> dict[str, Any]:
+    """Reads a map of RESP3, or of RESP2, with names as text."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
+    return {k.decode() if isinstance(k, bytes) else str(k): v for k, v in pairs}
+
+
 UNABLE = ("LOADING", "OOM", "MISCONF", "STOREDOWN", "STOREUNSURE", "STOREBUSY", "max number of clients reached")
 
 

@@ -69,9 +69,6 @@ class Core(Generic[One, Several]):
             call.words += ["ID", self._ids.next()]
         return time.monotonic() + self.options.timeout + call.wait
 
-    def replied(self, lost: bool) -> None:
-        self._breaker.count(lost)
-
     def observe(self, call: Call, decision: Decision | None, error: BaseException | None = None) -> None:
         if self.options.observe:
             self.options.observe(str(call.words[0]), decision, error)

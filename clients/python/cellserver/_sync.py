@@ -58,15 +58,12 @@ class Limiter(Core[Decision, "tuple[Decision, list[Decision]]"]):
             try:
                 reply = self._send(call, deadline)
             except Exception as error:
-                if not lost(error):
-                    self.replied(False)
-                    raise
-                if attempt == self.options.retries or time.monotonic() + 0.005 >= deadline:
-                    self.replied(True)
+                if not lost(error) or attempt == self.options.retries or time.monotonic() + 0.005 >= deadline:
+                    self._breaker.count(lost(error))
                     raise
                 time.sleep(0.005)
             else:
-                self.replied(False)
+                self._breaker.count(False)
                 return reply
 
     def _send(self, call: Call, deadline: float) -> Any:

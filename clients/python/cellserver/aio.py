@@ -72,7 +72,7 @@ class Limiter(Core[Coroutine[Any, Any, Decision], Coroutine[Any, Any, "tuple[Dec
             reply = (await self._exchange([call], self._patient, deadline))[0]
         else:
             reply = await self._share(call, deadline)
-        self.replied(isinstance(reply, Exception) and lost(reply))
+        self._breaker.count(isinstance(reply, Exception) and lost(reply))
         if isinstance(reply, Exception):
             raise reply
         return reply

@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import Any, Awaitable, Callable, Iterable, MutableMapping
 
-from ._calls import NEVER, Decision, Limit, decision, new_call, policy
+from ._calls import NEVER, Decision, Limit, decision, members, new_call, policy
 from ._sync import Limiter
 from .aio import Limiter as AsyncLimiter
 
@@ -34,15 +34,11 @@ def fields(name: str, limit: Limit, d: Decision) -> list[tuple[str, str]]:
     return result
 
 
-def _pairs(reply: Any) -> dict[str, Any]:
-    return dict(reply) if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
-
-
 def _verbose(reply: Any) -> tuple[Decision, str, list[tuple[str, str]]]:
     """Reads the reply to CL.TAKE with VERBOSE."""
-    members = _pairs(reply)
-    d = replace(decision(members["decision"]), allowed=bool(members["allowed"]))
-    return d, members["decided_by"], list(_pairs(members["fields"]).items())
+    found = members(reply)
+    d = replace(decision(found["decision"]), allowed=bool(found["allowed"]))
+    return d, found["decided_by"], list(members(found["fields"]).items())
 
 
 def _refusal(name: str, d: Decision, by: str) -> tuple[str, bytes]:

@@ -13,7 +13,7 @@ import redis
 import redis.exceptions as errors
 from limits.storage import MovingWindowSupport, Storage
 
-from ._calls import fixed, new_call, sliding_log
+from ._calls import fixed, members, new_call, sliding_log
 from ._limiter import Options
 from ._sync import Limiter
 
@@ -45,10 +45,10 @@ class CellserverStorage(Storage, MovingWindowSupport):
     def _inspect(self, key: str) -> dict[str, Any]:
         client: Any = self._redis
         reply = client.execute_command("CL.INSPECT", key)
-        return {} if reply is None else _map(reply)
+        return {} if reply is None else members(reply)
 
     def get(self, key: str) -> int:
-        return int(_map(self._inspect(key).get("state", [])).get("used", 0))
+        return int(members(self._inspect(key).get("state", [])).get("used", 0))
 
     def get_expiry(self, key: str) -> float:
         return time.time() + max(0, int(self._inspect(key).get("expires_ms", 0))) / 1000
@@ -57,7 +57,7 @@ class CellserverStorage(Storage, MovingWindowSupport):
         return self._ask(sliding_log(key, limit, expiry), amount)[0] == 0
 
     def get_moving_window(self, key: str, limit: int, expiry: int) -> tuple[float, int]:
-        state = _map(self._inspect(key).get("state", []))
+        state = members(self._inspect(key).get("state", []))
         if not state:
             return time.time(), 0
         _, size, remaining, *_ = self._ask(sliding_log(key, limit, expiry), 0, peek=True)
@@ -74,9 +74,3 @@ class CellserverStorage(Storage, MovingWindowSupport):
 
     def clear(self, key: str) -> None:
         self._redis.delete(key)
-
-
-def _map(reply: Any) -> dict[str, Any]:
-    """A map of RESP3, or of RESP2, with names as text."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2])
-    return {k.decode() if isinstance(k, bytes) else str(k): v for k, v in pairs}
