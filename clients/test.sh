@@ -43,13 +43,14 @@ test_go() {
     local module
     module=$(sed -n 's/^module //p' "$here/go/go.mod")
     local source=$here/go directory
-    if [ -n "${CLIENTS:-}" ]; then
+    if [ -n "${CLIENTS:-}" ]; then # -mod=mod, because the client, which is first, may need more than the adapters name
         cp -r "$here" "$dir/newest" && source=$dir/newest/go
         for directory in "$source" "$source/adapters"; do
             (
                 cd "$directory"
+                set -o pipefail
                 direct='{{if not (or .Main .Indirect .Replace)}}{{.Path}}@latest{{end}}'
-                go list -m -f "$direct" all | xargs go get && go mod tidy
+                go list -mod=mod -m -f "$direct" all | xargs go get && go mod tidy
             ) >"$dir/log" 2>&1 || fail "go get: $(cat "$dir/log")"
         done
     fi
