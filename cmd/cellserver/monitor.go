@@ -15,7 +15,6 @@ import (
 	"cellserver/internal/server"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
-	"cellserver/internal/tlsconfig"
 	"cellserver/internal/web"
 )
 
@@ -92,8 +91,8 @@ func (c *config) openMonitoring(instance *session.Instance, log *slog.Logger) (*
 			CertificateUser: c.tls.userOf})
 		paths.Page = m.page
 	}
-	if c.tls.isUsed() {
-		paths.CertificateExpiry = func() time.Time { return tlsconfig.Expiry(c.tls.current.Load()) }
+	if used := c.certificates(instance.Now); used != nil {
+		paths.Certificates = used.expiries
 	}
 	if c.monitor.profiles == "yes" {
 		paths.Profile = monitor.Profiles(mayProfile(instance))

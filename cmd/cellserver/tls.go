@@ -22,8 +22,9 @@ type tlsOptions struct {
 	sessionCaching, preferServerCiphers   string
 	clientsUser                           string
 
-	current *atomic.Pointer[tls.Config] // configuration of new connections
-	byName  *atomic.Bool                // certificates name users
+	current *atomic.Pointer[tls.Config]         // configuration of new connections
+	ends    *atomic.Pointer[tlsconfig.Expiries] // of its certificates
+	byName  *atomic.Bool                        // certificates name users
 	// turns bounds how many handshakes, and requests of unauthenticated peers over HTTP, compute at once, on all ports.
 	turns chan struct{}
 	warn  func(message string, args ...any)
@@ -32,7 +33,8 @@ type tlsOptions struct {
 func newTLSOptions() tlsOptions {
 	return tlsOptions{handshakeTimeout: 10, files: tlsconfig.ServerOptions{AuthClients: "yes"}, sessionCaching: "yes",
 		preferServerCiphers: "no", clientsUser: "off",
-		current: new(atomic.Pointer[tls.Config]), byName: new(atomic.Bool), turns: server.NewTurns()}
+		current: new(atomic.Pointer[tls.Config]), ends: new(atomic.Pointer[tlsconfig.Expiries]),
+		byName: new(atomic.Bool), turns: server.NewTurns()}
 }
 
 func (t *tlsOptions) options() []*option.Option {
@@ -87,11 +89,12 @@ func (t *tlsOptions) load() error {
 		return nil
 	}
 	t.files.SessionCaching = t.sessionCaching == "yes"
-	made, err := t.files.Config()
+	made, ends, err := t.files.Load()
 	if err != nil {
 		return err
 	}
 	t.current.Store(made)
+	t.ends.Store(&ends)
 	t.byName.Store(t.clientsUser == "CN")
 	return nil
 }

@@ -20,13 +20,14 @@ type Config struct {
 	Page    http.Handler // of all other paths; nil for none
 	Log     *slog.Logger // for messages that peers cause
 
-	CertificateExpiry func() time.Time // of the certificate in use; nil without TLS
+	// Certificates returns when certificates expire, by CertificateUses; nil if none is used.
+	Certificates func() map[string]time.Time
 }
 
 // New returns the handler of the port.
 func New(c Config) http.Handler {
-	if c.CertificateExpiry != nil {
-		c.Metrics = append(slices.Clone(c.Metrics), certificate(c.CertificateExpiry))
+	if c.Certificates != nil {
+		c.Metrics = append(slices.Clone(c.Metrics), certificates(c.Certificates))
 	}
 	paths := http.NewServeMux()
 	paths.Handle("GET /metrics", metricsHandler(c.Metrics, c.Log))
@@ -42,11 +43,20 @@ func New(c Config) http.Handler {
 }
 
 var certificateExpiry = metric.NewGauge("tls_certificate_expiry_timestamp_seconds",
-	"When the certificate in use, or an intermediate one that is sent with it, expires: the first of them.")
+	"When certificates expire, by the option that names their file: the first of those in it.", "use")
 
-// certificate returns the metric of a certificate. After a change of the certificate, it shows the new one.
-func certificate(expiry func() time.Time) metric.Group {
+// CertificateUses are the options with certificates, which are the values of the label: there are no others.
+var CertificateUses = []string{"tls-cert-file", "tls-ca-cert-file", "tls-ca-cert-dir",
+	"store-tls-cert-file", "store-tls-ca-cert-file", "envoy-xds-tls-cert-file", "envoy-xds-tls-ca-cert-file"}
+
+// certificates returns the metric of the certificates that are used. After a change of a file, it shows the new one.
+func certificates(expiries func() map[string]time.Time) metric.Group {
 	return metric.Group{Metrics: []*metric.Metric{certificateExpiry}, Read: func(out *metric.Samples) {
-		out.Int(certificateExpiry, expiry().Unix())
+		ends := expiries()
+		for _, use := range CertificateUses {
+			if end, is := ends[use]; is {
+				out.Int(certificateExpiry, end.Unix(), use)
+			}
+		}
 	}}
 }

@@ -3,15 +3,18 @@ package monitor_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"cellserver/internal/client"
+	"cellserver/internal/monitor"
 	"cellserver/internal/policy"
 	"cellserver/internal/session"
 )
@@ -60,14 +63,26 @@ func largest(t testing.TB, keys int) *session.Instance {
 
 func TestSize(t *testing.T) {
 	in := largest(t, 2*policy.MaxPolicies)
-	_, body := get(handler(in), "/metrics")
+	_, body := get(monitor.New(monitor.Config{Metrics: in.Metrics, Health: &monitor.Health{},
+		Log: slog.New(slog.DiscardHandler), Certificates: manyCertificates}), "/metrics")
 	t.Log(len(body), "bytes")
 	commands, timed := len(in.Table.ByName), strings.Count(body, "\ncellserver_command_duration_seconds_count{")
 	assert.Less(t, len(body), commands*scrapeOfCommand+timed*scrapeOfDurations+scrapeOfTheRest)
 	assert.Less(t, timed, commands)
 	assert.Contains(t, strings.Split(body, "\n"), `cellserver_command_duration_seconds_bucket{command="append",le="+Inf"} 12`)
 	assert.Contains(t, body, `policy="_other"`)
+	assert.Equal(t, len(monitor.CertificateUses), strings.Count(body, "\ncellserver_tls_certificate_expiry_timestamp_seconds{"))
+	assert.Contains(t, body, "\n"+`cellserver_tls_certificate_expiry_timestamp_seconds{use="store-tls-cert-file"} 1.580702706e+09`+"\n")
 	assert.NotContains(t, body, "img src")
+}
+
+// manyCertificates is what a server has whose options all name files, and something else, which is not shown.
+func manyCertificates() map[string]time.Time {
+	ends := map[string]time.Time{"<img src=x>": {}}
+	for _, use := range monitor.CertificateUses {
+		ends[use] = time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
+	}
+	return ends
 }
 
 // BenchmarkScrape measures a scrape of a server with a million keys and 10,000 clients. It must take less than

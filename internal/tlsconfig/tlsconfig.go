@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 )
 
 // ServerOptions are the values of the directives; empty ones are not given.
@@ -31,6 +30,18 @@ type ServerOptions struct {
 
 // Config reads the files and returns the configuration of a server. An error names the directive.
 func (o ServerOptions) Config() (*tls.Config, error) {
+	c, _, err := o.Load()
+	return c, err
+}
+
+// Load is Config, and returns when the certificates expire that were read, too.
+func (o ServerOptions) Load() (*tls.Config, Expiries, error) {
+	ends := Expiries{}
+	c, err := o.load(ends)
+	return c, ends, err
+}
+
+func (o ServerOptions) load(ends Expiries) (*tls.Config, error) {
 	c := &tls.Config{
 		SessionTicketsDisabled: !o.SessionCaching,
 		// Small records at the beginning are for browsers, which render what has arrived. A client
@@ -47,27 +58,16 @@ func (o ServerOptions) Config() (*tls.Config, error) {
 	if err := checkCipherSuites(o.CipherSuites); err != nil {
 		return nil, err
 	}
-	own, err := keyPair(file{"tls-cert-file", o.CertFile}, file{"tls-key-file", o.KeyFile})
+	own, err := keyPair(file{"tls-cert-file", o.CertFile}, file{"tls-key-file", o.KeyFile}, ends)
 	if err != nil {
 		return nil, err
 	}
 	c.Certificates = []tls.Certificate{own}
-	return c, o.clients(c)
-}
-
-// Expiry returns when the first certificate expires of those that a server's configuration sends.
-func Expiry(c *tls.Config) (first time.Time) {
-	for _, der := range c.Certificates[0].Certificate {
-		parsed, err := x509.ParseCertificate(der)
-		if err == nil && (first.IsZero() || parsed.NotAfter.Before(first)) {
-			first = parsed.NotAfter
-		}
-	}
-	return first
+	return c, o.clients(c, ends)
 }
 
 // clients sets which certificates clients need.
-func (o ServerOptions) clients(c *tls.Config) (err error) {
+func (o ServerOptions) clients(c *tls.Config, ends Expiries) (err error) {
 	switch o.AuthClients {
 	case "no":
 		return nil
@@ -79,7 +79,7 @@ func (o ServerOptions) clients(c *tls.Config) (err error) {
 	if o.CACertFile == "" && o.CACertDir == "" {
 		return errors.New("tls-auth-clients requires tls-ca-cert-file or tls-ca-cert-dir: set one of them, or tls-auth-clients no")
 	}
-	c.ClientCAs, err = authorities(file{"tls-ca-cert-file", o.CACertFile}, file{"tls-ca-cert-dir", o.CACertDir})
+	c.ClientCAs, err = authorities(file{"tls-ca-cert-file", o.CACertFile}, file{"tls-ca-cert-dir", o.CACertDir}, ends)
 	return err
 }
 
@@ -120,6 +120,18 @@ type Names struct{ CACert, CACertDir, Cert, Key string }
 
 // Config reads the files and returns the configuration of a client.
 func (o ClientOptions) Config() (*tls.Config, error) {
+	c, _, err := o.Load()
+	return c, err
+}
+
+// Load is Config, and returns when the certificates expire that were read, too.
+func (o ClientOptions) Load() (*tls.Config, Expiries, error) {
+	ends := Expiries{}
+	c, err := o.load(ends)
+	return c, ends, err
+}
+
+func (o ClientOptions) load(ends Expiries) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.Insecure}
 	names := o.Names
 	if names == (Names{}) {
@@ -127,12 +139,13 @@ func (o ClientOptions) Config() (*tls.Config, error) {
 	}
 	var err error
 	if o.CACert != "" || o.CACertDir != "" {
-		if c.RootCAs, err = authorities(file{names.CACert, o.CACert}, file{names.CACertDir, o.CACertDir}); err != nil {
+		c.RootCAs, err = authorities(file{names.CACert, o.CACert}, file{names.CACertDir, o.CACertDir}, ends)
+		if err != nil {
 			return nil, err
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
-		own, err := keyPair(file{names.Cert, o.Cert}, file{names.Key, o.Key})
+		own, err := keyPair(file{names.Cert, o.Cert}, file{names.Key, o.Key}, ends)
 		if err != nil {
 			return nil, err
 		}
@@ -156,7 +169,7 @@ func (g file) read() ([]byte, error) {
 }
 
 // keyPair reads a certificate and its private key.
-func keyPair(certFile, keyFile file) (none tls.Certificate, err error) {
+func keyPair(certFile, keyFile file, ends Expiries) (none tls.Certificate, err error) {
 	cert, err := certFile.read()
 	if err != nil {
 		return none, err
@@ -173,6 +186,11 @@ func keyPair(certFile, keyFile file) (none tls.Certificate, err error) {
 		return none, fmt.Errorf("%s %s, %s %s: %s", certFile.option, certFile.path, keyFile.option, keyFile.path,
 			strings.TrimPrefix(err.Error(), "tls: "))
 	}
+	for _, der := range both.Certificate {
+		if parsed, err := x509.ParseCertificate(der); err == nil {
+			ends.add(certFile, parsed)
+		}
+	}
 	return both, nil
 }
 
@@ -187,33 +205,33 @@ func isEncrypted(key []byte) bool {
 }
 
 // authorities reads the certificates of a file, and of all files of a directory.
-func authorities(file, dir file) (*x509.CertPool, error) {
+func authorities(file, dir file, ends Expiries) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if file.path != "" {
 		text, err := file.read()
 		if err != nil {
 			return nil, err
 		}
-		if !pool.AppendCertsFromPEM(text) {
+		if !appendPEM(pool, text, file, ends) {
 			return nil, fmt.Errorf("%s: %s holds no PEM certificate", file.option, file.path)
 		}
 	}
 	if dir.path != "" {
-		if err := appendDir(pool, dir.path); err != nil {
+		if err := appendDir(pool, dir, ends); err != nil {
 			return nil, fmt.Errorf("%s: %w", dir.option, err)
 		}
 	}
 	return pool, nil
 }
 
-func appendDir(pool *x509.CertPool, dir string) error {
-	entries, err := os.ReadDir(dir)
+func appendDir(pool *x509.CertPool, dir file, ends Expiries) error {
+	entries, err := os.ReadDir(dir.path)
 	if err != nil {
 		return err
 	}
 	found := false
 	for _, entry := range entries {
-		path := filepath.Join(dir, entry.Name())
+		path := filepath.Join(dir.path, entry.Name())
 		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 			continue // os.Stat follows links, as openssl rehash makes them
 		}
@@ -221,10 +239,10 @@ func appendDir(pool *x509.CertPool, dir string) error {
 		if err != nil {
 			return err
 		}
-		found = pool.AppendCertsFromPEM(text) || found
+		found = appendPEM(pool, text, dir, ends) || found
 	}
 	if !found {
-		return fmt.Errorf("no file in %s holds a PEM certificate", dir)
+		return fmt.Errorf("no file in %s holds a PEM certificate", dir.path)
 	}
 	return nil
 }

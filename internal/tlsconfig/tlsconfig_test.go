@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -52,23 +53,47 @@ func TestServerOptions(t *testing.T) {
 	assert.Equal(t, tls.NoClientCert, c.ClientAuth)
 }
 
-// TestExpiry: the first certificate of the chain to expire decides, whichever it is.
-func TestExpiry(t *testing.T) {
+// TestExpiries: each option has the first certificate to expire of those in its files, whichever it is.
+func TestExpiries(t *testing.T) {
 	a, o := options(t)
-	expiry := func() time.Time {
-		c, err := o.Config()
-		require.NoError(t, err)
-		return tlsconfig.Expiry(c)
+	_, all, err := o.Load()
+	require.NoError(t, err)
+	usual := all["tls-cert-file"]
+	assert.True(t, usual.After(time.Now()))
+	assert.Equal(t, tlsconfig.Expiries{"tls-cert-file": usual, "tls-ca-cert-file": usual}, all)
+
+	// Another certificate, which expires earlier, follows in the file of the own one and in that of the authorities.
+	chain, bundle := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC), time.Date(2021, 2, 3, 4, 5, 6, 0, time.UTC)
+	follow(t, o.CertFile, a.Issue(t, "intermediate", func(c *x509.Certificate) { c.NotAfter = chain }))
+	follow(t, o.CACertFile, a.Issue(t, "older", func(c *x509.Certificate) { c.NotAfter = bundle }))
+	_, all, err = o.Load()
+	require.NoError(t, err)
+	assert.Equal(t, tlsconfig.Expiries{"tls-cert-file": chain, "tls-ca-cert-file": bundle}, all)
+
+	o.AuthClients = "no"
+	_, all, err = o.Load()
+	require.NoError(t, err)
+	assert.Equal(t, tlsconfig.Expiries{"tls-cert-file": chain}, all, "authorities of clients are not used")
+
+	directory := t.TempDir()
+	for i, end := range []time.Time{usual, bundle, usual} {
+		issued := a.Issue(t, "authority", func(c *x509.Certificate) { c.NotAfter = end })
+		require.NoError(t, os.Rename(issued.Cert, filepath.Join(directory, strconv.Itoa(i))))
 	}
-	end := time.Date(2020, 2, 3, 4, 5, 6, 0, time.UTC)
-	own, err := os.ReadFile(o.CertFile)
+	own := a.Issue(t, "client")
+	_, all, err = tlsconfig.ClientOptions{CACertDir: directory, Cert: own.Cert, Key: own.Key}.Load()
 	require.NoError(t, err)
-	assert.True(t, expiry().After(end))
-	ended := a.Issue(t, "intermediate", func(c *x509.Certificate) { c.NotAfter = end })
-	other, err := os.ReadFile(ended.Cert)
+	assert.Equal(t, tlsconfig.Expiries{"cert": usual, "cacertdir": bundle}, all, "the names of a client's options")
+}
+
+// follow adds a certificate to a file.
+func follow(t *testing.T, file string, other certs.Pair) {
+	t.Helper()
+	first, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(o.CertFile, append(own, other...), 0o600))
-	assert.True(t, expiry().Equal(end))
+	second, err := os.ReadFile(other.Cert)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(file, append(first, second...), 0o600))
 }
 
 // TestCiphers checks the example of redis.conf and other lists in OpenSSL's format.

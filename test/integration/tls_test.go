@@ -154,13 +154,17 @@ func (s *secure) ignore(t *testing.T) {
 	assert.Zero(t, s.Wait())
 }
 
-// SIGHUP reads the files again. Without TLS it has no effect; if a file is wrong, nothing changes.
+// SIGHUP reads the files again. Without TLS it has no effect; if a file is wrong, nothing changes. The metric is that
+// of the certificate in use.
 func TestSIGHUP(t *testing.T) {
-	s := startSecure(t)
+	port := strconv.Itoa(peer.FreePort(t))
+	s := startSecure(t, "--metrics-port", port)
+	const ends = "\ncellserver_tls_certificate_expiry_timestamp_seconds{use=\"tls-cert-file\"} 4.102444801e+09\n"
+	metrics := func() string { _, body := get(t, "http://127.0.0.1:"+port+"/metrics"); return body }
 	first := s.shows(t)
 	stays, err := s.handshake(t, s.client)
 	require.NoError(t, err)
-	next := s.authority.Issue(t, "next")
+	next := s.authority.Issue(t, "next", func(c *x509.Certificate) { c.NotAfter = time.Unix(4102444801, 0) })
 	require.NoError(t, os.Rename(next.Cert, s.own.Cert))
 	s.Signal(syscall.SIGHUP) // at this moment the key does not belong to the certificate
 	require.Eventually(t, func() bool {
@@ -168,9 +172,11 @@ func TestSIGHUP(t *testing.T) {
 			"SIGHUP: the TLS configuration was not changed")
 	}, patience, time.Millisecond)
 	assert.Equal(t, first, s.shows(t))
+	assert.NotContains(t, metrics(), ends)
 	require.NoError(t, os.Rename(next.Key, s.own.Key))
 	s.Signal(syscall.SIGHUP)
 	require.Eventually(t, func() bool { return s.shows(t).Cmp(first) != 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(metrics(), ends) }, patience, time.Millisecond)
 	assert.NoError(t, ping(stays))
 	s.ignore(t)
 
