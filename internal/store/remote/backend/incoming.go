@@ -25,6 +25,7 @@ const (
 	minRoom      = 16 << 10 // for what is read at once, in bytes
 	longestReply = 1 << 30  // in bytes, and the most elements: Redis has half of it
 	maxKeptRoom  = 64 << 10 // the largest buffer that is kept between two exchanges, in bytes
+	maxAhead     = 1 << 20  // for what was announced, besides twice what has arrived, in bytes
 	maxDepth     = 8        // of arrays in arrays: valueOf recurses
 )
 
@@ -39,9 +40,10 @@ func (in *incoming) reset() {
 	*in = incoming{buffer: in.buffer, at: in.at[:0]}
 }
 
-// room returns memory for what arrives next.
+// room returns memory for what arrives next. It grows with what has arrived, whatever length a reply announces.
 func (in *incoming) room() []byte {
-	if want := max(in.length+minRoom/2, in.least); want > len(in.buffer) {
+	want := max(in.length+minRoom/2, min(in.least, 2*in.length+maxAhead))
+	if want > len(in.buffer) {
 		in.buffer = slices.Grow(in.buffer[:in.length], max(want-in.length, min(in.length, 1<<20), minRoom))
 		in.buffer = in.buffer[:cap(in.buffer)]
 	}

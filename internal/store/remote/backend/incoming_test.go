@@ -65,6 +65,16 @@ func TestIncompleteReplies(t *testing.T) {
 	}
 }
 
+// A length that a server announces takes no memory before the bytes arrive.
+func TestAnnouncedReplies(t *testing.T) {
+	var in incoming
+	in.reset()
+	require.NoError(t, take(&in, "$1073741824\r\n", 1))
+	assert.LessOrEqual(t, len(in.room()), 2*maxAhead)
+	require.NoError(t, take(&in, strings.Repeat("v", 3*maxAhead), 1000))
+	assert.LessOrEqual(t, len(in.buffer), 8*maxAhead)
+}
+
 func TestInvalidReplies(t *testing.T) {
 	for _, wire := range []string{
 		"\r\n", "OK\r\n", "$x\r\n", "$-2\r\n", "$1073741825\r\n", "*1073741825\r\n", "*\r\n", "%1\r\n",
