@@ -344,6 +344,7 @@ func (s *scratch) settle(o *store.Settlement, name []byte, books []*book) ([]quo
 	if err != nil {
 		return nil, err
 	}
+	decisions = slices.Clone(decisions) // they are in memory of the scratch, which the next step uses
 	next := &head{until: s.now + int64(o.Remember), settled: true, quantity: o.Quantity, decisions: decisions}
 	if h != nil && found {
 		next.words, next.reply = h.words, h.reply
