@@ -157,6 +157,10 @@ client-faults: build ## let each client make 100,000 calls while connections are
 client-libraries: build ## play the own tests of limiter libraries with the stores of the clients, after make test-clients
 	clients/libraries.sh bin/cellserver
 
+.PHONY: client-first
+client-first: build ## measure the time from an empty folder to the first decision in each language, after make test-clients
+	clients/first.sh bin/cellserver
+
 .PHONY: client-bars
 client-bars: build ## compare the client for Go with go-redis alone: the CPU time of the server per call, and the median time of a call
 	cd clients/go && CELLSERVER=$(CURDIR)/bin/cellserver $(GO) test -run '^$$' -bench Bars -benchtime 1x .
