@@ -6,7 +6,7 @@
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
-#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; 2.2 times as many, aim 1.6
+#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; 2.4 times as many, aim 1.6
 #   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, also with its history, and of one
 #                                      # without; at most 2 % more
 #   bench/instructions.sh --plan       # 64 in flight: CL.TAKE of a subject with a plan, and of one with another standing;
