@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,8 @@ type supervisor struct {
 	systemd *systemd.Supervisor
 	loaded  atomic.Pointer[func() int64] // returns the bytes that are loaded; nil until keys are being loaded
 	ready   chan struct{}                // closed when all keys are loaded
+
+	extending sync.WaitGroup // asks for more time until then
 }
 
 // superviseStart connects to systemd, and asks it for more time until the server is ready or ctx is done.
@@ -38,7 +41,9 @@ func (c *config) superviseStart(ctx context.Context, log *slog.Logger) *supervis
 	}
 	s := &supervisor{systemd: connection, ready: make(chan struct{})}
 	if connection != nil {
-		go s.extend(ctx, time.Tick(extendEvery), startPatience+inSeconds(c.commands.Persistence.Wait))
+		s.extending.Go(func() {
+			s.extend(ctx, time.Tick(extendEvery), startPatience+inSeconds(c.commands.Persistence.Wait))
+		})
 	}
 	return s
 }
@@ -82,6 +87,7 @@ func (s *supervisor) follow(f *folder) {
 // event loops take turns.
 func (s *supervisor) serving(ctx context.Context, srv *server.Server) {
 	close(s.ready)
+	s.extending.Wait() // its status must not come after this one
 	s.systemd.Ready("ready to accept connections")
 	if every := s.systemd.Watchdog() / 2; every > 0 {
 		go s.beat(ctx, time.Tick(every), srv.Beat)
