@@ -11,8 +11,8 @@ import (
 // certificates says when the certificates expire that options name.
 type certificates struct {
 	server *tlsOptions // nil without a port with TLS
-	// clients are the options of which connections to other programs are made. Each connection reads the files
-	// again, so what counts is in them now.
+	// clients are the TLS options of the connections to other programs. Each new connection reads the files again, so
+	// the certificates that the files hold now are the ones in use.
 	clients []tlsconfig.ClientOptions
 	now     func() int64
 

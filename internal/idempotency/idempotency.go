@@ -169,7 +169,7 @@ func (t *Table) Add(now int64, call Call, expires int64, decisions []quota.Decis
 	t.AddAfter(now, call, expires, nil, decisions)
 }
 
-// AddAfter is Add for decisions of which the first are in the form of AppendDecisions already.
+// AddAfter is Add for a call whose first decisions are in form, as AppendDecisions writes them. decisions follow them.
 func (t *Table) AddAfter(now int64, call Call, expires int64, form []byte, decisions []quota.Decision) {
 	t.Expire(now, 2) // so that a table in use does not grow by what has expired
 	for t.count >= t.max {

@@ -20,7 +20,7 @@ import (
 )
 
 // The bounds of the bytes of a scrape: for each command, for the durations of each command that is timed, and for
-// everything else, half of which is decisions of policies. A new command may add what it needs. Together they are
+// everything else; decisions of policies are half of this rest. A new command may add what it needs. Together they are
 // about 200 KiB: a monitoring system that scrapes every 15 seconds reads 14 KB a second, of a server on which every
 // command is used and fails. Other servers have a quarter of that (TestSizeDoesNotGrow of test/page).
 const (

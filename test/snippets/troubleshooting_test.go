@@ -20,8 +20,8 @@ const troubleshooting = "docs/troubleshooting.md"
 // calledWord is the first word of a call in the text of a page.
 var calledWord = regexp.MustCompile(`^(CL\.[A-Z]+|[A-Z]{3,})( |$)`)
 
-// spans returns the code of a page: its indented blocks, and the code in its sentences, of which one may go on in the
-// next line.
+// spans returns the code of a page: its indented blocks, and the code in its sentences. Code in a sentence may go on in
+// the next line.
 func spans(page string) (all []string) {
 	for _, m := range regexp.MustCompile(`(?m)^ {4,}(cellserver .*)$`).FindAllStringSubmatch(page, -1) {
 		all = append(all, m[1])

@@ -134,7 +134,7 @@ func (t *tokens) find(now int64, call idempotency.Call,
 	return t.table.Find(now, call, dst)
 }
 
-// add remembers decisions, the first of which may be in the form of idempotency.AppendDecisions.
+// add remembers decisions: those in form, which idempotency.AppendDecisions has written, and then decisions.
 func (t *tokens) add(now int64, call idempotency.Call, expires int64, form []byte, decisions []quota.Decision) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -63,7 +63,7 @@ func (b *Backend) begin(batch *combine.Batch, hasty bool) {
 	}
 }
 
-// postpone leaves a batch, of which nothing is sent yet, to Do.
+// postpone leaves a batch to Do. No request of the batch has been sent yet.
 func (b *Backend) postpone(batch *combine.Batch) { batch.Resume = func() { b.begin(batch, false) } }
 
 // send sends the pipeline of a batch.
