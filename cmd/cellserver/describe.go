@@ -15,7 +15,7 @@ import (
 func (c *config) describe(log *slog.Logger) {
 	zones, _ := calendar.Version()
 	values := []any{"version", version, "pid", os.Getpid(), "go", runtime.Version(), "cpus", runtime.GOMAXPROCS(0),
-		"transport", c.server.Transport, "keys", c.whereKeysAre(), "auth", c.authentication(),
+		"transport", c.server.TransportFor(!c.store.isInMemory()), "keys", c.whereKeysAre(), "auth", c.authentication(),
 		"tls", onOff(c.tls.isUsed()),
 		"time_zones", zones, "maxmemory", c.maxMemory()}
 	if c.file != nil {

@@ -95,7 +95,7 @@ func New(instance *session.Instance, c Config) (*Server, error) {
 	s.protected = settings.ProtectedMode == "yes"
 	s.handshakes.open()
 	s.applySettings(settings, c.Options)
-	switch transportFor(settings, instance) {
+	switch settings.TransportFor(instance.Store.MayBlock()) {
 	case EventLoop:
 		var err error
 		if s.transport, err = s.startLoops(settings.IOThreads, c.Turns); err != nil {
@@ -110,12 +110,12 @@ func New(instance *session.Instance, c Config) (*Server, error) {
 	return s, nil
 }
 
-// transportFor returns the transport to use. If calls of the store may block, it is Goroutines
+// TransportFor returns the transport to use. If calls of the store may block, it is Goroutines
 // whatever the option says: a call that waits on an event loop would keep all clients of the loop
 // waiting.
-func transportFor(settings *Settings, instance *session.Instance) Transport {
-	chosen := Transport(settings.Transport)
-	if chosen == EventLoop && instance.Store.MayBlock() {
+func (s *Settings) TransportFor(mayBlock bool) Transport {
+	chosen := Transport(s.Transport)
+	if chosen == EventLoop && mayBlock {
 		return Goroutines
 	}
 	return chosen

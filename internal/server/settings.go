@@ -44,7 +44,8 @@ func (s *Settings) Options() []*option.Option {
 			Help:   "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},
 		{Name: "transport", Group: network, Kind: option.Choice(&s.Transport, string(EventLoop), string(Goroutines)),
 			Help: "how connections are served: by a few loops, or by a goroutine each",
-			Use:  "Choose goroutines to find out whether a problem comes from the event loops; other systems than Linux have no loops."},
+			Use: "Choose goroutines to find out whether a problem comes from the event loops; other systems than Linux " +
+				"have no loops, and with --store, goroutines are used."},
 		{Name: "io-threads", Group: network, Kind: option.Number(&s.IOThreads, 0, 1024), Change: option.Immutable,
 			Help: "event loops; 0 for one per core"},
 		{Name: "maxclients", Group: limits,

@@ -117,6 +117,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.HasPrefix(decide(), "[0 1000 99") }, patience, tick)
 	text := logged(t, log.Name(), "a server of the store answers again")
 	require.Contains(t, text, "the store does not make decisions: they are answered as --store-fails says")
+	require.Contains(t, text, " transport=goroutines ")
 	changes := regexp.MustCompile(`"a server of the store (?:does not answer: [^"]*|answers again)" server=\S*`).
 		FindAllString(text, -1)
 	for i, line := range changes {
