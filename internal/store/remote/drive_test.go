@@ -90,12 +90,7 @@ func TestDriversAndOthers(t *testing.T) {
 		})
 	}
 	running.Wait()
-	sum := 0
-	for _, value := range backend.keys {
-		n, _ := strconv.Atoi(string(value))
-		sum += n
-	}
-	assert.Equal(t, callers*calls, sum)
+	assert.Equal(t, callers*calls, backend.sum())
 }
 
 // An engine can be closed while a caller drives.

@@ -62,6 +62,15 @@ func (b *shelf) do(r *combine.Request, p *combine.Part) {
 	}
 }
 
+// sum adds the numbers in all keys.
+func (b *shelf) sum() (sum int) {
+	for _, value := range b.keys {
+		n, _ := strconv.Atoi(string(value))
+		sum += n
+	}
+	return sum
+}
+
 func newEngine(t *testing.T, sender remote.Sender) *remote.Engine {
 	e := remote.NewEngine(remote.EngineOptions{Sender: sender, Monotonic: store.NewClock().Now, Self: 1, Known: 100,
 		KnownBytes: 1 << 20, Connections: 3, Timeout: time.Minute})
@@ -96,12 +105,7 @@ func TestEnginesCountTogether(t *testing.T) {
 		}
 	}
 	running.Wait()
-	sum := 0
-	for _, value := range backend.keys {
-		n, _ := strconv.Atoi(string(value))
-		sum += n
-	}
-	assert.Equal(t, 2*callers*calls, sum)
+	assert.Equal(t, 2*callers*calls, backend.sum())
 }
 
 func TestEngineCloses(t *testing.T) {
