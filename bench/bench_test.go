@@ -93,6 +93,17 @@ func TestSmokeMemory(t *testing.T) {
 	assert.GreaterOrEqual(t, s.Memory[0].PeakPerKey(), s.Memory[0].PerKey())
 }
 
+func TestSmokeConnections(t *testing.T) {
+	o := quick(t)
+	kinds := idlings[1:3] // with TLS, and over HTTP
+	s, err := idleConnections(200, kinds)(t.Context(), newTestBench(t, o))
+	require.NoError(t, err)
+	require.Len(t, s.Figures, len(kinds))
+	for _, f := range s.Figures {
+		assert.Greater(t, f.Value, 1.0, "KiB of a connection, %s", f.What)
+	}
+}
+
 // The script gives the same replies as CL.THROTTLE. A script that does less would be cheaper, and
 // the comparison unfair.
 func TestScriptLimitsAsThrottleDoes(t *testing.T) {

@@ -98,6 +98,7 @@ func (o *options) memoryScenarios(million, many int) []scenario {
 			alone([]contender{o.throttle()}, limitLasting, growing(many))},
 		{"memory-expired", inWords(many) + " of 17 bytes, each gone 20 s later",
 			alone([]contender{o.throttle(), setExpiring(expireAfter)}, limitExpiring, expiring(many))},
+		{"memory-connections", "1000 idle connections of each kind", idleConnections(1000, idlings)},
 	}
 }
 

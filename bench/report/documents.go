@@ -33,6 +33,7 @@ var parts = map[string]func(r *Results) string{
 	"store-latency":          (*Results).storeLatency,
 	"store-share":            (*Results).storeShares,
 	"sizing-memory":          (*Results).sizingMemory,
+	"sizing-connections":     (*Results).sizingConnections,
 	"sizing-cpu":             (*Results).sizingCPU,
 	"sizing-store":           (*Results).sizingStore,
 	"sizing-disk":            (*Results).sizingDisk,

@@ -25,6 +25,21 @@ func (r *Results) sizingMemory() string {
 	return b.String()
 }
 
+// sizingConnections returns the memory of an idle connection of each kind.
+func (r *Results) sizingConnections() string {
+	s := r.Find("memory-connections")
+	if s == nil {
+		return ""
+	}
+	var rows figures
+	for _, f := range s.Figures {
+		rows = append(rows, figure{s, []string{f.What, oneDecimal(f.Value) + " " + f.Unit}})
+	}
+	var b bytes.Buffer
+	rows.write(&b, []string{"an idle connection", "memory"})
+	return b.String()
+}
+
 // sizingCPU returns the CPU time of a call, and how many calls a core answers if it does nothing
 // else.
 func (r *Results) sizingCPU() string {
