@@ -71,8 +71,8 @@ func TestProtectedMode(t *testing.T) {
 	}
 }
 
-// TestMaxClients checks that a full server sends an error to a connection and closes it, and that
-// after a wait without success it refuses others at once, for a second.
+// TestMaxClients checks that a full server waits for a place, sends the connection an error and
+// closes it. For a second after that wait, the server refuses further connections at once.
 func TestMaxClients(t *testing.T) {
 	s, clock := newStillServer(t, func(_ *commands.Settings, settings *Settings) { settings.MaxClients = 1 })
 	inside := s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}})
@@ -93,8 +93,8 @@ func TestMaxClients(t *testing.T) {
 	require.False(t, s.isFull(), "maxclients 0 is no limit")
 }
 
-// TestFullServerRecovers checks that a full server waits again as soon as a client has left, even if another has
-// taken its place: more clients may be about to leave.
+// TestFullServerRecovers checks that a full server waits again as soon as a client has left, even if another
+// client has taken the place: more clients may be about to leave.
 func TestFullServerRecovers(t *testing.T) {
 	s, clock := newStillServer(t, func(_ *commands.Settings, settings *Settings) { settings.MaxClients = 1 })
 	open := func() *session.Session { return s.instance.Open(client.Peer{Wake: func() {}, Cut: func() {}}) }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A beat needs every loop: a loop that is stuck in a wait, or in a call, ends the beats. A loop that has ended is
-// not waited for.
+// A beat needs a turn of every loop: it fails while a loop is stuck in a wait or in a call. It does not wait for
+// a loop that has ended.
 func TestBeatNeedsEveryLoop(t *testing.T) {
 	s := newServer(t)
 	require.NoError(t, s.Beat(context.Background()))

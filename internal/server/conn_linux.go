@@ -69,8 +69,8 @@ func (k *loopConn) join() {
 	}
 }
 
-// onEvents handles the events that epoll has reported. An error of the socket appears when it is
-// read or written.
+// onEvents handles the events that epoll has reported. The next read or write returns an error of
+// the socket.
 func (k *loopConn) onEvents(events uint32) {
 	if events&unix.EPOLLOUT != 0 {
 		k.unwritable = false
@@ -87,8 +87,8 @@ func (k *loopConn) onEvents(events uint32) {
 	}
 }
 
-// busy reports whether the client has calls or replies waiting. Then nothing more is read from it,
-// so that TCP flow control stops it.
+// busy reports whether the client has calls or replies waiting. The loop does not read from a busy
+// connection, so that TCP flow control stops the client.
 func (k *loopConn) busy() bool { return k.queued || k.session.HasUnanswered() || k.waiting() > 0 }
 
 // waiting returns the number of bytes that the socket has not accepted.
@@ -175,8 +175,8 @@ func (k *loopConn) step() {
 	}
 }
 
-// disconnectSlow closes the connection if more than least bytes wait for the client to read them
-// and they exceed the output limit. It reports whether it did.
+// disconnectSlow closes the connection if more than least bytes of output wait and exceed the
+// output limit. It reports whether it has closed the connection.
 func (k *loopConn) disconnectSlow(least int) bool {
 	waiting, l := k.waiting(), k.loop
 	if waiting <= least || !k.output.exceedsLimit(k.session, l.instance.Now()) {

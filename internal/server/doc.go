@@ -17,11 +17,11 @@
 // and 2 ms at the 99th percentile. Its acceptor ends the server when there are too many open files.
 // The server needs only a small part of epoll.
 //
-// Listeners are the standard library's, whose Accept survives too many open files. A loop
-// gets a duplicate of the descriptor of an accepted connection.
+// Listeners come from the standard library: its Accept survives too many open files. A loop gets a
+// duplicate of the descriptor of an accepted connection.
 //
 // Reads and writes are raw system calls (syscall_linux.go). They never block, so Go's scheduler
-// need not be informed of them, which took 5 % of a busy core.
+// need not be informed of them: informing it took 5 % of a busy core.
 //
 // # TLS
 //

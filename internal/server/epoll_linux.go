@@ -60,8 +60,8 @@ func (l *loop) replaceEpoll(failure error) bool {
 	return false
 }
 
-// closeEpoll closes the descriptor of the epoll instance, if it still is an instance that watches
-// the loop's wake descriptor. Otherwise the number may belong to another file by now.
+// closeEpoll closes the descriptor of the epoll instance, unless its number belongs to another file
+// by now. It is still the loop's if it watches the loop's wake descriptor.
 func (l *loop) closeEpoll() {
 	if l.epoll >= 0 && unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, l.wakeFD,
 		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(l.wakeFD)}) == nil {

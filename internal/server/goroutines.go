@@ -31,8 +31,8 @@ type goroutineTransport struct {
 	lingering lingering
 }
 
-// goroutineConn is one connection. Its goroutine reads. Whoever holds mu may use the session and
-// write: the reader, or a goroutine that sends messages and replies from the session's mailbox.
+// goroutineConn is one connection. Its goroutine reads. A goroutine that holds mu may use the session and
+// write: the reader does, and goroutines that send messages and replies from the session's mailbox.
 type goroutineConn struct {
 	conn     net.Conn
 	socket   net.Conn // the socket under TLS: closing it does not wait for the alert that ends TLS
@@ -147,7 +147,7 @@ func (t *goroutineConn) feed(input []byte) bool {
 	return !t.failed && !t.session.Closing()
 }
 
-// mayGrowBuffer reports whether the client may have a larger read buffer, and charges it for that.
+// mayGrowBuffer reports whether the client may have a larger read buffer, and charges the client for it.
 func (t *goroutineConn) mayGrowBuffer() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -238,8 +238,8 @@ func (t *goroutineConn) abort() {
 	t.cut() // interrupts the reader
 }
 
-// finish sends the replies that are still due, and ends the session. While the server drains, it ends the
-// waits of blocked clients, so their replies are due too. finish reports whether the client may still be
+// finish sends the replies that are still due, and ends the session. While the server drains, blocked
+// clients get their replies, so finish waits for these too. It reports whether the client may still be
 // sending a refused call.
 func (t *goroutineConn) finish(draining bool) (refused bool) {
 	t.mu.Lock()
@@ -256,7 +256,7 @@ func (t *goroutineConn) finish(draining bool) (refused bool) {
 	return refused
 }
 
-// linger closes the server's direction of the connection, and discards what arrives in the other:
+// linger closes the server's direction of the connection, and discards what the client still sends:
 // see linger.go.
 func (t *goroutineConn) linger(all *goroutineTransport, buffer []byte) {
 	if !all.lingering.enter() {

@@ -28,8 +28,8 @@ type TLSOptions struct {
 	Timeout time.Duration      // of a handshake
 	// User returns the user that the certificate of a peer names; empty for none. It may be nil.
 	User func(tls.ConnectionState) string
-	// Computing is the result of NewTurns if other ports with TLS share the bound; nil for a bound of the
-	// server's own.
+	// Computing bounds the handshakes that compute at once: the result of NewTurns, which other TLS ports
+	// may share, or nil for a bound of this server's own.
 	Computing chan struct{}
 }
 
@@ -55,8 +55,8 @@ func (s *Server) logFailure(conn net.Conn, err error) {
 
 // handshakeQueue holds the connections whose handshakes are not finished.
 type handshakeQueue struct {
-	slots chan struct{} // each handshake occupies one
-	cpu   chan struct{} // and one of these while it computes: see NewTurns
+	slots chan struct{} // a handshake occupies a slot
+	cpu   chan struct{} // a handshake that computes occupies a place: see NewTurns
 
 	mu      sync.Mutex
 	waiting list.List // of *handshake, the oldest first
@@ -192,7 +192,7 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 	}
 	w.counted = s.instance.Unauthenticated().Enter(handshakeBytes, w.waiting.Load, func() { conn.Close() })
 	go func() {
-		defer s.instance.NoteDeparture() // for a moment the connection counted twice, as a client too
+		defer s.instance.NoteDeparture() // for a moment the connection counted as a handshake and as a client
 		defer s.handshakes.leave(inside)
 		defer w.counted.Leave()
 		defer time.AfterFunc(h.Timeout, func() { conn.Close() }).Stop()
@@ -212,8 +212,8 @@ func (s *Server) startHandshake(conn net.Conn, h TLSOptions) {
 }
 
 // baseConn is the net.Conn under crypto/tls. During the handshake it releases its place among the
-// computing handshakes whenever it waits for the peer. After that it only passes calls on to Conn:
-// the socket, or on an event loop a tlsConn, which never blocks.
+// computing handshakes whenever it waits for the peer. After the handshake, it only passes calls on
+// to Conn: the socket, or a tlsConn, which never blocks, on an event loop.
 type baseConn struct {
 	net.Conn
 	queue   *handshakeQueue             // nil after the handshake
@@ -276,7 +276,7 @@ func (w *baseConn) releaseCPU() {
 	}
 }
 
-// acquireCPU marks the handshake as computing, and waits until it may.
+// acquireCPU marks the handshake as computing, and waits for a place among the computing handshakes.
 func (w *baseConn) acquireCPU() {
 	w.waiting.Store(false)
 	w.cpu <- struct{}{}

@@ -55,7 +55,7 @@ func TestHandshakeSlots(t *testing.T) {
 	}
 	stalled := inside[7]
 	stalled.conn.waiting.Store(true)
-	_, err := stalled.socket.Read(make([]byte, 1)) // it is interrupted because the connection is cut
+	_, err := stalled.socket.Read(make([]byte, 1)) // the cut of the connection interrupts the read
 	require.ErrorIs(t, err, io.ErrClosedPipe)
 	r.leave(stalled)
 	assert.True(t, <-entered)
@@ -66,7 +66,7 @@ func TestHandshakeSlots(t *testing.T) {
 	r.leave(inside[8])
 	go connect()
 	assert.True(t, <-entered)
-	go connect() // the two that have entered wait for their peers: one of them is cut, and keeps its slot
+	go connect() // both handshakes that have entered wait for their peers: one is cut, and keeps its slot
 	select {
 	case <-entered:
 		require.Fail(t, "the connection got a slot although none was free")
@@ -132,7 +132,7 @@ func TestCutAtTheEndOfTheHandshake(t *testing.T) {
 	require.Empty(t, logged.String())
 }
 
-// A client that does not use TLS on the port for TLS is named in the log; other failures are details.
+// A client that does not use TLS on the TLS port is logged as a warning; other failures are logged as details.
 func TestClientWithoutTLSIsLogged(t *testing.T) {
 	for sent, level := range map[string]string{"PING\r\n": "WARN", "": "DEBUG"} {
 		var out bytes.Buffer

@@ -9,7 +9,7 @@ import (
 // still sending. If the server closed the connection then, the system would answer the rest of the
 // value with a reset, which discards the error before the client has read it: the client would see
 // a broken pipe. So the server closes its direction of the connection, and reads and discards what
-// arrives until the client closes the other. The session has ended by then, and does not count
+// arrives until the client closes its direction. The session has ended by then, and does not count
 // towards maxclients.
 const (
 	maxLingering   = 32        // connections; each uses a descriptor, just so that its client gets an error

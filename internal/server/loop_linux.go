@@ -66,8 +66,8 @@ type loop struct {
 }
 
 // message is a request of another goroutine to a loop. A message with a conn, and without a flag,
-// resumes the conn. A message without a conn starts to drain the loop, stops the loop, or with taken
-// asks whether it takes turns.
+// resumes the conn. A message without a conn starts to drain the loop, stops the loop or, with
+// taken, asks the loop to report a turn.
 type message struct {
 	conn             *loopConn
 	enter, cut, stop bool
@@ -85,7 +85,7 @@ const (
 	maxMessages = 64
 	maxTurns    = 16
 	// yieldEvery is the number of rounds after which a busy loop lets other goroutines run. On one
-	// core, the scheduler would preempt it after 10 ms only.
+	// core, the scheduler would preempt the loop only after 10 ms.
 	yieldEvery = 16
 	// checkInterval is the interval at which clients that do not read are checked.
 	checkInterval = time.Second
@@ -214,8 +214,8 @@ func (ls *loopTransport) beat(ctx context.Context) error {
 	return nil
 }
 
-// post queues a message for the loop and wakes it, unless another message has. It returns false if
-// the loop has ended.
+// post queues a message for the loop, and wakes the loop unless an earlier message has woken it. It
+// returns false if the loop has ended.
 func (l *loop) post(m message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,8 +231,8 @@ func (l *loop) post(m message) bool {
 	return true
 }
 
-// run waits for events and handles them until a message stops it. Before each wait that may block
-// it polls once: on a busy server there are events by then, and to block is expensive.
+// run waits for events and handles them until a message stops it. Before each wait that may block,
+// run polls once: on a busy server, events have arrived by then, and blocking is expensive.
 func (l *loop) run() {
 	events := make([]unix.EpollEvent, maxEvents)
 	for wait, round := -1, 0; ; round++ {

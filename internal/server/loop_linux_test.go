@@ -59,7 +59,7 @@ func TestEpollFailsRepeatedly(t *testing.T) {
 	})
 	here, there := pair(t)
 	before := descriptors(t)
-	require.NoError(t, ls.attach(there)) // it duplicates the descriptor, and closes that of there
+	require.NoError(t, ls.attach(there)) // attach duplicates the descriptor of there, and closes the original
 	require.True(t, fails.handleMessages())
 	require.Len(t, fails.connByFD, 1)
 	fails.run()
@@ -99,9 +99,9 @@ func TestEpollFailsOccasionally(t *testing.T) {
 	require.Equal(t, before-2, descriptors(t))
 }
 
-// TestLoopPollsBetweenMessages checks that a loop polls its connections after a number of messages
-// and turns, and not only after all of them: many connections may have something to do at once,
-// such as the invalidation of a key.
+// TestLoopPollsBetweenMessages checks that a loop polls its connections after a bounded number of
+// messages and turns. Many connections may need a turn at once, for example to send the
+// invalidation of a key.
 func TestLoopPollsBetweenMessages(t *testing.T) {
 	const many = 150
 	s := newServer(t)

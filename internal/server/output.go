@@ -34,7 +34,7 @@ func (o *outputBuffer) next(s *session.Session) []byte {
 	return out[:min(len(out), maxWrite)]
 }
 
-// markSent records that the socket has accepted so many bytes of a piece.
+// markSent records how many bytes of a piece the socket has accepted.
 func (o *outputBuffer) markSent(s *session.Session, bytes int) {
 	inPieces := o.sent > 0
 	if o.sent += bytes; o.sent == len(s.Output()) {

@@ -77,8 +77,8 @@ func TestOutputInPieces(t *testing.T) {
 	require.Zero(t, o.waiting(session))
 }
 
-// TestCloseTimeout checks that a connection that will be closed waits for its client to read for
-// closeTimeout, from the first check on.
+// TestCloseTimeout checks that a connection that will be closed gives its client closeTimeout to
+// read, counted from the first check.
 func TestCloseTimeout(t *testing.T) {
 	o := new(outputBuffer)
 	require.False(t, o.closeTimedOut(false, 1))

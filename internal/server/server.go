@@ -60,7 +60,7 @@ type Server struct {
 	timeout    atomic.Int64 // nanoseconds
 	maxClients atomic.Int64 // number of connections
 	fullUntil  atomic.Int64 // instant until which the server counts as full: see waitForPlace
-	warned     sync.Once    // of protected mode
+	warned     sync.Once    // the warning that protected mode refuses peers
 	handshakes handshakeQueue
 
 	mu        sync.Mutex
@@ -72,8 +72,8 @@ type Server struct {
 
 // transport is the implementation of a Transport.
 type transport interface {
-	// attach makes the transport serve a connection until it ends. It may be a *tls.Conn over a
-	// baseConn, after the handshake.
+	// attach makes the transport serve a connection until it ends. After a TLS handshake, the
+	// connection is a *tls.Conn over a baseConn.
 	attach(net.Conn) error
 	// beat returns when each event loop has taken a turn.
 	beat(ctx context.Context) error
@@ -252,9 +252,9 @@ func (s *Server) isFull() bool {
 // whether there are. A client that closes its connection and connects again at once may arrive
 // before the event loop has seen the end of its first connection. If the wait fails, the server
 // counts as full for a second, or until a client leaves, so that many connections are refused
-// without delay. It waits again when a client has left, even if the place is taken at once: many
-// clients may leave together, and connections that were closed while they waited to be accepted
-// take places for a moment.
+// without delay. waitForPlace waits again when a client has left, even if the place is taken at
+// once: many clients may leave together, and connections that were closed while they waited to be
+// accepted take places for a moment.
 func (s *Server) waitForPlace() bool {
 	const patience, penalty = 250 * time.Millisecond, time.Second
 	if s.instance.Now() < s.fullUntil.Load() {

@@ -42,8 +42,8 @@ func ping(t *testing.T, conn net.Conn) {
 	require.Equal(t, "+PONG\r\n", string(reply))
 }
 
-// callerStore is a store that calls onSetCaller when a session sets the caller of its view, which
-// it does when it is opened.
+// callerStore is a store that calls onSetCaller when a session sets the caller of its view. A
+// session does so when it is opened.
 type callerStore struct {
 	store.Store
 	onSetCaller func()

@@ -7,8 +7,8 @@ import (
 )
 
 // The system calls of the hot path. None of them blocks: the sockets are non-blocking, and epoll is
-// polled without a timeout. So they bypass Go's scheduler, which would check every 20 us on a busy
-// server whether they block: that took 5 % of a core.
+// polled without a timeout. So they bypass Go's scheduler, which on a busy server would check every
+// 20 us whether they block: this check took 5 % of a core.
 
 // read reads from a non-blocking socket.
 func read(fd int, buffer []byte) (int, error) {

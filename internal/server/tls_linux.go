@@ -22,8 +22,8 @@ type tlsConn struct {
 	hasMore      bool   // crypto/tls may have buffered input
 }
 
-// useTLS replaces the socket under crypto/tls by a tlsConn, which it returns, or nil if the
-// connection has no TLS. crypto/tls may have read input already, after the handshake.
+// useTLS replaces the socket under crypto/tls by a tlsConn, and returns the tlsConn, or nil without
+// TLS. crypto/tls may have read input after the handshake already.
 func (l *loop) useTLS(conn net.Conn, fd int) *tlsConn {
 	secured, ok := conn.(*tls.Conn)
 	if !ok {
@@ -34,7 +34,7 @@ func (l *loop) useTLS(conn net.Conn, fd int) *tlsConn {
 	return e
 }
 
-// receive is like read for decrypted bytes.
+// receive returns what read does, for decrypted bytes.
 func (e *tlsConn) receive(buffer []byte) (int, error) {
 	n, err := e.conn.Read(buffer)
 	e.hasMore = n > 0
@@ -62,8 +62,8 @@ func (e *tlsConn) transmit(piece []byte) (int, error) {
 	return len(piece), e.flush()
 }
 
-// flush writes encrypted bytes to the socket. If it accepts them all, as usual, the buffer is
-// returned to the loop for its other connections.
+// flush writes encrypted bytes to the socket. If the socket accepts all of them, as usual, the
+// buffer is returned to the loop for its other connections.
 func (e *tlsConn) flush() error {
 	if e.unsent() == 0 {
 		return nil
@@ -115,8 +115,8 @@ func (e *tlsConn) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// The rest of net.Conn has no effect: the loopConn closes the socket, and nothing blocks that would
-// need a deadline.
+// The other methods of net.Conn have no effect: the loopConn closes the socket, and no call blocks,
+// so no call needs a deadline.
 func (e *tlsConn) Close() error                     { return nil }
 func (e *tlsConn) LocalAddr() net.Addr              { return nil }
 func (e *tlsConn) RemoteAddr() net.Addr             { return nil }

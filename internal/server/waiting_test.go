@@ -57,7 +57,7 @@ func TestClientsOverAWaitingStore(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// pipeline returns calls on keys with a prefix, and their replies. Some of the calls are made alone.
+// pipeline returns calls on keys with a prefix, with a few transactions between them, and the replies.
 func pipeline(prefix string, n int) (calls, want []byte) {
 	for i := range n {
 		calls = fmt.Appendf(calls, "INCRBY %s-%d %d\r\n", prefix, i%7, i)
