@@ -103,8 +103,8 @@ func (d *folderDestination) put(it *item) error {
 	return err
 }
 
-// putHolds writes the open holds of a key. In a file, they follow their key. If the key is empty, a file has the holds
-// without the key, and they are written if the folder has no such key.
+// putHolds writes the open holds of a key. In a file, the holds follow the key. If the key has no state, a file has
+// only the holds, and putHolds writes them unless the folder has a key of this name.
 func (d *folderDestination) putHolds(it *item) error {
 	if it.database >= d.data.Databases() || len(it.key) > d.bounds.key {
 		d.report.leaveHolds(it)
@@ -140,8 +140,8 @@ func (d *folderDestination) refusal(it *item) string {
 	return d.bounds.refusal(it)
 }
 
-// compare reports whether a key exists, and whether it has the same content, as it has if an
-// earlier run has written it.
+// compare reports whether a key exists, and whether its content is the same: an earlier run may
+// have written it.
 func (d *folderDestination) compare(it *item) (exists, same bool, err error) {
 	ctx := context.Background()
 	content, e, err := d.view.Read(ctx, it.key, nil)

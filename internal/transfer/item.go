@@ -111,7 +111,7 @@ func (it *item) payload() []byte {
 	return rdb.AppendDump(nil, it.appendContent(nil))
 }
 
-// appendContent appends the content of a string that stands for the key.
+// appendContent appends the value of the key, or the form of its limiter.
 func (it *item) appendContent(dst []byte) []byte {
 	if it.state != nil {
 		return form.Append(dst, it.state)

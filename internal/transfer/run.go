@@ -99,7 +99,7 @@ func (o *options) exportToFile(name string, e *Environment) error {
 	return nil
 }
 
-// exportToServer copies the keys of a server to another.
+// exportToServer copies the keys of one server to another server.
 func (o *options) exportToServer(name string, e *Environment) error {
 	s, database, err := parseURL(name)
 	switch {
@@ -154,7 +154,7 @@ func (o *options) exportServer(e *Environment, to *outputFile, r *report) error 
 type source interface {
 	each(visit func(rec *rdb.Record) error) error
 	progress() float64
-	libraries() int   // libraries of functions; called after each
+	libraries() int   // the number of libraries of functions; called after each
 	holdsLeft() int64 // open holds that each left out
 	close()
 }

@@ -36,7 +36,7 @@ func exec(conn *cli.Connection, batch redis.Pipeliner) error {
 	return conn.Describe(err)
 }
 
-// serverSource reads the keys of a running server, with SCAN and DUMP, at different instants.
+// serverSource reads the keys of a running server with SCAN and DUMP: the keys are of different instants.
 type serverSource struct {
 	conn         *cli.Connection
 	database     int // -1 for all
@@ -319,7 +319,7 @@ func (d *serverDestination) put(it *item) error {
 			return err
 		}
 	}
-	expires := it.expires // a limiter's too: cellserver does not need it, but a redis-server does
+	expires := it.expires // the expiry of a limiter too: cellserver does not need it, but a redis-server does
 	if expires == rdb.Never {
 		expires = 0
 	}
@@ -396,8 +396,8 @@ func hasAnyPrefix(text string, beginnings []string) bool {
 	return false
 }
 
-// compare counts keys that the server already has. An earlier import has written the keys with the
-// same content, or a redis-server's SCAN has returned them twice.
+// compare counts keys that the server already has. If the content is the same, an earlier import
+// has written the key, or a redis-server's SCAN has returned it twice.
 func (d *serverDestination) compare(busy []restoreCall) error {
 	if len(busy) == 0 {
 		return nil
