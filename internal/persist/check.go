@@ -160,7 +160,7 @@ func asError(fault *Fault) error {
 	return fault
 }
 
-// folderOf returns a path if it is a folder, and otherwise the folder of the file.
+// folderOf returns the folder of a path: the path itself, or the folder of the file with this path.
 func folderOf(path string) (directory, error) {
 	stat, err := os.Stat(path)
 	if err != nil {

@@ -42,8 +42,8 @@ func (k *chunkBuffer) first() []byte {
 	return k.chunks[0]
 }
 
-// clear removes all chunks, and keeps their memory for later passes. It gives back memory that a
-// pass has not needed step by step, an eighth at a time, because a server's load may vary each
+// clear removes all chunks, and keeps their memory for later passes. If a pass has not needed all
+// of this memory, clear gives back at most an eighth of it, because a server's load may vary each
 // second.
 func (k *chunkBuffer) clear() {
 	used := len(k.chunks)
@@ -104,7 +104,7 @@ const (
 	maxComparable = 4 << 10 // bytes of a pass that is kept
 )
 
-// skip reports whether a pass need not be written, and counts it in that case.
+// skip reports whether a pass need not be written, and counts the passes that are skipped.
 func (p *previousPass) skip(k *chunkBuffer) bool {
 	if !p.known || k.full || len(k.chunks) > 1 || p.skipped == maxSkipped || !bytes.Equal(k.first(), p.content) {
 		return false

@@ -9,7 +9,7 @@ import (
 )
 
 // compaction is the replacement of the segments by a snapshot. It has three steps. A crash during
-// each of them leaves a folder that can be loaded:
+// any step leaves a folder that can be loaded:
 //
 //  1. A new segment begins with a pass, so the older segments are complete.
 //  2. A goroutine writes all keys to a temporary file, and syncs it. Passes continue meanwhile.
@@ -80,9 +80,9 @@ func (r *recorder) wantsSnapshot() bool {
 	return c.retry.left == 0 && (r.mustCompact() || r.isLarge() || r.segments > r.limits.maxSegments)
 }
 
-// mustCompact reports whether the process must not end without a snapshot: the next startup would
-// not load the journal, or one process after the other leaves a segment, because none lives long
-// enough for a snapshot.
+// mustCompact reports whether the process must not end without a snapshot. Otherwise, the next
+// startup would not load the journal, or short-lived processes would leave ever more segments,
+// because none lives until a snapshot is due.
 func (r *recorder) mustCompact() bool {
 	return r.gap || r.compaction.needed || r.hasManySegments()
 }

@@ -66,8 +66,8 @@ func (d *disk) eachDamage(try func(d *disk, what string, cut bool)) {
 
 // undetectedDamage returns the first damage with which a process starts with wrong keys, and the
 // number of damages with which it does not start. Each start must either fail with a Fault, or load
-// the state after the last pass. A truncated file may look as after a crash, and then a start may
-// load the state after an earlier pass.
+// the state after the last pass. A truncated file may look like one that a crash has left: then a
+// start may load the state after an earlier pass.
 func undetectedDamage(d *disk, history []state, o Options) (what string, refused int) {
 	final := history[len(history)-1]
 	d.eachDamage(func(d *disk, damage string, cut bool) {

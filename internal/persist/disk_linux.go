@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// syncData is fdatasync: it writes the content and the size of a file, but not its times, which
-// would take a second write.
+// syncData is fdatasync: it writes the content and the size of a file, but not its times, because
+// writing the times would take another write.
 func syncData(f *os.File) error {
 	for {
 		if err := unix.Fdatasync(int(f.Fd())); err != unix.EINTR {

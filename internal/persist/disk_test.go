@@ -270,8 +270,8 @@ func (n *node) torn(random *rand.Rand) []byte {
 	return left
 }
 
-// after returns the disk after a crash. reached decides about each pending change of a name, and
-// left returns the content of each file.
+// after returns the disk after a crash. reached reports whether a pending change of names is on the
+// disk, and left returns the content of a file.
 func (d *disk) after(reached func() bool, left func(n *node) []byte) *disk {
 	names := maps.Clone(d.synced)
 	for _, c := range d.pending {

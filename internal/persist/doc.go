@@ -46,9 +46,9 @@
 //     at the next startup.
 //
 // A segment contains the identity of the segment before it and the position where that segment ended
-// (journal.Link). A snapshot contains the identity of the segment that was begun for it. So if a folder
-// was copied and both copies were used, their files are not taken for one journal. Files that are older
-// than the snapshot, and that no crash can have left because a segment was begun since, come from a backup.
+// (journal.Link). A snapshot contains the identity of the segment that was begun for it. So if a folder was
+// copied and both copies were used, their files are not taken for one journal. If files are older than the
+// snapshot, and a segment was begun since, no crash can have left these files: they come from a backup.
 //
 // Damage that a crash cannot explain is a Fault: the disk has changed or lost data that it had
 // confirmed, or a file was removed. A process refuses to start with such a folder, because limits

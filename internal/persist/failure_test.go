@@ -304,7 +304,7 @@ func TestNoFileCanBeCreated(t *testing.T) {
 	requireContent(t, p.disk, state{"a": "19"})
 }
 
-// A disk without space for another segment does not end the one that is in use.
+// If a disk has no space for another segment, the current segment continues.
 func TestNoSpaceForNextSegment(t *testing.T) {
 	for room := range 300 {
 		p := mustStart(t, newDisk(), Options{})

@@ -51,7 +51,7 @@ const (
 	fileMode   = 0o600
 )
 
-// makeDirectory creates a folder, and those above it, if they do not exist. New folders are synced.
+// makeDirectory creates a folder and its parents, if they do not exist. New folders are synced.
 func makeDirectory(path string) (directory, error) {
 	path = filepath.Clean(path)
 	_, err := os.Stat(path)

@@ -14,7 +14,7 @@ import (
 	"cellserver/internal/window"
 )
 
-// openWithoutDelay is openReal, as if no time had passed since the folder was written.
+// openWithoutDelay does what openReal does, as if no time had passed since the folder was written.
 func openWithoutDelay(t *testing.T, dir string) (*Folder, *memory.Store) {
 	env := newEnvironment(directory(dir))
 	env.machine = newStillMachine(store.Reading{Wall: 1})
@@ -28,8 +28,8 @@ func openWithoutDelay(t *testing.T, dir string) (*Folder, *memory.Store) {
 	return f, data
 }
 
-// A hold that was open when an older version wrote its folder is open, is written again, and can be settled.
-// test/upgrade opens the same folders later, when the holds have lapsed.
+// A hold that was open when an older version wrote its folder stays open, is written again, and can be
+// settled. test/upgrade opens the same folders later, when the holds have lapsed.
 func TestHoldsOfOlderVersions(t *testing.T) {
 	folders, err := filepath.Glob("../../test/upgrade/testdata/*/keys")
 	require.NoError(t, err)

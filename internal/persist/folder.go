@@ -292,8 +292,8 @@ func (f *Folder) load(ctx context.Context, loader Loader) error {
 }
 
 // complete completes a load. If states are missing, because the snapshot was damaged or was
-// repaired earlier, this is a *DamageError, or the load is incomplete if Options.StartWithFault is
-// set.
+// repaired earlier, complete returns a *DamageError. With Options.StartWithFault, it reports an
+// incomplete load instead.
 func (f *Folder) complete(loader Loader) (incomplete bool, err error) {
 	err = loader.Done()
 	var missing *entry.MissingError
@@ -308,8 +308,8 @@ func (f *Folder) complete(loader Loader) (incomplete bool, err error) {
 	return true, loader.Done()
 }
 
-// loadSnapshot loads the snapshot. If it is damaged, this is a *DamageError, or the readable part
-// is loaded if Options.StartWithFault is set.
+// loadSnapshot loads the snapshot. If the snapshot is damaged, loadSnapshot returns a *DamageError.
+// With Options.StartWithFault, it loads the readable part instead.
 func (f *Folder) loadSnapshot(l *load) error {
 	err := l.snapshot(f.contents.snapshot)
 	var fault *Fault

@@ -103,8 +103,8 @@ func (p *process) close() error {
 	return err
 }
 
-// survived reports whether the state after a crash is the one after a pass, which must not be older
-// than the last pass that was known to be on the disk.
+// survived reports whether the state after a crash is the state after a pass. This pass must not be
+// older than the last pass that was known to be on the disk.
 func (p *process) survived(after state) bool {
 	for _, s := range p.store.history[p.promised:] {
 		if maps.Equal(s, after) {

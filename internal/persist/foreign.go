@@ -16,7 +16,7 @@ const DefaultRDBName = "dump.rdb"
 // folderField is the field of an RDB file that names the folder for which it was written.
 const folderField = "cellserver-folder"
 
-// headBytes is the number of bytes of an RDB file in which its fields are.
+// headBytes is the length of the beginning of an RDB file that contains its fields, in bytes.
 const headBytes = 4 << 10
 
 // CheckReplaceable returns an error if the folder has a file of this name that neither this process nor

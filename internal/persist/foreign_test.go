@@ -79,7 +79,7 @@ func TestForeignFileMeanwhile(t *testing.T) {
 	require.NotContains(t, listDirectory(t, dir), rdbName)
 }
 
-// appearing creates another file when a file is created.
+// appearing is a folder in which a file appears while another file is created.
 type appearing struct {
 	files
 	path string
@@ -92,8 +92,8 @@ func (a appearing) create(name string) (file, error) {
 	return a.files.create(name)
 }
 
-// A folder is not used if its file lock is not the server's. The error about a file that cannot be
-// opened names a remedy.
+// A folder is not used if another program has written its lock file. The error about a file that
+// cannot be opened names a remedy.
 func TestForeignLock(t *testing.T) {
 	dir := t.TempDir()
 	lock := filepath.Join(dir, lockName)

@@ -98,7 +98,7 @@ func TestLockOfKilledProcess(t *testing.T) {
 	lock.release()
 }
 
-// A folder that cannot be created, or not be written to, is an error.
+// A folder that cannot be created, or cannot be written to, is an error.
 func TestUnusableFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -160,7 +160,7 @@ func TestLockRemovedInUse(t *testing.T) {
 }
 
 // The process notices that the segment was removed, and does not write to it: no startup would find
-// that.
+// the pass.
 func TestSegmentRemoved(t *testing.T) {
 	p := mustStart(t, newDisk(), Options{})
 	p.store.set("1", "a")

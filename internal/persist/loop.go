@@ -6,8 +6,8 @@ import "sync/atomic"
 // until Close. No step may have been made since Load. A failure of the disk is logged, and is not
 // an error of Run.
 //
-// busy is more than zero while all keys or all changes are visited, for which event loops yield. It
-// may be nil.
+// busy counts the goroutines that are visiting all keys or all changes. Event loops yield while it
+// is more than zero. It may be nil.
 func (f *Folder) Run(s Store, busy *atomic.Int32) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -92,8 +92,8 @@ func (f *Folder) ask(request func(r *recorder) error) error {
 	}
 }
 
-// Close writes the last pass, and unlocks the folder. Called after the last reply, it loses no
-// changes. It returns the error of the last pass.
+// Close writes the last pass, and unlocks the folder. If it is called after the last reply, no
+// change is lost. It returns the error of the last pass.
 func (f *Folder) Close() error {
 	f.mu.Lock()
 	stage := f.stage
@@ -124,8 +124,8 @@ func (f *Folder) Flush() error {
 	})
 }
 
-// Compact begins to write a snapshot, which replaces the journal when it is complete. It does not
-// wait for that. The error is ErrNotRunning or ErrCompacting.
+// Compact begins to write a snapshot, which replaces the journal when it is complete. Compact does
+// not wait for the snapshot. The error is ErrNotRunning or ErrCompacting.
 func (f *Folder) Compact() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -110,7 +110,7 @@ func TestLoadProgress(t *testing.T) {
 	require.Positive(t, status.Remaining())
 	require.Greater(t, status.Percent(), 1.0)
 	ticks <- time.Time{}
-	ticks <- time.Time{} // the line of the first is written
+	ticks <- time.Time{} // the line of the first tick is written
 	close(l.gate)
 	require.NoError(t, <-done)
 	require.Regexp(t, `^msg=loading percent=\d+ bytes=\d+ of=\d+$`, log()[0])

@@ -45,7 +45,7 @@ func (d *disk) with(from *disk, names ...string) *disk {
 	return c
 }
 
-// withAll is with for all files.
+// withAll does what with does, for all files.
 func (d *disk) withAll(from *disk) *disk {
 	return d.with(from, slices.Collect(maps.Keys(from.names))...)
 }
@@ -64,8 +64,8 @@ func (c copyOf) mixed(over copyOf, try func(d *disk, what string)) {
 	}
 }
 
-// A folder into which files of another copy were copied is refused, or loaded as one of the copies
-// was.
+// A folder into which files of another copy were copied is refused, or has the keys that one of the
+// copies had at some time.
 func TestHistoriesDoNotMix(t *testing.T) {
 	d, _ := example(t)
 	yes, no := true, false

@@ -7,12 +7,12 @@ import (
 	"cellserver/internal/store"
 )
 
-// pace makes the goroutine that writes a snapshot use only a part of a core. Otherwise, if all cores
-// are busy, calls would wait for it, or for the system, which writes the file to the disk.
+// pace makes the goroutine that writes a snapshot use only a part of a core. Otherwise, on busy cores,
+// calls would wait for the goroutine, or for the system to write the file to the disk.
 type pace struct {
 	machine store.Machine
 	sleep   func(time.Duration)
-	rest    int64         // the goroutine rests so many times as long as it has worked; 0 means never
+	rest    int64         // a rest is this many times as long as the work before it; 0 for no rests
 	hurry   *atomic.Bool  // set while the process ends: the goroutine does not rest any more
 	busy    *atomic.Int32 // the number of goroutines for which event loops yield
 	since   int64         // ns, on the clock of elapsed: when the goroutine last began to work

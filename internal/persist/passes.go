@@ -28,7 +28,7 @@ type recorder struct {
 	completed   openSegment  // the complete previous segment, until the current one has its name
 	unnamed     bool         // the current segment has its temporary name
 	number      uint64       // the number of the last segment that has its name
-	link        journal.Link // where segment number ended, unless it is the current one
+	link        journal.Link // where the segment with that number ended, unless it is the current segment
 	synced      uint64       // the last pass that a startup would load even after a power failure
 	gap         bool         // passes were lost, and no snapshot has been written since
 	retry       backoff      // of the attempts to begin a segment while there is a gap
@@ -76,11 +76,11 @@ type openSegment struct {
 type limits struct {
 	unwritten   int   // size of failed passes that are kept in memory
 	maxAttempts int   // failed passes in a row before they are lost
-	maxJournal  int64 // size of the segments from which on a snapshot replaces them
-	minJournal  int64 // size of the segments below which no snapshot replaces them
-	maxSegments int   // number of segments above which a snapshot replaces them
+	maxJournal  int64 // a snapshot replaces segments that are larger than this
+	minJournal  int64 // no snapshot replaces segments that are smaller than this
+	maxSegments int   // if there are more segments than this, a snapshot replaces them
 	syncEach    int64 // size of the parts in which a snapshot is synced
-	rest        int64 // the goroutine that writes a snapshot rests so many times as long as it works
+	rest        int64 // pace.rest of the goroutine that writes a snapshot
 }
 
 // A journal of 256 MiB is loaded in about a second, so a smaller one need not be replaced. The
@@ -119,8 +119,8 @@ func (r *recorder) tick() {
 	}
 }
 
-// pass writes a pass, and syncs it unless sync is false and NoSync is set. If it fails, the entries
-// are kept in memory, and the next pass writes them too.
+// pass writes a pass, and syncs it unless sync is false and NoSync is set. If the pass fails, its
+// entries are kept in memory, and the next pass writes them too.
 func (r *recorder) pass(sync bool) error {
 	began := r.machine.Read()
 	err := r.beginPass()
@@ -165,7 +165,7 @@ func (r *recorder) pass(sync bool) error {
 	return nil
 }
 
-// endPass ends a pass. With its first pass, a segment becomes a part of the journal.
+// endPass ends a pass. A segment becomes a part of the journal when its first pass ends.
 func (r *recorder) endPass(sync bool) error {
 	err := r.writer.End(sync)
 	if err == nil && r.unnamed {
@@ -216,8 +216,8 @@ func (r *recorder) beginPass() error {
 // abandon ends a failed attempt to write a pass. The next attempt is made in the same segment, or, if a
 // sync has failed, in another segment. The pass is lost in three cases: a sync has failed, and earlier
 // passes were not synced, so they may not be on the disk either; the pass is too large to be kept in
-// memory; or too many attempts have failed. In the last case, a snapshot is written after the loss,
-// which may fit on a disk that is full of segments.
+// memory; or too many attempts have failed. In the last case, the loss makes a snapshot due, which may
+// fit on a disk that is full of segments.
 func (r *recorder) abandon(err error) {
 	if !r.gap {
 		r.attempts++
@@ -249,7 +249,7 @@ func (r *recorder) failed(err error) error {
 	return err
 }
 
-// close writes the last pass. It cancels a snapshot that is being written, unless that is necessary.
+// close writes the last pass. It cancels a snapshot that is being written, unless the snapshot is necessary.
 func (r *recorder) close() error {
 	if r.mustCompact() {
 		r.compactAtClose()

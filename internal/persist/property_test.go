@@ -139,7 +139,7 @@ func randomRuns(seed uint64, early bool) error {
 	return nil
 }
 
-// runs is the number of seeds. The second one finds the planted error.
+// runs is the number of seeds. The second seed finds the planted error.
 const runs = 100
 
 func TestRandomCrashes(t *testing.T) {

@@ -26,8 +26,8 @@ func WriteRDB(ctx context.Context, to io.Writer, data store.Store) error {
 	return writeRDB(ctx, to, data, 0)
 }
 
-// writeRDB is WriteRDB. folder is the identity of the folder into which the file is written, or 0
-// if it is not in a folder.
+// writeRDB does what WriteRDB does. folder is the identity of the folder into which the file is
+// written, or 0 if it is not in a folder.
 func writeRDB(ctx context.Context, to io.Writer, data store.Store, folder uint64) error {
 	view := data.View()
 	if v, ok := view.(store.Observer); ok {
@@ -118,7 +118,7 @@ func (w *rdbWriter) database(number int) error {
 }
 
 // heldKeys writes the keys that have open holds, each followed by its holds. A key and its holds are read at the same
-// instant: otherwise a hold could give back tokens that the key does not have. An empty key may have holds too.
+// instant: otherwise a hold could give back tokens that the key does not have. A key without a state may have holds.
 func (w *rdbWriter) heldKeys(number int, keys [][]byte, holds store.HoldCarrier) error {
 	w.held = make(map[string]struct{}, len(keys))
 	for _, key := range keys {
@@ -213,7 +213,7 @@ func (w *rdbWriter) put(key []byte, e store.Entry) error {
 	return w.Bytes(key, w.value, expires)
 }
 
-// form writes a limiter. Its form, which is in w.value, gets instants in Unix time.
+// form writes a limiter whose form is in w.value, with its instants converted to Unix time.
 func (w *rdbWriter) form(key []byte) error {
 	if err := w.state.Read(w.value, math.MaxInt); err != nil {
 		return fmt.Errorf("the state of a limiter: %w", err)

@@ -134,7 +134,7 @@ func TestEveryKind(t *testing.T) {
 	f, data = openReal(t, dir)
 	require.Equal(t, want, dump(t, data), "by the journal")
 	require.NoError(t, f.Compact())
-	for f.Status().Journal.BaseSize == 0 { // it takes three syncs
+	for f.Status().Journal.BaseSize == 0 { // the compaction takes three syncs
 		require.NoError(t, f.Flush())
 	}
 	require.NoError(t, f.Close())
@@ -261,7 +261,7 @@ func TestConcurrently(t *testing.T) {
 				v.Delete(ctx, [][]byte{fmt.Append(nil, i%1000)})
 			}
 			v.Write(ctx, fmt.Append(nil, i%1000), store.Value{Integer: int64(i), IsInteger: true}, store.Never)
-			runtime.Gosched() // as a session waits for its client
+			runtime.Gosched() // a session also yields, when it waits for its client
 		}
 	}()
 	<-begun // on a busy machine, the file would otherwise be written before any key

@@ -102,8 +102,8 @@ func isTemporary(name string) bool {
 	return name == temporaryName || name == segmentTemporary || name == rdbName || name == repairName
 }
 
-// chooseSnapshot chooses the newest snapshot. It has replaced any older one: a snapshot is valid when it
-// has its name.
+// chooseSnapshot chooses the newest snapshot. This snapshot has replaced any older one, because it got
+// its name only when it was valid.
 func (c *contents) chooseSnapshot(in files, all []snapshot) error {
 	slices.SortFunc(all, func(a, b snapshot) int {
 		return cmp.Or(cmp.Compare(a.segment, b.segment), cmp.Compare(a.requiredPass, b.requiredPass))
@@ -204,7 +204,7 @@ func (c *contents) firstSegment() uint64 {
 	return 1
 }
 
-// checkNext checks whether a segment continues those found so far; see journal.Summary.CheckNext.
+// checkNext checks whether a segment continues the segments found so far; see journal.Summary.CheckNext.
 func (c *contents) checkNext(s *segment) error {
 	before, next := journal.Summary{}, s.Header
 	if n := len(c.segments); n > 0 {

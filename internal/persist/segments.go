@@ -46,7 +46,7 @@ func (r *recorder) newHeader() journal.Header {
 }
 
 // nameSegment gives the current segment its name, after its first pass has been synced. From then on,
-// a startup finds it. If the folder cannot be synced then, later passes try it again.
+// a startup finds it. If the folder cannot be synced then, later passes try the sync again.
 func (r *recorder) nameSegment() error {
 	if err := r.files.rename(segmentTemporary, segmentName(r.number+1)); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (r *recorder) syncTail() error {
 }
 
 // checkExclusive returns errForeign if another process has written segments, which it can do if the
-// lock file was removed. They must not be overwritten.
+// lock file was removed. These segments must not be overwritten.
 func (r *recorder) checkExclusive() error {
 	names, err := r.files.list()
 	for _, name := range names {

@@ -222,7 +222,7 @@ func (s *status) compacting(began int64) {
 }
 
 // compactionEnded reports the end of a compaction, and its duration in nanoseconds. It returns true
-// if this one has failed and the previous one has not.
+// if this compaction has failed and the previous one has not.
 func (s *status) compactionEnded(took int64, err error) (changed bool) {
 	s.change(func(now *Status) {
 		j := &now.Journal
