@@ -204,7 +204,7 @@ func asRedisRate(d decision, n []float64) answer {
 	return answer{limited: n[2] >= 0, limit: float64(d.burst + 1), remaining: n[1], retryAfter: n[2], resetAfter: n[3]}
 }
 
-// numbers returns the numbers of a reply, or texts that are numbers, and NaN for anything else.
+// numbers returns the elements of a reply as numbers: NaN stands for an element that is not a number.
 func numbers(reply []any) []float64 {
 	n := []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN(), math.NaN()}
 	for i := range min(len(n), len(reply)) {

@@ -91,8 +91,8 @@ func (b *bench) watch(ctx context.Context, s scenario) (report.Scenario, error) 
 	return result, err
 }
 
-// Few connections create the keys of a server, because connections take memory, with many calls in
-// flight, because that is fast.
+// The keys of a server are created over few connections, because connections take memory, and with
+// many calls in flight, which is fast.
 const (
 	fillConnections = 4
 	fillDepth       = 128

@@ -13,8 +13,8 @@ import (
 	"cellserver/bench/report"
 )
 
-// rival is a contender that makes decisions, with the differences of its calls and replies from
-// CL.THROTTLE's.
+// rival is a contender that makes decisions. It says how its calls and replies differ from those of
+// CL.THROTTLE.
 type rival struct {
 	contender
 	decide func(d decision) []any                   // a call
@@ -70,8 +70,8 @@ func contendersOf(rivals []rival) (all []contender) {
 	return all
 }
 
-// crab is throttlecrab's server. Its first number is the limit and not max_burst, which does not change the
-// cost of a call.
+// crab is throttlecrab's server. The first number of its call is the limit instead of max_burst, which does
+// not change the cost of a call.
 func (o *options) crab() contender {
 	return contender{name: report.Throttlecrab, call: "THROTTLE {key} {limit}",
 		start: []string{o.throttlecrab, "--log-level", "error", "--redis", "--redis-host", "127.0.0.1", "--redis-port",
@@ -99,7 +99,7 @@ func (c *captured) Eval(ctx context.Context, script string, _ []string, _ ...any
 	return failed(ctx, errors.New("there is no server"))
 }
 
-// Del is a method that redis_rate needs of a client. It is not called.
+// Del is a method that redis_rate requires of a client. It is not called.
 func (c *captured) Del(ctx context.Context, _ ...string) *redis.IntCmd { return redis.NewIntCmd(ctx) }
 
 func failed(ctx context.Context, err error) *redis.Cmd {

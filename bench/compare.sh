@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Compares cellserver with other limiters, and writes the results into docs/compare.md: bench/compare.sh [options of bench]
 # NEWER_SERVER may name a newer redis-server or valkey-server, on which INCR and the scripts are measured, too.
-# The others are built by cargo, redis-cell in bin/rediscell and throttlecrab in bin/compare. REDIS_CELL and THROTTLECRAB may
-# name them instead. One that cannot be had is left out, with the reason. The whole takes up to 15 minutes on two quiet cores,
-# after the others have been built.
+# cargo builds the other limiters, redis-cell in bin/rediscell and throttlecrab in bin/compare, unless REDIS_CELL and
+# THROTTLECRAB name them. If one cannot be built, the script says why and leaves it out. After these builds, the
+# comparison takes up to 15 minutes on two quiet cores.
 set -eu
 
 cd "$(dirname "$(realpath "$0")")/.."

@@ -61,9 +61,9 @@ func (o *options) throttle() contender {
 		call:  throttleCall}
 }
 
-// limiters are cellserver with each of its limiters. CL.THROTTLE is the first, and takes part a
-// second time. Every call is admitted, because a refused call changes nothing. A log holds the
-// entries of one second: with so few keys as logged, it is full, with a thousand entries.
+// limiters are cellserver with each of its limiters. CL.THROTTLE is the first, and takes part a second time.
+// Every call is admitted, because a refused call changes nothing. A log holds the entries of one second. There
+// are so few keys, logged, that each log is full, with a thousand entries.
 func (o *options) limiters(logged int) []contender {
 	all := o.calling(
 		"CL.THROTTLE", "CL.THROTTLE {key} 100000 1 3600 1",
@@ -106,7 +106,7 @@ func (o *options) kept() []contender {
 	)
 }
 
-// calling returns cellserver with each of these calls. The name of a call comes before it.
+// calling returns cellserver with each of these calls. In namesAndCalls, the name of a call precedes the call.
 func (o *options) calling(namesAndCalls ...string) (contenders []contender) {
 	for pair := range slices.Chunk(namesAndCalls, 2) {
 		c := o.throttle().named(pair[0])
@@ -137,7 +137,7 @@ func (o *options) guests() (guests []contender) {
 	return guests
 }
 
-// named returns the contender with another name, for one that takes part twice.
+// named returns the contender with another name, for a contender that takes part twice.
 func (c contender) named(name string) contender {
 	c.name = name
 	return c

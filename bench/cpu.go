@@ -98,7 +98,7 @@ func (l cpuLoad) prepare(ctx context.Context, b *bench, e *entrant) (*cpuRun, er
 	return r, err
 }
 
-// arguments returns the arguments of redis-benchmark, so that it uses the keys that fill creates.
+// arguments returns the arguments with which redis-benchmark uses the keys that fill creates.
 func (l cpuLoad) arguments(e *entrant, keys int) []string {
 	key := "user:000000000000"
 	args := []string{"-q", "-c", strconv.Itoa(l.connections), "-P", strconv.Itoa(l.pipeline)}

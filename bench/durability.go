@@ -27,8 +27,8 @@ func (o *options) withDir() []contender {
 	return []contender{o.throttle(), o.throttle().named(report.Throttle + " again"), o.durable()}
 }
 
-// duringSnapshots makes calls at a fixed rate, with and without a snapshot of all keys being
-// written meanwhile.
+// duringSnapshots makes calls at a fixed rate, in alternating rounds: without a snapshot, and while
+// snapshots of all keys are written.
 type duringSnapshots latencyLoad
 
 func (l duringSnapshots) latency(c contender) measurement {
@@ -74,8 +74,8 @@ func (l duringSnapshots) latency(c contender) measurement {
 	}
 }
 
-// rewriteAgain makes a server write snapshots, one after the other, until stop is called, which
-// waits for the last.
+// rewriteAgain makes a server write snapshots, one after the other, until stop is called. stop
+// waits for the last snapshot.
 func rewriteAgain(parent context.Context, t load.Target) (stop func() error) {
 	ctx, cancel := context.WithCancel(parent)
 	ended := make(chan error)
@@ -98,8 +98,8 @@ func rewriteAgain(parent context.Context, t load.Target) (stop func() error) {
 	}
 }
 
-// rewrite writes a snapshot and waits for its end. If the server is writing another, it waits for that
-// first.
+// rewrite writes a snapshot and waits for its end. If the server is writing a snapshot already,
+// rewrite waits for its end first.
 func rewrite(ctx context.Context, t load.Target) error {
 	const begun, inProgress = "aof_rewrites", "aof_rewrite_in_progress"
 	if err := waitFor(ctx, t, inProgress, 0); err != nil {

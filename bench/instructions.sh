@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight, and compares
-# with it a CL.TAKE of a policy with that limit, which may cost a fifth more, a CL.ALL of that limit and another, which
-# may cost three times as much, and a CL.THROTTLE with an ID of its own, which may cost twice as much with 64 in flight:
+# Counts the user instructions of a CL.THROTTLE in a session, with one call and with 64 calls in flight. Three calls are
+# compared with it: a CL.TAKE of a policy with that limit may cost a fifth more, a CL.ALL of that limit and another may
+# cost three times as much, and a CL.THROTTLE with an ID of its own, with 64 calls in flight, twice as much:
 #
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
-#   bench/instructions.sh --dir        # 64 in flight, with --dir and without: with a pass after a million calls
-#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE, and two calls with ID; 2.4 times as many, aim 1.6
-#   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, also with its history, and of one
-#                                      # without; at most 2 % more
-#   bench/instructions.sh --plan       # 64 in flight: CL.TAKE of a subject with a plan, and of one with another standing;
-#                                      # at most 5 % more; and of one without, while others have none, and have one
+#   bench/instructions.sh --dir        # 64 in flight, without --dir, and with --dir and a pass after a million calls
+#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE cost 2.4 times two calls with ID; the aim is 1.6
+#   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, also with its history, may cost
+#                                      # 2 % more than CL.TAKE of a policy without notify
+#   bench/instructions.sh --plan       # 64 in flight: CL.TAKE of a subject with a plan may cost 5 % more than with another
+#                                      # standing; also of one without, while no subject has one, and while another has
 #
 # Unlike times, the counts repeat on a busy machine: to about 0.1 %. Each is the difference between a run of 192,000
 # calls and one of 64,000 (BenchmarkSession, BenchmarkTake, BenchmarkAll and BenchmarkID, valgrind's callgrind), so that

@@ -14,7 +14,7 @@ import (
 	"cellserver/bench/report"
 )
 
-// loading measures the CPU time that servers use from their start until they have loaded so many keys.
+// loading is a number of keys. It measures the CPU time that servers use from their start until they have loaded them.
 type loading int
 
 // loader is a server that loads the same folder again and again.

@@ -10,7 +10,7 @@
 //
 //	make bench                                                     CPU per call, P=1 and 64
 //	make bench ARGS=--list                                         the scenarios
-//	make bench ARGS="--only 'latency|memory'"                      those whose names match
+//	make bench ARGS="--only 'latency|memory'"                      the scenarios whose names match
 //	make bench ARGS="--module /path/redis_cell.so"                 also a Redis module
 //	make bench ARGS="--newer /path/valkey-server"                  INCR and the scripts also on a newer server
 //	make bench ARGS="--other 'dragonfly --port {port}'"            also another server

@@ -92,7 +92,7 @@ func growing(n int) weighing {
 }
 
 // empty weighs a server that has served a few calls, so that memory which connections need only
-// once does not count as the keys'.
+// once does not count as memory of the keys.
 func empty(ctx context.Context, e *entrant) (m report.Memory, err error) {
 	if err := e.fill(ctx, load.NewCall(e.call, load.Among(1)), fillConnections*fillDepth); err != nil {
 		return m, err
@@ -127,7 +127,7 @@ const (
 	lookEvery = 100 * time.Millisecond
 	expiresIn = 5 * time.Minute  // the longest wait for all keys to expire
 	comesBack = 60 * time.Second // the longest wait for their memory after that
-	closeToIt = 1.25             // times the memory at the start: the wait ends
+	closeToIt = 1.25             // the wait ends at this multiple of the memory at the start
 )
 
 // settle returns the resident bytes when they have settled, or after settlesIn.

@@ -100,7 +100,7 @@ func (o *options) complete(f *pflag.FlagSet, only string) (err error) {
 	return err
 }
 
-// roundsOr returns the number of rounds: --rounds, or without it usual.
+// roundsOr returns the number of rounds: --rounds if it is set, and otherwise usual.
 func (o *options) roundsOr(usual int) int {
 	if o.rounds > 0 {
 		return o.rounds

@@ -56,7 +56,7 @@ func (p *publication) put(s report.Scenario) error {
 	return p.results.Store(p.root)
 }
 
-// written returns the files that a publication itself changes, as git's exceptions to all files.
+// written returns the files that a publication itself changes, as pathspecs with which git excludes them.
 func written() []string {
 	exceptions := []string{":!bench/RESULTS.md", ":!bench/results.json", ":!bench/plots"}
 	for _, name := range report.Documents {

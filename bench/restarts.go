@@ -61,8 +61,8 @@ func firstOf(reply any) int64 {
 	return n
 }
 
-// restarts uses up a limit, restarts each server, and looks whether the limit is still used up: after a
-// shutdown, and after a crash two seconds later.
+// restarts uses up a limit, restarts each server, and checks whether the limit is still used up: after
+// a shutdown, and after a crash two seconds later.
 func (o *options) restarts(ctx context.Context, b *bench) (s report.Scenario, err error) {
 	const beforeCrash = 2 * time.Second
 	for i, r := range o.durableRivals() {
@@ -83,7 +83,7 @@ func (o *options) restarts(ctx context.Context, b *bench) (s report.Scenario, er
 	return s, ctx.Err()
 }
 
-// survives reports whether the limit is still used up after an end and a start.
+// survives reports whether the limit is still used up after end has ended the server and it was started again.
 func (r durableRival) survives(ctx context.Context, b *bench, dir string, end func(*process)) (bool, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return false, err

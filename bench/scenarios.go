@@ -103,7 +103,7 @@ func (o *options) memoryScenarios(million, many int) []scenario {
 }
 
 // The limits of the scenarios about --store. With many keys, each call lets its key exist ten
-// minutes longer. A single key would soon reach far into the future in this way.
+// minutes longer. With a single key, such calls would soon move its expiry far into the future.
 var (
 	keysLimit = admitting{burst: 100_000, perHour: 6}
 	hotLimit  = admitting{burst: 100_000_000, perHour: 36_000}
@@ -148,10 +148,10 @@ func (o *options) manyKeys(keys int) contender {
 	return c
 }
 
-// In the scenarios with expiring keys, the keys expire soon: a call with max_burst 0 leaves a key
-// for one period.
+// In the scenarios with expiring keys, the keys expire soon: after a call with max_burst 0, a key
+// exists for one period.
 const (
-	churnAfter    = 2 * time.Second // a key with limitUsual exists so long after one call
+	churnAfter    = 2 * time.Second // how long a key with limitUsual exists after one call
 	expireAfter   = 20 * time.Second
 	limitExpiring = "0 1 20 1"
 )

@@ -75,8 +75,8 @@ func (l storeLoad) enterSteady(ctx context.Context, b *bench, s *subject, n int)
 	return steady, s.prepare(ctx)
 }
 
-// latencyBars returns how much longer a call takes than its round trips. It needs one round trip if
-// its cellserver was the last to write the key, as a single cellserver always was, and else two.
+// latencyBars returns how much longer a call takes than its round trips. A call needs one round trip if its
+// cellserver was the last to write the key, and otherwise two. A single cellserver always was the last.
 func (l storeLoad) latencyBars(runs []latencyRun) (figures []report.Figure) {
 	for i, n := range l.servers {
 		trips, words, most := 1.0, "one round trip", 100.0

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slowServer is a server that calls before, and then answers a PING.
+// slowServer is a server that calls its function before, and then answers a PING.
 type slowServer struct {
 	network, address string
 	reply            string

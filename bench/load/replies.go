@@ -16,7 +16,7 @@ type replies struct {
 
 	part   []byte // a line without its end
 	skip   int    // bytes of a bulk string that are still to come
-	nested int    // values that the current reply still lacks, beyond the one that is next
+	nested int    // values that the current reply still lacks after the next value
 }
 
 // count returns how many replies end in the piece.

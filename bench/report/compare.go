@@ -17,9 +17,9 @@ const (
 type Answers struct {
 	Server    string `json:"server"`
 	Calls     int    `json:"calls"`
-	Decision  int    `json:"decision"`  // allowed or limited, as recorded
-	Remaining int    `json:"remaining"` // and the limit, and what remains
-	Times     int    `json:"times"`     // and the times, which may be rounded differently
+	Decision  int    `json:"decision"`  // replies with the recorded decision: allowed or limited
+	Remaining int    `json:"remaining"` // of these, replies with the recorded limit and remaining
+	Times     int    `json:"times"`     // of these, replies with the recorded times, which may be rounded
 }
 
 // Add counts a call. If the decision is not as recorded, the rest of the answer does not count as

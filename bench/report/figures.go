@@ -25,7 +25,7 @@ type figures []figure
 
 var heading = []string{"", "cellserver", "redis-server", "ratio", "redis-server to itself"}
 
-// write writes a table for each run, and below it which run it was.
+// write writes a table for each run, and names the run below the table.
 func (all figures) write(b *bytes.Buffer, heading []string) {
 	for len(all) > 0 {
 		first := all[0].from

@@ -105,7 +105,7 @@ type Latency struct {
 	Busy   float64   `json:"busy"`    // share of its core that the server used, median
 	Micros []Spread  `json:"micros"`
 	Ratio  []Spread  `json:"ratio"`
-	Worst  []float64 `json:"worst"` // round, for each percentile
+	Worst  []float64 `json:"worst"` // the worst round, for each percentile
 }
 
 // Percentiles are the percentiles of Latency, in its order.
