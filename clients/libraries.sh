@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Plays the tests that limiter libraries bring in their packages, with the stores of the clients:
-# clients/libraries.sh path/to/cellserver, after clients/test.sh. These tests wait for windows of a second to pass, so they may
-# fail on a busy machine, and CI does not run them. (ulule/limiter has tests for stores, which clients/test.sh plays.)
+# Runs the tests that limiter libraries have in their packages, with the stores of the clients:
+# clients/libraries.sh path/to/cellserver, after clients/test.sh. These tests wait for windows of a second to pass, so
+# they may fail on a busy machine, and CI does not run them. (ulule/limiter has tests for stores, which clients/test.sh plays.)
 set -eu
 
 binary=$(realpath "${1:?usage: $0 path/to/cellserver}")

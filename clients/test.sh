@@ -16,7 +16,7 @@ trap 'chmod -R u+w "$dir"; rm -rf "$dir"' EXIT
 shift
 [ "$#" -gt 0 ] || set -- go python node
 
-# What breaks connections and servers; FAULTS is the number of calls that each client makes meanwhile.
+# FAULTS_PROXY breaks connections and servers; FAULTS is the number of calls that each client makes meanwhile.
 FAULTS_PROXY=$dir/faults
 export FAULTS_PROXY
 (cd "$here/.." && go build -buildvcs=false -o "$FAULTS_PROXY" ./test/proxy/faults)
@@ -26,7 +26,7 @@ fail() {
     exit 1
 }
 
-# once runs a function in a new directory, unless it has run there with the same words in the named file.
+# once runs a function in a new directory, unless it has run there already with the same content of the file.
 once() { # directory, file, function
     [ -z "${CLIENTS:-}" ] && [ -e "$1/done" ] && diff -q "$1/done" "$2" >/dev/null || {
         rm -rf "$1"
@@ -36,7 +36,7 @@ once() { # directory, file, function
     }
 }
 
-# unpinned prints a file without the versions of its packages, with CLIENTS=newest.
+# unpinned prints a file of requirements; with CLIENTS=newest, without the versions of the packages.
 unpinned() { sed "${CLIENTS:+s/==.*//}" "$1"; }
 
 test_go() {

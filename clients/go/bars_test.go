@@ -80,7 +80,7 @@ func (r ratio) atMost(t *testing.B, most float64) {
 	}
 }
 
-// turns measures both ways in turns.
+// turns measures the two ways alternately.
 func (b *bars) turns(measure func(func(int) error) float64) (turns []ratio) {
 	for range 15 {
 		own, pool := measure(b.own), measure(b.pool)
@@ -96,8 +96,8 @@ func (b *bars) median(measure func(func(int) error) float64) ratio {
 	return turns[len(turns)/2]
 }
 
-// best compares the shortest times. Another process that runs makes a time longer: that of the limiter, which has one
-// pipeline under way, otherwise than that of the pool, which has all its connections.
+// best compares the shortest times. Another process makes times longer, and not both ways alike: the limiter has one
+// pipeline under way, and the pool has all its connections.
 func (b *bars) best(measure func(func(int) error) float64) (r ratio) {
 	r.own, r.pool = math.Inf(1), math.Inf(1)
 	for _, turn := range b.turns(measure) {
@@ -107,7 +107,7 @@ func (b *bars) best(measure func(func(int) error) float64) (r ratio) {
 	return r
 }
 
-// run makes calls of so many callers.
+// run makes a number of calls for each caller, with all callers at once.
 func (b *bars) run(callers, calls int, call func(n int)) {
 	var all sync.WaitGroup
 	for c := range callers {

@@ -185,7 +185,7 @@ func compareWords(t *testing.T, got []string, want string) {
 	}
 }
 
-// compare compares a decision of the real server, in which up to a minute may have passed.
+// compare compares a decision of the real server, whose times may be up to a minute shorter than in want.
 func (c *contractCase) compare(t *testing.T, got Decision, want plainDecision) {
 	t.Helper()
 	g := plain(got)
@@ -251,7 +251,7 @@ func TestContractOfErrors(t *testing.T) {
 	}
 }
 
-// refuser listens, and answers a decision with an error, and everything else with another.
+// refuser starts a server that answers a decision with the error reply, and any other call with another error.
 func refuser(t *testing.T, reply string) (addr string) {
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
 	check(t, err)
@@ -328,7 +328,7 @@ func TestContractOfRefusals(t *testing.T) {
 	}
 }
 
-// TestRemember: a refusal is not asked for again, and one with another limit is.
+// TestRemember: after a refusal, the same call is not sent again, and a call with another limit is sent.
 func TestRemember(t *testing.T) {
 	s := start(t)
 	limiter := New(client(t, patient(s, 2)), Options{Timeout: time.Minute, Remember: true})

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startFaults starts the proxy of test/proxy/faults. quiet ends its faults, and returns how often it has done what.
+// startFaults starts the proxy of test/proxy/faults. quiet ends its faults, and returns the number of each.
 func startFaults(t *testing.T) (addr string, quiet func() string) {
 	t.Helper()
 	program := os.Getenv("FAULTS_PROXY")
@@ -47,8 +47,8 @@ func startFaults(t *testing.T) (addr string, quiet func() string) {
 	}
 }
 
-// TestFaults: whatever happens to connections and servers, an answered call has counted once, and one without an answer
-// at most once. FAULTS is the number of calls.
+// TestFaults: whatever happens to connections and servers, an answered call has counted once, and a call without an
+// answer at most once. FAULTS is the number of calls.
 func TestFaults(t *testing.T) {
 	calls, err := strconv.Atoi(os.Getenv("FAULTS"))
 	if err != nil {

@@ -54,7 +54,7 @@ func TestStoppedServer(t *testing.T) {
 	}
 }
 
-// TestOnError: without a server, each way to decide decides, and mistakes are errors.
+// TestOnError: without a server, each value of OnError decides in its own way, and mistakes are errors.
 func TestOnError(t *testing.T) {
 	for _, test := range []struct {
 		on   OnError
@@ -108,7 +108,7 @@ func TestFirstFive(t *testing.T) {
 	}
 }
 
-// TestLocal: a share of a limit is admitted, with the tokens of the time that passes.
+// TestLocal: a share of the limit is admitted, and a share of the tokens that the time adds.
 func TestLocal(t *testing.T) {
 	var b buckets
 	now := time.Unix(0, 0)
@@ -120,7 +120,7 @@ func TestLocal(t *testing.T) {
 		}
 		now = now.Add(10 * time.Millisecond)
 	}
-	if admitted != 4+5-1 { // half of the burst of 8, and half a token a second; the last comes at the end
+	if admitted != 4+5-1 { // half of the burst of 8, and half a token a second; the last token is late
 		t.Errorf("%d admitted", admitted)
 	}
 	if b.take([]take{{Limit: rate, quantity: 1}}, 0.1, now).Allowed {

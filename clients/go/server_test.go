@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// binary is the server under test: that in the environment variable CELLSERVER, or one that is built.
+// binary is the server under test: the program in the environment variable CELLSERVER, or a program that is built.
 var binary string
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
@@ -114,7 +114,7 @@ func client(t testing.TB, o *redis.Options) *redis.Client {
 	return rdb
 }
 
-// raw makes calls in words.
+// raw makes calls. Each call is a string of words.
 func raw(t testing.TB, s *server, calls ...string) {
 	t.Helper()
 	rdb := client(t, patient(s, -1))
@@ -127,7 +127,7 @@ func raw(t testing.TB, s *server, calls ...string) {
 	}
 }
 
-// listen returns the next words that a server gets whose first begins with a prefix.
+// listen returns a function that returns the words of the server's next call whose name begins with a prefix.
 func listen(t testing.TB, s *server, prefix string) (next func() []string) {
 	t.Helper()
 	conn, err := net.Dial("tcp4", s.addr)

@@ -38,7 +38,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// start starts the server that the environment variable CELLSERVER names, or one that is built, and returns a client.
+// start starts the server in the environment variable CELLSERVER, or a server that is built, and returns a client.
 func start(t *testing.T) *redis.Client {
 	t.Helper()
 	binary := os.Getenv("CELLSERVER")
@@ -174,7 +174,7 @@ func healthClient(t *testing.T, l *cellserver.Limiter, limit cellgrpc.Limit) grp
 	return grpc_health_v1.NewHealthClient(conn)
 }
 
-// TestUlule plays the library's own tests for stores, and asks its middleware.
+// TestUlule runs the library's own tests for stores, and tests its middleware.
 func TestUlule(t *testing.T) {
 	rdb := start(t)
 	store := ulule.NewStore(rdb, ulule.Options{Timeout: time.Minute})
@@ -255,7 +255,7 @@ func TestTheStoreOfThrottledNeedsScripts(t *testing.T) {
 	if limited || result.Remaining != 5 || err != nil {
 		t.Errorf("%v %+v %v", limited, result, err)
 	}
-	// The store takes the error for another one, because the script, which it quotes, has the text of that.
+	// The store mistakes the error for another error, because the error quotes the script, which has that error's text.
 	_, _, err = limiter.RateLimitCtx(t.Context(), "key", 1)
 	if err == nil || !strings.Contains(err.Error(), "Failed to store updated rate limit data") {
 		t.Error(err)

@@ -11,7 +11,7 @@ const limitOf = ({ method, key, limit, period, unit, ...c }) => {
   return { fixed, sliding, slidinglog: slidingLog }[method](key, limit, period * 1000);
 };
 
-// compare compares a decision of the real server, in which up to a minute may have passed.
+// compare compares a decision of the real server, whose times may be up to a minute shorter than in want.
 function compare(c, { cause, ...d }, want) {
   assert.equal(cause, undefined);
   const got = { ...d, retryAfter: d.retryAfter === Infinity ? -1 : d.retryAfter };

@@ -1,5 +1,5 @@
-// Whatever happens to connections and servers, an answered call has counted once, and one without an answer at most
-// once. FAULTS is the number of calls. The program in FAULTS_PROXY breaks connections and servers.
+// Whatever happens to connections and servers, an answered call has counted once, and a call without an answer at
+// most once. FAULTS is the number of calls. The program in FAULTS_PROXY breaks connections and servers.
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createInterface } from "node:readline";

@@ -51,7 +51,7 @@ test("a share of a limit", () => {
   const half = new Buckets(0.5);
   let admitted = 0;
   for (let ms = 0; ms < 10_000; ms += 10) admitted += take(half, k, ms).allowed ? 1 : 0;
-  assert.equal(admitted, 4 + 5 - 1); // half of the burst of 8, and half a token a second; the last comes at the end
+  assert.equal(admitted, 4 + 5 - 1); // half of the burst of 8, and half a token a second; the last token is late
   assert.ok(!take(new Buckets(0.1), k, 0).allowed);
   assert.ok(!take(half, policy("api", "k"), 0).allowed);
   const whole = new Buckets(1);
@@ -177,7 +177,7 @@ test("a call that nobody waits for any more is not sent", async () => {
   at.end();
 });
 
-// With its handshake, node-redis would send the calls that it has kept.
+// When node-redis connects again, it would send its queued calls together with the handshake.
 test("while node-redis connects again, calls wait", async () => {
   const held = [];
   let connections = 0;

@@ -29,7 +29,7 @@ export async function start() {
   return { port, child, ask: (...calls) => ask(port, calls), listen: (prefix = "CL.") => listen(port, prefix) };
 }
 
-// ask makes calls in words.
+// ask makes calls, each a string of words, and returns the last reply.
 async function ask(port, calls) {
   const client = new Redis({ port });
   let reply;
@@ -38,7 +38,7 @@ async function ask(port, calls) {
   return reply;
 }
 
-// listen returns a function that returns the next words that the server gets, of which the first has a prefix.
+// listen returns a function that returns the words of the server's next call whose name begins with a prefix.
 async function listen(port, prefix) {
   const socket = net.connect(port, "127.0.0.1");
   const lines = createInterface(socket)[Symbol.asyncIterator]();
@@ -75,7 +75,7 @@ export const clients = {
   ioredis: ofIORedis(Redis),
 };
 
-// peer is a server that answers each call by a function.
+// peer starts a server that passes each call to the function answer.
 export async function peer(answer) {
   const sockets = new Set();
   const server = net.createServer((socket) => {
@@ -101,5 +101,5 @@ export async function peer(answer) {
 export const isDecision = (call) => /\r\nCL\./.test(call);
 export const unknown = "-ERR unknown command 'HELLO'\r\n";
 
-// refuser answers a decision with an error, and everything else, such as HELLO, with another.
+// refuser answers a decision with the error reply, and any other call, such as HELLO, with another error.
 export const refuser = (reply) => peer((call, socket) => socket.write(isDecision(call) ? `-${reply}\r\n` : unknown));

@@ -29,14 +29,14 @@ class Server:
         threading.Thread(target=self.process.stderr.read, daemon=True).start()
 
     def ask(self, *calls):
-        """Makes calls in words, and returns the last reply."""
+        """Makes calls, each a string of words, and returns the last reply."""
         with redis.Redis(port=self.port) as r:
             for call in calls:
                 reply = r.execute_command(*call.split())
         return reply
 
     def listen(self, prefix="CL."):
-        """Returns a function that returns the next words that the server gets, of which the first has a prefix."""
+        """Returns a function that returns the words of the server's next call whose name begins with a prefix."""
         s = socket.create_connection(("127.0.0.1", self.port), timeout=60)
         s.sendall(b"MONITOR\r\n")
         lines = s.makefile("r")
@@ -75,7 +75,7 @@ def shared():
 
 @pytest.fixture
 def refuser():
-    """Listens, and answers a decision with an error, and everything else with another: refuser(reply) is its port."""
+    """Answers a decision with the error reply, and any other call with another error: refuser(reply) is its port."""
     listeners = []
 
     def refuse(connection, reply):

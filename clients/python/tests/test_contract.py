@@ -74,7 +74,7 @@ def make(kind):
 
 
 def compare(case, got, want):
-    """Compares a decision of the real server, in which up to a minute may have passed."""
+    """Compares a decision of the real server, whose times may be up to a minute shorter than in want."""
     got = milliseconds(got)
     for name in ("retryAfter", "resetAfter"):
         if want[name] > 0 and (case.get("anytime") or want[name] - 60_000 < got[name] <= want[name] + case.get("slack", 0)):

@@ -1,4 +1,4 @@
-"""Whatever happens to connections and servers, an answered call has counted once, and one without an answer at most once.
+"""Whatever happens to connections and servers, an answered call has counted once, and an unanswered call at most once.
 
 FAULTS is the number of calls. The program in FAULTS_PROXY breaks connections and servers.
 """
