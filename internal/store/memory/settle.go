@@ -145,12 +145,10 @@ func (c *settling) charge(r *correction) (charged int64, corrects bool) {
 	}
 }
 
-// prepare plans an excess of a request. If it returns no error, the correction of the request will have none.
+// prepare plans an excess of a request. If it returns no error for any request of the call, no correction has one: if a
+// shard is short of page numbers, no excess may need memory, as in stepOnAll.fits.
 func (c *settling) prepare(r *correction) error {
 	s := r.shard
-	if !s.pages.canAdd(1) {
-		return store.ErrFull
-	}
 	now := s.lastInstant
 	if err := s.fill(&r.plan.at, now, r.Rule.Kind); err != nil {
 		return err
@@ -160,6 +158,9 @@ func (c *settling) prepare(r *correction) error {
 		quantity, mode = r.Quantity-charged, quota.Force
 	}
 	_, err := s.step(&r.plan, now, &r.Rule, quantity, mode)
+	if err == nil && quantity > 0 && !s.pages.canAdd(len(c.Requests)) && s.needsMemory(&r.plan, r.LimitRequest) {
+		return store.ErrFull
+	}
 	return err
 }
 

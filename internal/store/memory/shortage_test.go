@@ -182,3 +182,30 @@ func TestAllOrNothingWhileMemoryIsShort(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(9), d.Remaining)
 }
+
+// If two keys of a settlement are in one shard, which has one page number left, no key is charged: a client that got
+// an error settles again. What needs no memory is corrected without a page number.
+func TestSettlementsWithoutPageNumbers(t *testing.T) {
+	r, rule := newHoldRig(t, Options{Databases: 1, MaxPages: 2}), heldRules[1]
+	keyOf := func(bytes int) string { return inOneShard(r.view, strings.Repeat("k", bytes), 1)[0] }
+	short, medium, long := keyOf(10), keyOf(100), keyOf(200)
+	request := func(key string) store.LimitRequest {
+		return store.LimitRequest{Key: []byte(key), Rule: rule, Quantity: 3}
+	}
+	require.EqualValues(t, 5, r.hold(medium, "id", rule, 5, time.Hour)) // takes a page; each other key needs one, too
+	r.view.Begin()
+	_, err := r.view.Settle(background, &store.Settlement{Key: []byte(short), ID: []byte("unknown"), Quantity: 3,
+		Force: true, Remember: time.Minute, Requests: []store.LimitRequest{request(short), request(long)}})
+	require.ErrorIs(t, err, store.ErrFull)
+	require.Equal(t, []int64{20, 20}, []int64{r.remaining(short, rule), r.remaining(long, rule)})
+
+	require.EqualValues(t, 1, r.take(short, rule, 1, quota.Take))
+	require.False(t, r.store.database(0).shards[0].pages.canAdd(1))
+	d, err := r.settle(medium, "id", rule, 2)
+	require.NoError(t, err)
+	require.EqualValues(t, -3, d.Taken)
+	require.EqualValues(t, 1, r.hold(medium, "more", rule, 1, time.Hour))
+	d, err = r.settle(medium, "more", rule, 4)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, d.Taken)
+}
