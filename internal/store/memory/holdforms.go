@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"cellserver/internal/hold"
+	"cellserver/internal/idempotency"
 	"cellserver/internal/store"
 )
 
@@ -46,7 +47,7 @@ func (v *view) WriteHolds(key, form []byte) error {
 	}
 	ids := map[string]struct{}{}
 	for o := range book.All() {
-		if _, twice := ids[string(o.ID)]; twice || len(o.ID) == 0 || len(o.ID) > store.MaxToken {
+		if _, twice := ids[string(o.ID)]; twice || len(o.ID) == 0 || len(o.ID) > store.MaxToken || !isReply(&o) {
 			return hold.ErrForm
 		}
 		ids[string(o.ID)] = struct{}{}
@@ -59,6 +60,14 @@ func (v *view) WriteHolds(key, form []byte) error {
 	v.now = s.advance(v.now)
 	s.putHolds(key, &book)
 	return nil
+}
+
+// isReply reports whether the reply of a hold is the decisions of a call. They are not checked again: a repetition of
+// the call gets them, and the table of tokens takes their form as it is. Only the hold on the first key of a call has a
+// reply, and words; a store behind a server has the replies elsewhere.
+func isReply(o *hold.Open) bool {
+	decisions, ok := idempotency.ReadDecisions(nil, o.Reply)
+	return ok && len(decisions) <= idempotency.MaxDecisions && (len(decisions) > 0 || o.Words == 0)
 }
 
 var _ store.HoldCarrier = (*view)(nil)
