@@ -228,6 +228,22 @@ func TestSettlementsOfExemptSubjects(t *testing.T) {
 	}
 }
 
+// A SETTLE of a limiter on the key that the ID of a policy's call belongs to is refused, if that call was settled with
+// another number of limits than one.
+func TestSettlementsOfHoldsOfPolicies(t *testing.T) {
+	for _, s := range []*commandstest.Server{commandstest.New(t), commandstest.RemoteStage(t).(*commandstest.Server)} {
+		const overrides = "overrides: [{subject: exempt, unlimited: true}]"
+		setPolicies(t, s, "{p: {limits: ["+oneOfTwo+", "+otherOfTwo+"], "+overrides+"}}")
+		c := s.Connect()
+		for _, subject := range []string{"exempt", "other"} {
+			c.Do(t, "CL.TAKE "+subject+" p 7 HOLD a 10m")
+			c.Do(t, "CL.TAKE "+subject+" p 3 SETTLE a")
+			reply := c.Do(t, "CL.FIXED p:{"+subject+"}:standing 100 600 3 SETTLE a")
+			require.Equal(t, "-ERR ID was used for another call\r\n", reply, subject)
+		}
+	}
+}
+
 // When memory is full, a call with HOLD is refused, or limited, and takes nothing. SETTLE works: it gives back, takes
 // an excess, and with FORCE charges what is not known, also from a bucket that is full again and has no state. So it
 // does in a transaction.

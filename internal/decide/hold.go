@@ -235,6 +235,9 @@ func (d *Decider) SettleOne(c *command.Call, r *store.LimitRequest, id []byte, f
 	if c.Work += s.Work; err != nil {
 		return quota.Decision{}, err // a store that does not answer may still use s
 	}
+	if len(decisions) != 1 { // a call on a policy has settled the hold, and the key is the one that its ID belongs to
+		return quota.Decision{}, store.ErrReused
+	}
 	clear(s.Requests)
 	*s = store.Settlement{Requests: s.Requests[:0], Charged: s.Charged[:0]}
 	d.held.settlements.Put(s)
