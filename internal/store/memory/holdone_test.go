@@ -3,23 +3,27 @@ package memory
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"cellserver/internal/entry"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
-// HoldOne makes the holds that Once makes, and leaves to it what it does not make.
+// HoldOne makes the holds that Once makes, with the same events and the same entries of passes, and leaves to it what
+// it does not make.
 func TestHoldOne(t *testing.T) {
 	for _, rule := range heldRules {
 		options := Options{Databases: 1, MaxHolds: 8}
 		one, once := newHoldRig(t, options), newHoldRig(t, options)
 		random := rand.New(rand.NewPCG(1, uint64(rule.Kind)))
+		seenOfOne, seenOfOnce := one.seen(), once.seen()
 		made, repeats := 0, 0
 		for n := range 4000 {
 			advance := time.Duration(random.Int64N(3e9))
@@ -49,9 +53,34 @@ func TestHoldOne(t *testing.T) {
 			require.Equal(t, want, got, "kind %d, call %d", rule.Kind, n)
 			require.Equal(t, once.book(key), one.book(key), "kind %d, call %d", rule.Kind, n)
 			require.Equal(t, once.store.Holds(), one.store.Holds(), "kind %d, call %d", rule.Kind, n)
+			require.Equal(t, seenOfOnce(), seenOfOne(), "kind %d, call %d", rule.Kind, n)
 		}
 		require.Greater(t, made, 1000)
 		require.Greater(t, repeats, 10)
+	}
+}
+
+// seen returns a function that returns what listeners and a pass have seen since it was called last. The entries of a
+// pass are sorted, because their order depends on the seed of the store.
+func (r *holdRig) seen() func() []string {
+	var list []string
+	r.store.TrackChanges()
+	r.store.Subscribe(func(_ int, key []byte, why store.Event, by int64) {
+		list = append(list, fmt.Sprintf("%s: event %d of %d", key, why, by))
+	})
+	r.view.SetCaller(7)
+	return func() (seen []string) {
+		var entries []string
+		require.NoError(r, r.store.Pass(func(chunk []byte) error {
+			read := entry.NewReader(chunk)
+			for read.Next() {
+				entries = append(entries, fmt.Sprintf("%+v", read.Entry))
+			}
+			return read.Err()
+		}))
+		slices.Sort(entries)
+		seen, list = append(list, entries...), nil
+		return seen
 	}
 }
 
