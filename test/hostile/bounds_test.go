@@ -96,7 +96,7 @@ func TestQueryBuffer(t *testing.T) {
 func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	server := startLogging(t, "--client-query-buffer-limit", "1mb")
 	w := watch(t, server)
-	before := w.files()
+	before := w.filesAtRest()
 	conn := connect(t, server)
 	require.NoError(t, conn.SetReadBuffer(4096))
 	sent := pour(conn, 64<<20)
@@ -105,7 +105,7 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	}
 	w.becomes("client_query_buffer_limit_disconnections", 1)
 	w.becomes("connected_clients", 1)
-	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
+	w.releases(before)
 }
 
 // pour sends ECHOs of 100 kB and reads nothing, until it is disconnected, has been blocked for a

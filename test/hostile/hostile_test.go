@@ -67,6 +67,22 @@ func (w *watcher) files() int {
 	return len(list)
 }
 
+// filesAtRest counts them when the watcher is the only client. The connection by which the test has found out that the
+// server is ready may be open for longer than the test waits.
+func (w *watcher) filesAtRest() int {
+	w.t.Helper()
+	w.becomes("connected_clients", 1)
+	return w.files()
+}
+
+// releases waits until the server has no more descriptors open than before.
+func (w *watcher) releases(before int) {
+	w.t.Helper()
+	until(w.t, func() bool { return w.files() <= before }, func() string {
+		return fmt.Sprint(w.files(), " files, before ", before)
+	})
+}
+
 // becomes waits until a field of INFO has a value.
 func (w *watcher) becomes(name string, want int) {
 	w.t.Helper()

@@ -20,7 +20,7 @@ func TestRefusedValueIsReadToItsEnd(t *testing.T) {
 	const long = 32 << 20
 	server := peer.Start(t)
 	w := watch(t, server)
-	before := w.files()
+	before := w.filesAtRest()
 	for _, ahead := range []string{"", "*1\r\n$4\r\nPING\r\n", "*2\r\n$4\r\nKEYS\r\n$1\r\n*\r\n"} {
 		conn := connect(t, server)
 		call := fmt.Appendf(nil, "%s*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$%d\r\n", ahead, long)
@@ -31,7 +31,7 @@ func TestRefusedValueIsReadToItsEnd(t *testing.T) {
 	}
 	err := w.Set(w.ctx, "k", strings.Repeat("x", long), 0).Err() // as go-redis sees it
 	require.EqualError(t, err, "ERR Protocol error: invalid bulk length")
-	until(t, func() bool { return w.files() == before }, func() string { return "its descriptor is free" })
+	w.releases(before)
 }
 
 // After any other protocol error the server cannot know how much input follows, so it closes the
@@ -58,7 +58,7 @@ func TestOtherErrorsEndTheConnectionAtOnce(t *testing.T) {
 func TestRefusedClientThatStaysConnected(t *testing.T) {
 	server := peer.Start(t)
 	w := watch(t, server)
-	before := w.files()
+	before := w.filesAtRest()
 	var leaving []*peer.Conn
 	for i := range 100 {
 		conn := connect(t, server)
@@ -77,8 +77,7 @@ func TestRefusedClientThatStaysConnected(t *testing.T) {
 	for _, conn := range leaving {
 		conn.Close()
 	}
-	until(t, func() bool { return w.files() == before },
-		func() string { return fmt.Sprint(w.files(), " files, before ", before) })
+	w.releases(before)
 
 	conn := connect(t, server) // the server's stop does not wait for it
 	write(t, conn, []byte("*1\r\n$99999999\r\n"))
