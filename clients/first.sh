@@ -16,13 +16,8 @@ shift
 [ -d "$installed/own_node/node_modules/typescript" ] || { echo "run clients/test.sh first" >&2; exit 1; }
 NODE_MODULES=$installed/own_node/node_modules PYTHON=$installed/own_python/bin/python "$here/build.sh" "$dir" "$version" "$@"
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$binary" --port "$port" >"$dir/log" 2>&1 &
-server=$!
-until grep -qs 'Ready to accept connections' "$dir/log"; do
-    kill -0 "$server" || { cat "$dir/log" >&2; exit 1; }
-    sleep 0.1
-done
+. "$here/server.sh"
+serve "$binary" "$dir"
 
 # readme prints the program with which a client's README.md begins, with the port of the server and a key of its own.
 readme() { # language

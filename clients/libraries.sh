@@ -9,15 +9,10 @@ here=$(dirname "$(realpath "$0")")
 installed=$(realpath "$here/../bin/clients${CLIENTS:+-$CLIENTS}")
 [ -d "$installed/own_node/node_modules/cellserver" ] || { echo "run clients/test.sh first" >&2; exit 1; }
 dir=$(mktemp -d)
-trap 'kill "$server"; rm -rf "$dir"' EXIT
+trap '[ -z "${server-}" ] || kill "$server"; rm -rf "$dir"' EXIT
 
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-"$binary" --port "$port" >"$dir/log" 2>&1 &
-server=$!
-until grep -qs 'Ready to accept connections' "$dir/log"; do
-    kill -0 "$server" || { cat "$dir/log" >&2; exit 1; }
-    sleep 0.1
-done
+. "$here/server.sh"
+serve "$binary" "$dir"
 
 # The tests of limits for strategies, with the storage of the client instead of all storages. It has no sliding window
 # counter, and a limit of its moving window is at most 100,000 (--max-log-limit): tests of these are left out.

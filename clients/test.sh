@@ -127,7 +127,10 @@ test_node() {
     (
         cd "$own/tests"
         export CONTRACT=$here/contract README=$here/node/README.md MIGRATE=$here/../docs/migrate.md
-        for file in *.test.mjs; do node --test --test-force-exit --test-reporter=dot "$file" || fail "$file"; done
+        for file in *.test.mjs; do
+            node --test --test-force-exit --test-reporter=spec "$file" >"$dir/told" || { cat "$dir/told" >&2; fail "$file"; }
+            echo "ok $file"
+        done
     )
 }
 
