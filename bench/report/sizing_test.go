@@ -67,7 +67,8 @@ func TestWrongSizesAreFound(t *testing.T) {
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(root, sizing))
 	require.NoError(t, err)
-	for _, name := range []string{"sizing-memory", "sizing-cpu", "sizing-store", "sizing-disk", "sizing-examples"} {
+	for _, name := range []string{"sizing-memory", "sizing-connections", "sizing-cpu", "sizing-store", "sizing-disk",
+		"sizing-examples"} {
 		table := parts[name](r)
 		require.Contains(t, string(text), table, name)
 		planted := strings.Replace(string(text), table, strings.Replace(table, "1", "7", 1), 1)
