@@ -162,19 +162,31 @@ func (r *Results) writeLimiters(b *bytes.Buffer) {
 	manies.write(b, []string{title, "P=64"})
 }
 
-// limiterMemory returns what a key of each limiter takes, for docs/limiters.md.
-func (r *Results) limiterMemory() string {
-	s := r.Find("memory-limiters")
+// tableOf returns a table of a scenario's results, whose first row is the head. Without the scenario, it is empty.
+func (r *Results) tableOf(scenario string, rows func(s *Scenario) [][]string) string {
+	s := r.Find(scenario)
 	if s == nil {
 		return ""
 	}
-	var rows figures
-	for _, m := range s.Memory {
-		rows = append(rows, figure{s, []string{m.Server, oneDecimal(m.PerKey())}})
+	table := rows(s)
+	var all figures
+	for _, row := range table[1:] {
+		all = append(all, figure{s, row})
 	}
 	var b bytes.Buffer
-	rows.write(&b, []string{"bytes per key, " + s.About, "resident"})
+	all.write(&b, table[0])
 	return b.String()
+}
+
+// limiterMemory returns what a key of each limiter takes, for docs/limiters.md.
+func (r *Results) limiterMemory() string {
+	return r.tableOf("memory-limiters", func(s *Scenario) [][]string {
+		rows := [][]string{{"bytes per key, " + s.About, "resident"}}
+		for _, m := range s.Memory {
+			rows = append(rows, []string{m.Server, oneDecimal(m.PerKey())})
+		}
+		return rows
+	})
 }
 
 // The figures that stand in sentences.

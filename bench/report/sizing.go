@@ -12,32 +12,24 @@ const million = 1e6
 
 // sizingMemory returns the memory of a million keys of each kind.
 func (r *Results) sizingMemory() string {
-	s := r.Find("memory-limiters")
-	if s == nil {
-		return ""
-	}
-	var rows figures
-	for _, m := range s.Memory {
-		rows = append(rows, figure{s, []string{m.Server, oneDecimal(m.PerKey()), wholeMiB(m.PerKey() * million)}})
-	}
-	var b bytes.Buffer
-	rows.write(&b, []string{"keys of 17 bytes", "bytes per key", "a million keys"})
-	return b.String()
+	return r.tableOf("memory-limiters", func(s *Scenario) [][]string {
+		rows := [][]string{{"keys of 17 bytes", "bytes per key", "a million keys"}}
+		for _, m := range s.Memory {
+			rows = append(rows, []string{m.Server, oneDecimal(m.PerKey()), wholeMiB(m.PerKey() * million)})
+		}
+		return rows
+	})
 }
 
 // sizingConnections returns the memory of an idle connection of each kind.
 func (r *Results) sizingConnections() string {
-	s := r.Find("memory-connections")
-	if s == nil {
-		return ""
-	}
-	var rows figures
-	for _, f := range s.Figures {
-		rows = append(rows, figure{s, []string{f.What, oneDecimal(f.Value) + " " + f.Unit}})
-	}
-	var b bytes.Buffer
-	rows.write(&b, []string{"an idle connection", "memory"})
-	return b.String()
+	return r.tableOf("memory-connections", func(s *Scenario) [][]string {
+		rows := [][]string{{"an idle connection", "memory"}}
+		for _, f := range s.Figures {
+			rows = append(rows, []string{f.What, oneDecimal(f.Value) + " " + f.Unit})
+		}
+		return rows
+	})
 }
 
 // sizingCPU returns the CPU time of a call, and how many calls a core answers if it does nothing
@@ -99,20 +91,15 @@ func (r *Results) onDisk() (key, change float64) {
 
 // sizingDisk returns the measurements with --dir, and the bytes that are computed from them.
 func (r *Results) sizingDisk() string {
-	s := r.Find("dir-files")
-	if s == nil {
-		return ""
-	}
-	var rows figures
-	for _, f := range s.Figures {
-		rows = append(rows, figure{s, []string{f.What, fmt.Sprintf("%.4g %s", f.Value, f.Unit)}})
-	}
-	key, change := r.onDisk()
-	rows = append(rows, figure{s, []string{"so a key takes, in a snapshot", oneDecimal(key) + " bytes"}},
-		figure{s, []string{"so a changed key takes, in the journal", oneDecimal(change) + " bytes"}})
-	var b bytes.Buffer
-	rows.write(&b, []string{"10M keys of CL.THROTTLE, --dir", "measured"})
-	return b.String()
+	return r.tableOf("dir-files", func(s *Scenario) [][]string {
+		rows := [][]string{{"10M keys of CL.THROTTLE, --dir", "measured"}}
+		for _, f := range s.Figures {
+			rows = append(rows, []string{f.What, fmt.Sprintf("%.4g %s", f.Value, f.Unit)})
+		}
+		key, change := r.onDisk()
+		return append(rows, []string{"so a key takes, in a snapshot", oneDecimal(key) + " bytes"},
+			[]string{"so a changed key takes, in the journal", oneDecimal(change) + " bytes"})
+	})
 }
 
 // examples are loads of a server without a store, whose keys have 17 bytes. On a disk, only keys of
