@@ -37,11 +37,6 @@ func (o ServerOptions) Config() (*tls.Config, error) {
 // Load is Config, and returns when the certificates expire that were read, too.
 func (o ServerOptions) Load() (*tls.Config, Expiries, error) {
 	ends := Expiries{}
-	c, err := o.load(ends)
-	return c, ends, err
-}
-
-func (o ServerOptions) load(ends Expiries) (*tls.Config, error) {
 	c := &tls.Config{
 		SessionTicketsDisabled: !o.SessionCaching,
 		// Small records at the beginning are for browsers, which render what has arrived. A client
@@ -50,20 +45,20 @@ func (o ServerOptions) load(ends Expiries) (*tls.Config, error) {
 	}
 	var err error
 	if c.MinVersion, c.MaxVersion, err = parseVersions(o.Protocols); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if c.CipherSuites, err = parseCiphers(o.Ciphers); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := checkCipherSuites(o.CipherSuites); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	own, err := keyPair(file{"tls-cert-file", o.CertFile}, file{"tls-key-file", o.KeyFile}, ends)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	c.Certificates = []tls.Certificate{own}
-	return c, o.clients(c, ends)
+	return c, ends, o.clients(c, ends)
 }
 
 // clients sets which certificates clients need.
@@ -127,11 +122,6 @@ func (o ClientOptions) Config() (*tls.Config, error) {
 // Load is Config, and returns when the certificates expire that were read, too.
 func (o ClientOptions) Load() (*tls.Config, Expiries, error) {
 	ends := Expiries{}
-	c, err := o.load(ends)
-	return c, ends, err
-}
-
-func (o ClientOptions) load(ends Expiries) (*tls.Config, error) {
 	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: o.ServerName, InsecureSkipVerify: o.Insecure}
 	names := o.Names
 	if names == (Names{}) {
@@ -141,17 +131,17 @@ func (o ClientOptions) load(ends Expiries) (*tls.Config, error) {
 	if o.CACert != "" || o.CACertDir != "" {
 		c.RootCAs, err = authorities(file{names.CACert, o.CACert}, file{names.CACertDir, o.CACertDir}, ends)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if o.Cert != "" || o.Key != "" {
 		own, err := keyPair(file{names.Cert, o.Cert}, file{names.Key, o.Key}, ends)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		c.Certificates = []tls.Certificate{own}
 	}
-	return c, nil
+	return c, ends, nil
 }
 
 // file is an option whose value is the path of a file.
