@@ -104,7 +104,7 @@ func (kind idling) weigh(ctx context.Context, b *bench, n int, secure []string) 
 // connections are open connections.
 type connections []net.Conn
 
-// open opens n more connections, each of which asks for a decision.
+// open opens n more connections, and asks for a decision on each of them.
 func (opened *connections) open(kind idling, target load.Target, n int) error {
 	reply := make([]byte, 4096)
 	for range n {
