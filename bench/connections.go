@@ -113,6 +113,9 @@ func (opened *connections) open(kind idling, target load.Target, n int) error {
 			return err
 		}
 		*opened = append(*opened, c)
+		if err := c.SetDeadline(time.Now().Add(startsWithin)); err != nil {
+			return err
+		}
 		if _, err := c.Write([]byte(kind.call)); err != nil {
 			return err
 		}
