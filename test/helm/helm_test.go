@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -45,6 +46,38 @@ func render(t *testing.T, name string, set ...string) ([]byte, error) {
 	}
 	return helm(t, args...)
 }
+
+// The chart renders with each command of the documentation that installs it, in the folder of a reader who has the
+// files that the command names.
+func TestCommandsOfDocuments(t *testing.T) {
+	folder := t.TempDir()
+	chart, err := filepath.Abs(filepath.Join(deploy, "helm"))
+	require.NoError(t, err)
+	require.NoError(t, os.MkdirAll(filepath.Join(folder, "deploy"), 0o700))
+	require.NoError(t, os.Symlink(chart, filepath.Join(folder, "deploy", "helm")))
+	require.NoError(t, os.Mkdir(filepath.Join(folder, "limits"), 0o700))
+	for _, name := range []string{"limits/shop.yaml", "api.yaml"} {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, name), []byte("# limits\n"), 0o600))
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	require.NoError(t, err)
+	rendered := 0
+	for _, name := range pages {
+		page, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range installs.FindAllStringSubmatch(string(page), -1) {
+			cmd := exec.Command("sh", "-c", `exec "$HELM" template --kube-version 1.30.0 `+m[1])
+			cmd.Dir = folder
+			output, err := cmd.CombinedOutput()
+			require.NoError(t, err, "%s: %s\n%s", name, m[0], output)
+			require.Regexp(t, "(?m)^kind: (StatefulSet|Deployment)$", string(output), m[0])
+			rendered++
+		}
+	}
+	require.Greater(t, rendered, 5)
+}
+
+var installs = regexp.MustCompile(`(?m)^    helm (?:install|upgrade --install) (.*)$`)
 
 // object is a Kubernetes object.
 type object = map[string]any
