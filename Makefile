@@ -277,7 +277,7 @@ compare-envoy: test-servers ## measure what Envoy's rate limit service costs, us
 	LIMITADOR=$(LIMITADOR) $(GOTEST) ./test/envoy -run 'TestCost$$|TestNeeds|TestLimitador|TestUnused' -cost -v
 
 .PHONY: test-release
-test-release: ## build a release for linux/amd64 twice, and install its .deb in a Debian of its own (snapshot builds all platforms)
+test-release: ## build a release for linux/amd64 twice, and install its .deb and its .rpm (snapshot builds all platforms)
 	test/release/run.sh
 
 .PHONY: test-fresh

@@ -32,6 +32,7 @@ need 'fish' fish
 need 'groff' groff
 need 'prometheus' prometheus promtool
 need 'debootstrap' debootstrap
+need 'rpm' rpm
 command -v google-chrome >/dev/null || need 'chromium' chromium # opens the page
 need 'nginx' nginx
 need 'haproxy' haproxy

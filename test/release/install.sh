@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Installs a Debian package in a Debian system of its own, runs the server there, and removes the package.
+# Installs a package in a Debian system of its own, as Debian or as a system with rpm does, runs the server there, installs the
+# package once more, and removes it.
 #     test/release/install.sh FILE.deb
+#     test/release/install.sh FILE.rpm
 set -euo pipefail
 top=$(cd "$(dirname "$0")/../.." && pwd)
-deb=$(realpath "$1")
+package=$(realpath "$1")
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-fail() { echo "test/release/install.sh: $*" >&2; exit 1; }
+fail() { echo "test/release/install.sh: $(basename "$package"): $*" >&2; exit 1; }
 
 base=$top/bin/tools/debian.tar
 fetch() { # a minimal Debian, kept as an archive
@@ -23,17 +25,41 @@ fetch() { # a minimal Debian, kept as an archive
     tar -cf "$base.new" -C "$root/fetched" . && mv "$base.new" "$base"
     rm -rf "$root/fetched" "$root/fetch.log"
 }
-if fetch; then
+installs() { # also upgrades
+    case $package in
+    *.deb) chroot "$root" dpkg -i /package ;;
+    *.rpm) rpm --root "$root" --nodeps --replacepkgs -U "$root/package" ;; # its dependencies are in the database of dpkg
+    esac
+}
+removes() {
+    case $package in
+    *.deb) chroot "$root" dpkg -r cellserver ;;
+    *.rpm) rpm --root "$root" -e cellserver ;;
+    esac
+}
+# asked compares what the scripts of the package have asked systemd since the last call, sorted: in an upgrade, dpkg and rpm run
+# the scripts of the old version and of the new one in another order.
+asked() {
+    [ "$(sort -u "$root/systemctl.log")" = "$(printf "%s\n" "$@")" ] ||
+        { cat "$root/systemctl.log"; fail "systemd was not asked for: $*"; }
+    : >"$root/systemctl.log"
+}
+
+if fetch && { [[ $package = *.deb ]] || command -v rpm >/dev/null; }; then
     tar -xf "$base" -C "$root"
-    enter=(chroot "$root") program=/usr/bin/cellserver socket=/run/test/s
-    cp "$deb" "$root/cellserver.deb"
-    "${enter[@]}" dpkg -i /cellserver.deb
-    [ "$("${enter[@]}" dpkg-query -W -f '${Status}' cellserver)" = 'install ok installed' ] || fail 'it is not installed'
+    enter=(chroot "$root") program=/usr/bin/cellserver
+    mkdir -p "$root/run/systemd/system" # systemd seems to run
+    printf '#!/bin/sh\necho "$@" >>/systemctl.log\n' >"$root/usr/bin/systemctl"
+    chmod +x "$root/usr/bin/systemctl"
+    cp "$package" "$root/package"
+    installs
+    asked daemon-reload 'try-restart cellserver.service'
 else
-    [ "${RELEASE:-}" != required ] || fail 'it needs root, debootstrap and a Debian mirror'
-    echo 'NOT CHECKED: without root, debootstrap and a Debian mirror, the package was only unpacked'
-    dpkg-deb -x "$deb" "$root"
-    enter=() program=$root/usr/bin/cellserver socket=$root/run/test/s
+    [ "${RELEASE:-}" != required ] || fail 'it needs root, debootstrap, rpm and a Debian mirror'
+    echo 'NOT CHECKED: without root, debootstrap, rpm and a Debian mirror, the package is only unpacked'
+    [[ $package = *.deb ]] || exit 0
+    dpkg-deb -x "$package" "$root"
+    enter=() program=$root/usr/bin/cellserver
 fi
 
 "${enter[@]}" "$program" --version
@@ -49,6 +75,7 @@ fi
 
 mkdir -p "$root/run/test"
 socket=/run/test/s
+[ "${#enter[@]}" -gt 0 ] || socket=$root$socket
 : >"$root/log"
 "${enter[@]}" "$program" --port 0 --unixsocket "$socket" --dir "${socket%/s}/keys" >"$root/log" 2>&1 &
 server=$!
@@ -63,11 +90,16 @@ kill "$server"
 wait "$server" || { cat "$root/log"; fail 'the server did not end well'; }
 
 if [ "${#enter[@]}" -gt 0 ]; then
+    installs
+    asked daemon-reload 'try-restart cellserver.service'
     echo 'CELLSERVER_PORT=7000' >>"$root/etc/default/cellserver"
-    "${enter[@]}" dpkg -r cellserver
+    removes
+    asked daemon-reload 'disable --now cellserver.service'
     [ ! -e "$root/usr/bin/cellserver" ] || fail 'the program is still there after the removal'
-    grep -q CELLSERVER_PORT=7000 "$root/etc/default/cellserver" || fail 'the removal took the configuration'
-    "${enter[@]}" dpkg -P cellserver
-    [ ! -e "$root/etc/default/cellserver" ] || fail 'the purge left the configuration'
+    grep -q CELLSERVER_PORT=7000 "$root"/etc/default/cellserver* || fail 'the removal took the configuration'
+    if [[ $package = *.deb ]]; then
+        chroot "$root" dpkg -P cellserver
+        [ ! -e "$root/etc/default/cellserver" ] || fail 'the purge left the configuration'
+    fi
 fi
-echo 'the package was installed, run and removed'
+echo "$(basename "$package"): installed, run and removed"

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Builds a release from the last commit, twice, and installs the Debian package in a Debian system of its own:
+# Builds a release from the last commit, twice, and installs its packages in a Debian system of its own:
 #     test/release/run.sh         linux/amd64 alone, as make check does
 #     test/release/run.sh all     all platforms
 # The two builds must give the same bytes.
-# Without root, debootstrap and a Debian mirror, the package is unpacked in place of being installed; RELEASE=required fails then.
+# Without root, debootstrap, rpm and a Debian mirror, the packages are unpacked in place of being installed; RELEASE=required fails
+# then.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 top=$PWD
@@ -29,6 +30,8 @@ echo "the same bytes: $(wc -l <"$work/first.sums") files"
 dist=$work/first/dist
 grep -q '"name": *"github.com/spf13/pflag"' "$dist"/*linux-amd64*.sbom.json || { echo 'the SBOM names no module' >&2; exit 1; }
 
-"$top/test/release/install.sh" "$dist"/cellserver_*_amd64.deb
+for package in "$dist"/cellserver_*_amd64.deb "$dist"/cellserver_*.rpm; do
+    "$top/test/release/install.sh" "$package"
+done
 rm -rf "$top/dist"
 mv "$dist" "$top/dist"
