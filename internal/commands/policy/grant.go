@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"strings"
+
 	"cellserver/internal/command"
 	policies "cellserver/internal/policy"
 	"cellserver/internal/quota"
@@ -50,7 +52,7 @@ func (f *Family) runGrant(c *command.Call) error {
 		switch {
 		case i < 0:
 			return command.Refusal("ERR the subject has no limit '" + command.Prefix([]byte(label), standing.MaxLabel) +
-				"' of policy '" + p.Name + "'")
+				"' of policy '" + p.Name + "'" + labels(t.Limits))
 		case !t.Limits[i].Grantable():
 			return errNotGrantable
 		}
@@ -60,6 +62,18 @@ func (f *Family) runGrant(c *command.Call) error {
 		c.Out.Status("OK")
 	}
 	return err
+}
+
+// labels tells which limits a subject has, for the error of a call that names another.
+func labels(limits []policies.Limit) string {
+	if len(limits) == 0 {
+		return ""
+	}
+	names := make([]string, len(limits))
+	for i := range limits {
+		names[i] = limits[i].Label()
+	}
+	return "; it has " + strings.Join(names, ", ")
 }
 
 // The refusals of CL.GRANT.
