@@ -98,12 +98,21 @@ func (l *List) Nearest(word string) string {
 }
 
 // Nearest returns the name that is most similar to a word, "" if there is none. At most two letters may
-// differ, or a third of the letters of a longer word.
+// differ, or a third of the letters of a longer word. If no name is so similar, it returns the shortest
+// name that begins with the word, of three letters or more.
 func Nearest(word string, names []string) string {
 	best, least := "", max(2, len(word)/3)+1
 	for _, name := range names {
 		if d := distance(word, name); d < least {
 			best, least = name, d
+		}
+	}
+	if best != "" || len(word) < 3 {
+		return best
+	}
+	for _, name := range names {
+		if strings.HasPrefix(name, word) && (best == "" || len(name) < len(best)) {
+			best = name
 		}
 	}
 	return best

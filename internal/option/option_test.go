@@ -155,6 +155,7 @@ func TestParse(t *testing.T) {
 	assert.Equal(t, 1<<30, s.memory)
 	for args, says := range map[string]string{
 		"--prot=1":      "unknown option --prot; did you mean --port?",
+		"--maxmem=1gb":  "unknown option --maxmem; did you mean --maxmemory?",
 		"--nosuch":      "unknown option --nosuch; --help lists the options",
 		"--save=":       "unknown option --save",
 		"--port=65536":  `invalid argument "65536" for "--port" flag: it must be a number from 0 to 65535`,
