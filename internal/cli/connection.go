@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -226,18 +227,30 @@ func (l *connection) handshakeError(err error) error {
 		l.address, err)
 }
 
-// first is a connection that knows the first byte which it has read.
+// first is a connection that knows the first byte, and the beginning of the first line, which it has read.
 type first struct {
 	net.Conn
 	byte int // 0 if nothing has come; no reply begins with a NUL
+	line string
 }
 
 func (f *first) Read(b []byte) (int, error) {
 	n, err := f.Conn.Read(b)
 	if n > 0 && f.byte == 0 {
 		f.byte = int(b[0])
+		line, _, _ := bytes.Cut(b[:min(n, 1024)], []byte("\r\n"))
+		f.line = string(line)
 	}
 	return n, err
+}
+
+// refusal returns the error with which a server refuses a connection before any call, "" if it has not: in protected
+// mode, or beyond maxclients. go-redis takes it for the reply to HELLO, and goes on.
+func (f *first) refusal() string {
+	if f == nil || !strings.HasPrefix(f.line, "-DENIED ") && !strings.HasPrefix(f.line, "-ERR max number of clients ") {
+		return ""
+	}
+	return f.line[1:]
 }
 
 // SyscallConn implements syscall.Conn, with which go-redis finds out that a connection was closed.
@@ -283,8 +296,11 @@ func (l *connection) describeError(err error) error {
 	// an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
 	case errors.As(err, &refusal):
 		advice := ". -a gives a password, -n a database"
-		if l.isURL {
+		switch {
+		case l.isURL:
 			advice = ""
+		case strings.HasPrefix(refusal.Error(), "WRONGPASS"):
+			advice = ". -a gives the password, --user the name of its user"
 		}
 		return fmt.Errorf("%s refuses: %s%s", l.address, strings.TrimSuffix(refusal.Error(), "."), advice)
 	case errors.Is(err, net.ErrClosed):
@@ -299,6 +315,8 @@ func (l *connection) describeError(err error) error {
 			advice = "write rediss:// in place of redis://"
 		}
 		return fmt.Errorf("%s speaks TLS: %s", l.address, advice)
+	case isClosed(err) && l.first.refusal() != "":
+		return fmt.Errorf("%s refuses: %s", l.address, strings.TrimSuffix(l.first.refusal(), "."))
 	case isClosed(err):
 		return fmt.Errorf("%s closed the connection before its reply was complete: the command may have been executed",
 			l.address)

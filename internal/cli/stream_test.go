@@ -164,3 +164,23 @@ func TestAlertIsTLS(t *testing.T) {
 	_, err = l.call([]string{"PING"})
 	require.ErrorContains(t, err, " speaks TLS: add --tls")
 }
+
+// TestRefusedConnection checks that the error says why a server refuses connections: it sends the reason before any
+// call, and ends the connection.
+func TestRefusedConnection(t *testing.T) {
+	for _, says := range []string{"DENIED Redis is running in protected mode", "ERR max number of clients reached"} {
+		listener, err := net.Listen("tcp4", "127.0.0.1:0")
+		require.NoError(t, err)
+		go func() {
+			if conn, err := listener.Accept(); err == nil {
+				_, _ = io.WriteString(conn, "-"+says+".\r\n")
+				readCall(bufio.NewReader(conn))
+				conn.Close()
+			}
+		}()
+		l := newConnection(&Server{host: "127.0.0.1", port: listener.Addr().(*net.TCPAddr).Port})
+		_, err = l.call([]string{"PING"})
+		require.EqualError(t, err, l.address+" refuses: "+says)
+		listener.Close()
+	}
+}

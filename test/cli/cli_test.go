@@ -191,6 +191,7 @@ func TestPassword(t *testing.T) {
 	assert.Equal(t, 1, got.status)
 	assert.Empty(t, got.stdout)
 	assert.Contains(t, got.stderr, "refuses: WRONGPASS")
+	assert.Contains(t, got.stderr, "-a gives the password, --user the name of its user")
 	assert.Equal(t, outcome{stdout: "OK\nPONG\n"}, run(t, ours("-p", port), "AUTH secret\nPING\n"))
 }
 
