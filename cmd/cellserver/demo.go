@@ -59,7 +59,7 @@ func serveDemo(c *config, ports demo.Ports, out io.Writer) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	clients := make(chan error, 1)
 	go func() {
-		err := demo.Run(ctx, ports, out)
+		err := demo.Run(ctx, os.Args[0], ports, out)
 		clients <- err
 		if err != nil {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM) // as Ctrl-C would, so that the server stops in order

@@ -60,9 +60,10 @@ func (c *caller) calls(tick int) int {
 	return n
 }
 
-// Run waits for the server on these ports, prints what to look at, and makes the calls of all clients at each tick,
-// until ctx ends. It returns the first error of a call, unless ctx or the server has ended.
-func Run(ctx context.Context, p Ports, out io.Writer) error {
+// Run waits for the server on these ports, prints what to look at, with program as the way in which cellserver was
+// called, and makes the calls of all clients at each tick, until ctx ends. It returns the first error of a call, unless
+// ctx or the server has ended.
+func Run(ctx context.Context, program string, p Ports, out io.Writer) error {
 	logging.Disable() // go-redis returns its errors too
 	rdb := redis.NewClient(&redis.Options{
 		Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(p.RESP)), DisableIdentity: true,
@@ -82,7 +83,7 @@ func Run(ctx context.Context, p Ports, out io.Writer) error {
 			if rdb.Ping(ctx).Err() != nil {
 				continue // the server has not started yet
 			}
-			describe(out, p)
+			describe(out, program, p)
 		}
 		tick++
 		if err := round(ctx, rdb, callers, tick); err != nil {
@@ -120,15 +121,17 @@ func round(ctx context.Context, rdb *redis.Client, callers []*caller, tick int) 
 type Ports struct{ RESP, Metrics, HTTP int }
 
 // describe tells a person what to look at.
-func describe(out io.Writer, p Ports) {
+func describe(out io.Writer, program string, p Ports) {
+	page := fmt.Sprintf("http://127.0.0.1:%d/", p.Metrics)
+	ask := fmt.Sprintf("%s cli -p %d CL.TAKE me api", program, p.RESP)
 	fmt.Fprintf(out, `cellserver demo: a server with sample policies, and clients that it limits now and then
 
-  http://127.0.0.1:%[2]d/                        the page
-  http://127.0.0.1:%[2]d/metrics                 for Prometheus
-  cellserver top -p %[1]d                        the same in a terminal
-  cellserver cli -p %[1]d CL.TAKE me api         ask it yourself; then CL.EXPLAIN CL.TAKE me api
-  curl -i -X POST 'http://127.0.0.1:%[3]d/v1/take/api?subject=me'   over HTTP
+  %-45[3]s  the page
+  %-45[4]s  for Prometheus
+  %-45[1]s  the same in a terminal
+  %-45[2]s  ask it yourself; then CL.EXPLAIN CL.TAKE me api
+  curl -i -X POST 'http://127.0.0.1:%[5]d/v1/take/api?subject=me'   over HTTP
 
 Ctrl-C ends it. Nothing is kept.
-`, p.RESP, p.Metrics, p.HTTP)
+`, fmt.Sprintf("%s top -p %d", program, p.RESP), ask, page, page+"metrics", p.HTTP)
 }

@@ -33,6 +33,7 @@ func TestDemo(t *testing.T) {
 	}
 	page := regexp.MustCompile(`http://\S+/`).FindString(said.String())
 	require.NotEmpty(t, get(t, page))
+	require.Contains(t, said.String(), cmd.Args[0]+" top -p ", "a command as the program was called")
 	peer.Until(t, "calls that are allowed and calls that are limited", func() bool {
 		metrics := get(t, page+"metrics")
 		return regexp.MustCompile(`policy_decisions_total{policy="api",result="allowed"} [1-9]`).MatchString(metrics) &&
