@@ -226,8 +226,9 @@ func (s *Server) attach(conn net.Conn) error {
 const (
 	errMaxClients    = "-ERR max number of clients reached\r\n"
 	errProtectedMode = "-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the " +
-		"default user. In this mode connections are only accepted from the loopback interface. This is cellserver: if " +
-		"every client that can reach it may use it, start it with --protected-mode no, or else with --bind 127.0.0.1.\r\n"
+		"default user. In this mode connections are only accepted from the loopback interface. This is cellserver: set " +
+		"a password with --requirepass; or if every client that can reach it may use it, start it with --protected-mode " +
+		"no, or else with --bind 127.0.0.1.\r\n"
 )
 
 func (s *Server) refusal(conn net.Conn) string {
