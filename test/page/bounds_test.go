@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -28,26 +29,40 @@ const (
 	mostBytes = 500 << 10 // the page and its files
 )
 
-// The page is shown within the bound. Another process may take the CPU meanwhile, so there are
-// several tries.
+// The page is shown within the bound, on a machine that has the time. If all CPUs are busy, it may take three times as
+// long as a page of one word does on the same machine. Another process may take the CPU meanwhile, so there are several
+// tries of both.
 func TestFirstPaint(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.hitAll()
-	best, size := 1e9, 0.0
-	for try := 0; try < 50 && best >= mostPaint; try++ {
-		b.open("about:blank")
-		b.open(p.url("viewer"))
-		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
-		var now struct{ Paint, Size float64 }
-		b.get(&now, `({paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
-			size: [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
-				.reduce((sum, e) => sum + e.transferSize, 0)})`)
-		best, size = min(best, now.Paint), max(size, now.Size)
+	word := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "<p>word")
+	}))
+	defer word.Close()
+	least, most, size := 1e9, float64(mostPaint), 0.0
+	for try, reference := 0, 1e9; try < 50 && least >= most; try++ {
+		painted, bytes := b.firstPaint(p.url("viewer"))
+		least, size = min(least, painted), max(size, bytes)
+		painted, _ = b.firstPaint(word.URL)
+		reference = min(reference, painted)
+		most = max(mostPaint, 3*reference)
 	}
-	t.Logf("first paint after %.0f ms, %.0f KiB", best, size/1024)
-	assert.Less(t, best, float64(mostPaint), "ms to the first paint")
+	t.Logf("first paint after %.0f of at most %.0f ms, %.0f KiB", least, most, size/1024)
+	assert.Less(t, least, most, "ms to the first paint")
 	assert.Less(t, size, float64(mostBytes))
 	assert.Greater(t, size, 20e3, "the files were counted")
+}
+
+// firstPaint opens a page, and returns the milliseconds to its first paint and the bytes that were sent.
+func (b *browser) firstPaint(url string) (paint, size float64) {
+	b.open("about:blank")
+	b.open(url)
+	b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
+	var now struct{ Paint, Size float64 }
+	b.get(&now, `({paint: performance.getEntriesByName("first-contentful-paint")[0].startTime,
+		size: [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
+			.reduce((sum, e) => sum + e.transferSize, 0)})`)
+	return now.Paint, now.Size
 }
 
 // fill makes a call for each of n keys. For some long names of arbitrary bytes it makes so many calls that
