@@ -32,7 +32,11 @@ func TestBacklog(t *testing.T) {
 	}, func() string { return "the signal has stopped it" })
 	let := 0
 	for range 2 * backlog {
-		conn, err := net.DialTimeout("tcp", server.Addr, time.Second)
+		timeout := time.Second
+		if let <= backlog { // there is room, and only a busy machine delays the connection
+			timeout = patience
+		}
+		conn, err := net.DialTimeout("tcp", server.Addr, timeout)
 		if err == nil {
 			defer conn.Close()
 			let++
@@ -54,8 +58,8 @@ func TestKeepAlive(t *testing.T) {
 		assert.Equal(t, map[string]string{"tcp-keepalive": seconds}, w.ConfigGet(w.ctx, "tcp-keepalive").Val())
 		timer, left := timerOf(t, server.Port)
 		assert.Equal(t, want, timer)
-		if want == "02" {
-			assert.InDelta(t, 77, left.Seconds(), 5)
+		if want == "02" { // some of the time has passed; without the option, it would be 15 seconds
+			assert.InDelta(t, 50, left.Seconds(), 28)
 		}
 	}
 }
