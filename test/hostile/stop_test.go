@@ -83,7 +83,7 @@ func (h *caller) receive(r *bufio.Reader) (over bool, err error) {
 // before is answered and was applied once, and no reply is torn.
 func TestStopUnderLoad(t *testing.T) {
 	for round := range 3 {
-		server := startLogging(t)
+		server := startLogging(t, "--shutdown-timeout", "3600")
 		var callers []*caller
 		var running sync.WaitGroup
 		errs := make(chan error, 40)
@@ -162,7 +162,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 // A client that reads late receives everything that it has requested.
 func TestLateReaderReceivesAllBeforeTheStop(t *testing.T) {
 	const keys, times = 10_000, 20
-	server := startLogging(t)
+	server := startLogging(t, "--shutdown-timeout", "3600")
 	store(t, server, keys, strings.Repeat("long", 25))
 	conn := connect(t, server)
 	write(t, conn, []byte(strings.Repeat("KEYS *\r\n", times)))
