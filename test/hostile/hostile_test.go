@@ -114,15 +114,25 @@ func connect(t *testing.T, server *peer.Server) *peer.Conn {
 	return conn
 }
 
+// write sends bytes. A test on a busy machine may use a connection for longer than patience, so each step on it has a
+// deadline of its own.
 func write(t *testing.T, conn net.Conn, b []byte) {
 	t.Helper()
+	renew(t, conn)
 	_, err := conn.Write(b)
 	require.NoError(t, err)
+}
+
+// renew sets the deadline for the next step on a connection.
+func renew(t *testing.T, conn net.Conn) {
+	t.Helper()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
 }
 
 // reads expects exactly these bytes next.
 func reads(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
+	renew(t, conn)
 	got := make([]byte, len(want))
 	_, err := io.ReadFull(conn, got)
 	require.NoError(t, err)
@@ -132,6 +142,7 @@ func reads(t *testing.T, conn net.Conn, want string) {
 // ends expects exactly these bytes, and then that the server closes the connection.
 func ends(t *testing.T, conn net.Conn, want string) {
 	t.Helper()
+	renew(t, conn)
 	got, err := io.ReadAll(conn)
 	require.NoError(t, unlessReset(err), "the connection is still open")
 	require.Equal(t, want, string(got))
