@@ -88,7 +88,7 @@ func TestQueryBuffer(t *testing.T) {
 	write(t, conn, []byte(strings.Repeat("x", limit)))
 	ends(t, conn, "")
 	w.becomes("connected_clients", 1)
-	assert.Equal(t, 1, w.number("client_query_buffer_limit_disconnections"))
+	w.becomes("client_query_buffer_limit_disconnections", 1)
 }
 
 // A client whose calls accumulate behind unread replies is disconnected in the same way. Its memory
@@ -252,7 +252,7 @@ func refusal(server *peer.Server) string {
 func TestMaxClients(t *testing.T) {
 	const most, tooMany = 5, 20
 	server := startLogging(t, "--maxclients", fmt.Sprint(most))
-	w := watch(t, server)
+	w := watchAlone(t, server)
 	var inside []*peer.Conn
 	for range most - 1 {
 		conn := connect(t, server)
@@ -263,8 +263,8 @@ func TestMaxClients(t *testing.T) {
 	for range tooMany {
 		ends(t, connect(t, server), refusal(server))
 	}
-	assert.Equal(t, tooMany, w.number("rejected_connections"))
-	assert.Equal(t, most, w.number("connected_clients"))
+	w.becomes("rejected_connections", tooMany)
+	w.becomes("connected_clients", most)
 	for _, conn := range inside {
 		write(t, conn, Command("PING"))
 		reads(t, conn, "+PONG\r\n")
@@ -323,12 +323,14 @@ func TestMaxClientsAtOnce(t *testing.T) {
 			let++
 		}
 	}
-	assert.Equal(t, most, let)
+	assert.Equal(t, most-1, let)
 }
 
-// A client that sends nothing is disconnected, except subscribers and monitors, as in Redis.
+// A client that sends nothing is disconnected, except subscribers and monitors, as in Redis. The active client may be
+// disconnected only if the test was so late that the client was not active.
 func TestIdleTimeout(t *testing.T) {
-	server := startLogging(t, "--timeout", "3") // long enough for the active client on a busy machine
+	const late = 2 * time.Second // after the last call of the client; the timeout is longer
+	server := startLogging(t, "--timeout", "3")
 	active, idle, half := connect(t, server), connect(t, server), connect(t, server)
 	subscriber := connect(t, server)
 	write(t, subscriber, Command("SUBSCRIBE", "news"))

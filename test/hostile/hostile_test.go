@@ -43,6 +43,14 @@ func watch(t *testing.T, server *peer.Server) *watcher {
 	return w
 }
 
+// watchAlone is watch, and waits until the watcher is the only client: see filesAtRest.
+func watchAlone(t *testing.T, server *peer.Server) *watcher {
+	t.Helper()
+	w := watch(t, server)
+	w.becomes("connected_clients", 1)
+	return w
+}
+
 // field returns the value of a line of INFO.
 func (w *watcher) field(name string) string {
 	w.t.Helper()

@@ -111,7 +111,7 @@ func TestHandshakeFlood(t *testing.T) {
 			const knocking = 3 * handshakesAtOnce
 			server := withTLS(t, "--tls-handshake-timeout", "3600")
 			w := watch(t, server.Server)
-			files, memory := w.files(), w.resident(t)
+			files, memory := w.filesAtRest(), w.resident(t)
 			stays := server.served(t)
 			for range knocking {
 				server.connectTLS(t, says)
@@ -126,7 +126,7 @@ func TestHandshakeFlood(t *testing.T) {
 			}
 			server.served(t)
 			assert.NoError(t, stays.Ping(t.Context()).Err(), "a connected client was not served")
-			assert.Equal(t, 4, w.number("connected_clients"))
+			w.becomes("connected_clients", 4)
 		})
 	}
 }
@@ -134,7 +134,7 @@ func TestHandshakeFlood(t *testing.T) {
 // A connection without a completed handshake does not count against clients.
 func TestHandshakesGiveWayToClients(t *testing.T) {
 	server := withTLS(t, "--maxclients", "5", "--tls-handshake-timeout", "3600")
-	w := watch(t, server.Server)
+	w := watchAlone(t, server.Server)
 	for range 20 {
 		server.connectTLS(t, "")
 	}
@@ -148,7 +148,7 @@ func TestHandshakesGiveWayToClients(t *testing.T) {
 	w.becomes("connected_clients", 5)
 	ends(t, connect(t, server.Server), "-ERR max number of clients reached\r\n")
 	ends(t, server.connectTLS(t, ""), "") // without an error, because there was no handshake
-	assert.Equal(t, 2, w.number("rejected_connections"))
+	w.becomes("rejected_connections", 2)
 }
 
 // A handshake has a time limit: silence, half a ClientHello, an endless one, and a handshake that
@@ -156,7 +156,7 @@ func TestHandshakesGiveWayToClients(t *testing.T) {
 func TestStalledHandshakes(t *testing.T) {
 	server := withTLS(t, "--tls-handshake-timeout", "1")
 	w := watch(t, server.Server)
-	files := w.files()
+	files := w.filesAtRest()
 	hello := clientHello(t)
 	slowly := server.connectTLS(t, hello[:1])
 	for _, says := range []string{"", hello[:1], hello[:len(hello)-1], endless()} {
@@ -173,14 +173,14 @@ func TestStalledHandshakes(t *testing.T) {
 		<-ticker.C
 	}
 	assert.True(t, isReset(err), err)
-	until(t, func() bool { return w.files() == files }, func() string { return "connections are left" })
+	w.releases(files)
 }
 
 // Anything but a handshake ends the connection, and nothing is executed.
 func TestNoHandshake(t *testing.T) {
 	server := withTLS(t)
 	w := watch(t, server.Server)
-	files := w.files()
+	files := w.filesAtRest()
 	hello := clientHello(t)
 	for _, says := range append([]string{
 		string(Command("SET", "stolen", "1")), "SET stolen 1\r\n", strings.Repeat("\x00", 100),
@@ -194,7 +194,7 @@ func TestNoHandshake(t *testing.T) {
 		assert.NoError(t, unlessReset(err), "%.40q", says)
 	}
 	assert.Zero(t, w.Exists(w.ctx, "stolen").Val())
-	until(t, func() bool { return w.files() == files }, func() string { return "connections are left" })
+	w.releases(files)
 	server.served(t)
 }
 
@@ -248,7 +248,7 @@ func (s *altering) Write(b []byte) (int, error) {
 func TestStopDuringHandshakes(t *testing.T) {
 	server := withTLS(t, "--tls-handshake-timeout", "3600", "--shutdown-timeout", "3600")
 	w := watch(t, server.Server)
-	files := w.files()
+	files := w.filesAtRest()
 	stays := server.served(t)
 	var knocking []net.Conn
 	for range 50 {

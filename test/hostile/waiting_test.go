@@ -5,8 +5,6 @@ import (
 	"net"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"cellserver/internal/racetest"
 )
 
@@ -59,7 +57,7 @@ func TestWaitingClients(t *testing.T) {
 		ask(":1\r\n", "DEL", "queue")
 		reads(t, conn, "*5\r\n:0\r\n:1\r\n:0\r\n:-1\r\n:3000\r\n")
 	}
-	require.Equal(t, tenants, w.number("blocked_clients"))
+	w.becomes("blocked_clients", tenants)
 	ask("+OK\r\n", "FLUSHALL")
 	w.becomes("blocked_clients", 0)
 	t.Logf("at the end: %s %s us", longest, w.field(longest))
