@@ -363,16 +363,23 @@ func TestIdleTimeout(t *testing.T) {
 	}
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
+	last := time.Now()
 	for left := 2; left > 0; {
 		select {
 		case err := <-over:
 			left--
 			require.NoError(t, unlessReset(err))
 		case <-ticker.C:
-			write(t, active, Command("PING"))
-			reads(t, active, "+PONG\r\n")
+			began := time.Now()
+			if isServed(t, active) {
+				last = began
+				continue
+			}
+			require.Greater(t, time.Since(last), late, "the active client was disconnected")
+			active, last = connect(t, server), time.Now()
 		}
 	}
+	active = connect(t, server)
 	write(t, active, Command("PUBLISH", "news", "x"))
 	reads(t, active, ":1\r\n")
 	reads(t, subscriber, "*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$1\r\nx\r\n")
