@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// rueidis runs with its defaults: it caches what DoCache reads, and drops it when another client
-// changes it, when it expires, and when everything is flushed.
+// rueidis runs with its defaults, except that it waits longer for replies: it caches what DoCache reads, and drops it
+// when another client changes it, when it expires, and when everything is flushed.
 func TestRueidisCaches(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {
@@ -48,7 +49,10 @@ func TestRueidisCaches(t *testing.T) {
 }
 
 func rueidisTo(t *testing.T, server *peer.Server) rueidis.Client {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr}, TLSConfig: server.TLS})
+	client, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: []string{server.Addr}, TLSConfig: server.TLS,
+		Dialer: net.Dialer{Timeout: patience}, ConnWriteTimeout: patience,
+	})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
