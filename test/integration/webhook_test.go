@@ -10,10 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -22,10 +24,24 @@ import (
 	"cellserver/test/peer"
 )
 
-// The real server posts signed reports, does not show the URL or the secret, and posts what waits before it ends.
+// The real server posts signed reports, does not show the URL or the secret, and posts what waits before it ends. It
+// does so for three seconds at most. If it has posted less because the machine is busy, the test tries again.
 func TestWebhook(t *testing.T) {
+	for tries := 1; ; tries++ {
+		posted, took := postedAtTheEnd(t)
+		if slices.Equal(posted, []string{"a", "b", "c", "d", "e", "f"}) {
+			return
+		}
+		require.Greater(t, took, 2*time.Second, "posted: %q", posted)
+		require.Less(t, tries, 10, "posted: %q", posted)
+	}
+}
+
+// postedAtTheEnd stops a server while its reports wait. It returns the subjects of the reports that were posted,
+// sorted, and the time from the first report to the end of the server.
+func postedAtTheEnd(t *testing.T) (posted []string, took time.Duration) {
 	const secret = "not-for-other-people"
-	got, release := make(chan string, 10), make(chan struct{})
+	got, release := make(chan string, 100), make(chan struct{})
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		assert.NoError(t, err)
@@ -38,13 +54,14 @@ func TestWebhook(t *testing.T) {
 		<-release
 		got <- event["subject"].(string)
 	}))
-	defer receiver.Close()
+	t.Cleanup(receiver.Close) // also if the test fails before
 	dir := t.TempDir()
 	policies, key := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "secret")
 	require.NoError(t, os.WriteFile(policies, []byte("policies: {p: {limits: [{fixed: {limit: 1, period: 60s}}], notify: [100%]}}"), 0o600))
 	require.NoError(t, os.WriteFile(key, []byte(secret+"\n"), 0o600))
 	s := peer.Start(t, "--policies", policies, "--webhook", receiver.URL+"/?token=hidden", "--webhook-secret-file", key)
 	c := connect(t, &redis.Options{Addr: s.Addr, TLSConfig: s.TLS})
+	began := time.Now()
 	for _, subject := range []string{"a", "b", "c", "d", "e", "f"} { // no post is answered yet
 		require.NoError(t, c.Do(t.Context(), "CL.TAKE", subject, "p").Err())
 	}
@@ -60,15 +77,14 @@ func TestWebhook(t *testing.T) {
 	s.Signal(syscall.SIGTERM)
 	close(release)
 	require.Zero(t, s.Wait())
-	close(got)
-	subjects := ""
-	for subject := range got {
-		subjects += subject
-	}
-	require.Len(t, subjects, 6)
-	for _, subject := range "abcdef" {
-		require.Contains(t, subjects, string(subject))
-	}
+	took = time.Since(began)
 	require.NotContains(t, s.Log(), "hidden")
 	require.NotContains(t, s.Log(), secret)
+	receiver.Close() // when its handlers have ended
+	close(got)
+	for subject := range got {
+		posted = append(posted, subject)
+	}
+	slices.Sort(posted)
+	return posted, took
 }
