@@ -59,7 +59,8 @@ func TestDecisionCountersAddUp(t *testing.T) {
 	var working sync.WaitGroup
 	for client := range clients {
 		working.Go(func() {
-			pipeline := bytes.Repeat(command("CL.THROTTLE", fmt.Sprint("user", client%3), "15", "30", "60"), calls)
+			call := command("CL.THROTTLE", fmt.Sprint("user", client%3), "15", "1", "1000000")
+			pipeline := bytes.Repeat(call, calls)
 			assert.Len(t, strings.Split(exchange(t, server, pipeline), "*5\r\n"), calls+1)
 		})
 	}
@@ -165,9 +166,11 @@ func TestReadiness(t *testing.T) {
 	}
 	redis := peer.StartRedis(t)
 	_, url := startMonitored(t, "--ready-needs-store", "yes", "--store", "redis://"+redis.Addr, "--store-timeout", "30000")
-	status, body := get(t, url+"/readyz")
-	assert.Equal(t, []any{200, "ready\nstore: answers\n"}, []any{status, body})
-	_, body = get(t, url+"/metrics")
+	peer.Until(t, "the store answers", func() bool { // on a busy machine, it may not answer the first time
+		status, body := get(t, url+"/readyz")
+		return status == 200 && body == "ready\nstore: answers\n"
+	})
+	_, body := get(t, url+"/metrics")
 	assert.Contains(t, body, "\ncellserver_store_reached 1\n")
 }
 
@@ -196,11 +199,11 @@ func TestStoreRoundTrips(t *testing.T) {
 	for range calls {
 		throttle()
 	}
-	pipelinesThen, tripsThen, bucketed, secondsThen := scrape()
-	assert.GreaterOrEqual(t, tripsThen-trips, calls)
-	assert.Equal(t, pipelinesThen-pipelines, tripsThen-trips)
-	assert.Equal(t, tripsThen, bucketed)
-	assert.Greater(t, secondsThen, seconds)
+	peer.Until(t, "each pipeline is timed once, when its replies have arrived", func() bool {
+		pipelinesThen, tripsThen, bucketed, secondsThen := scrape()
+		more := tripsThen - trips
+		return more >= calls && more == pipelinesThen-pipelines && bucketed == tripsThen && secondsThen > seconds
+	})
 }
 
 // TestMetricsWithTLS: --metrics-tls-port by itself serves everything that --metrics-port serves, to peers
