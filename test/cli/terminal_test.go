@@ -63,7 +63,8 @@ func settings(t *testing.T, f *os.File) unix.Termios {
 	return *s
 }
 
-// see reads the terminal until these words are shown.
+// see reads the terminal until these words are shown. Until the prompt is shown, it is the kernel that takes what is
+// typed, so a test sees the prompt before it types.
 func (s *terminal) see(words string) {
 	s.t.Helper()
 	require.NoError(s.t, s.ours.SetReadDeadline(time.Now().Add(patience)))
@@ -103,11 +104,13 @@ func TestPrompt(t *testing.T) {
 	s.enter("ECHOO\x7f 'a b'\r") // a backspace
 	s.see("\r\n\"a b\"\r\n" + server.Addr + "[3]> ")
 	s.enter("\x1b[A\r") // the key up
-	s.see("\r\n\"a b\"\r\n")
+	s.see("\r\n\"a b\"\r\n" + server.Addr + "[3]> ")
 	s.enter("NOSUCH\r")
 	s.see("\r\n(error) ERR unknown command 'NOSUCH'")
+	s.see("[3]> ")
 	s.enter("PING 'a\r")
 	s.see("\r\ncellserver cli: unbalanced quotes")
+	s.see("[3]> ")
 	s.enter("\r")
 	s.see("[3]> ")
 	s.enter("RESET\r")
@@ -144,9 +147,10 @@ func TestHistoryOfSessions(t *testing.T) {
 	}
 	s := session()
 	s.enter("ECHO 'of the first'\r")
-	s.see("\r\n\"of the first\"\r\n")
+	s.see("\r\n\"of the first\"\r\n" + server.Addr + "> ")
 	s.enter("AUTH s3cret\r")
 	s.see("(error) ")
+	s.see(server.Addr + "> ")
 	s.enter("quit\r")
 	require.Zero(t, s.end())
 	s = session()
@@ -191,13 +195,16 @@ func TestPromptSurvivesItsServer(t *testing.T) {
 	require.Zero(t, first.Wait())
 	s.enter("PING\r")
 	s.see("\r\ncellserver cli: ") // the connection was closed, or there is none
+	s.see("> ")
 	s.enter("PING\r")
 	s.see("\r\ncellserver cli: cannot connect to " + first.Addr + ": connection refused.")
+	s.see("> ")
 	second := peer.Launch(t, peer.Command("--port", strconv.Itoa(first.Port)))
 	require.Eventually(t, func() bool { return strings.Contains(second.Log(), peer.Ready) }, patience,
 		time.Millisecond)
 	s.enter("PING\r")
 	s.see("\r\nPONG\r\n")
+	s.see("> ")
 	s.enter("quit\r")
 	assert.Zero(t, s.end())
 }
