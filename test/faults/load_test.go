@@ -247,9 +247,9 @@ func (p plan) view(sent, answered time.Duration) view {
 	return v
 }
 
-// clockError is the maximum error of the journal's stamps: a server may be preempted after it has
-// read one clock and before it reads the other.
-const clockError = time.Second
+// clockError is the maximum error of the journal's stamps: on a busy machine, a server may be preempted for seconds
+// after it has read one clock and before it reads the other. Keys that expire do so after an hour or more.
+const clockError = 10 * time.Second
 
 // watch polls INFO for what is on the disk, and requests snapshots.
 func (l *load) watch(c *conn, r *rand.Rand) error {
