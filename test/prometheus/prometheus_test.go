@@ -214,9 +214,12 @@ func TestPrometheusScrapes(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return sum() == strconv.Itoa(made) }, patience, 100*time.Millisecond,
 		"the counters of decisions add up to %d calls", made)
-	require.Len(t, query(t, address, "up == 1"), len(targets))
-	assert.Len(t, query(t, address, `cellserver_decisions_total{result="allowed"} == 5`), len(targets))
-	assert.Empty(t, query(t, address, "ALERTS"))
+	// On a busy machine, a scrape may take too long, and the next scrape succeeds.
+	peer.Until(t, "all servers were scraped, and no alert is pending", func() bool {
+		up := query(t, address, "up == 1")
+		allowed := query(t, address, `cellserver_decisions_total{result="allowed"} == 5`)
+		return len(up) == len(targets) && len(allowed) == len(targets) && len(query(t, address, "ALERTS")) == 0
+	})
 
 	var known []string
 	for _, s := range query(t, address, `{__name__=~".+"}`) {
