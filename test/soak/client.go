@@ -15,7 +15,7 @@ const (
 )
 
 // answerIn is the longest wait for a reply.
-const answerIn = 20 * time.Second
+const answerIn = time.Minute
 
 func connect(addr string, protocol int) *redis.Client {
 	return redis.NewClient(&redis.Options{
