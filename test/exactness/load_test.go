@@ -131,7 +131,7 @@ func (l *load) watchClocks() {
 // ignore smaller changes.
 func (l *load) wrong() time.Duration { return time.Duration(l.trip.Load()) + 10*time.Millisecond }
 
-// progress waits until there are n more decisions of a limit. It fails if there are none for a minute.
+// progress waits until there are n more decisions of a limit. It fails if there are none for two minutes.
 func (l *load) progress(limit, n int) {
 	l.t.Helper()
 	before := l.decided[limit].Load()

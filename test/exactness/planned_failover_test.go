@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"cellserver/test/peer"
@@ -21,13 +22,21 @@ import (
 // requires that fewer are lost.
 func TestPlannedFailoverLosesLittle(t *testing.T) {
 	for range amount(2, 20) {
-		lost, meanwhile, span := failOver(t)
-		took := span * time.Duration(lost) / time.Duration(max(meanwhile, 1))
-		t.Logf("%d calls admitted in %v from the promotion to the event, %d forgotten, those of %v", meanwhile, span, lost, took)
-		require.Less(t, lost, max(meanwhile, 1))
-		if amount(0, 1) > 0 { // on a machine that is not busy with other tests
-			require.LessOrEqual(t, took, 200*time.Millisecond)
+		var lost, meanwhile int64
+		for range 5 { // on a busy machine, the test may notice the promotion only just before the event
+			var span time.Duration
+			lost, meanwhile, span = failOver(t)
+			took := span * time.Duration(lost) / time.Duration(max(meanwhile, 1))
+			t.Logf("%d calls admitted in %v from the promotion to the event, %d forgotten, those of %v",
+				meanwhile, span, lost, took)
+			if amount(0, 1) > 0 { // on a machine that is not busy with other tests
+				require.LessOrEqual(t, took, 200*time.Millisecond)
+			}
+			if lost < meanwhile {
+				break
+			}
 		}
+		require.Less(t, lost, meanwhile)
 	}
 }
 
@@ -36,29 +45,47 @@ func TestPlannedFailoverLosesLittle(t *testing.T) {
 func failOver(t *testing.T) (lost, meanwhile int64, span time.Duration) {
 	s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
 	admitted, stop := takeSteadily(t, s.URL(), "--store-timeout", "5s")
-	event := switchEvent(t, s)
+	event := switchEvent(t, s, admitted)
 
-	peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name)
-	peer.Says(t, s.Replica.Addr, "role:master", "info", "replication")
+	s.FailOver(t)
 	promoted, began := admitted.Load(), now()
-	event()
-	meanwhile, span = admitted.Load()-promoted, now()-began
+	taken, at := event()
+	meanwhile, span = taken-promoted, at-began
 	takenSince(t, admitted, meanwhile+100)
 	stop()
 	return admitted.Load() - countedAt(t, "redis://"+s.Replica.Addr), meanwhile, span
 }
 
-// switchEvent subscribes to a Sentinel. The function that it returns waits until the Sentinel says that the primary has
-// changed.
-func switchEvent(t *testing.T, s *peer.Sentinels) (wait func()) {
+// switchEvent subscribes to a Sentinel. The function that it returns asks the Sentinel to change the primary, until the
+// Sentinel says that it has. It returns how many calls were admitted until then, and when that was.
+func switchEvent(
+	t *testing.T, s *peer.Sentinels, admitted *atomic.Int64, options ...any,
+) (wait func() (taken int64, at time.Duration)) {
 	sentinel := peer.Client(&redis.Options{Addr: s.Addrs[0]})
 	events := sentinel.PSubscribe(t.Context(), "+switch-master")
-	t.Cleanup(func() { events.Close(); sentinel.Close() })
 	_, err := events.Receive(t.Context())
 	require.NoError(t, err)
-	return func() {
-		_, err := events.ReceiveMessage(t.Context())
-		require.NoError(t, err)
+	var taken int64
+	var at time.Duration
+	received := make(chan struct{})
+	go func() {
+		defer close(received)
+		_, err := events.ReceiveMessage(context.Background())
+		taken, at = admitted.Load(), now()
+		assert.NoError(t, err)
+	}()
+	t.Cleanup(func() { events.Close(); sentinel.Close(); <-received })
+	return func() (int64, time.Duration) {
+		peer.Until(t, "the event", func() bool {
+			select {
+			case <-received:
+				return true
+			default:
+				s.Urge(options...)
+				return false
+			}
+		})
+		return taken, at
 	}
 }
 
@@ -67,14 +94,13 @@ func TestPlannedFailoverLosesNothing(t *testing.T) {
 	for range amount(1, 20) {
 		s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
 		admitted, stop := takeSteadily(t, s.URL())
-		event := switchEvent(t, s)
+		event := switchEvent(t, s, admitted)
 
 		peer.Ask(t, s.Primary.Addr, "client", "pause", 60_000, "write")
 		peer.Until(t, "the replica has everything", func() bool {
 			return infoField(t, s.Primary.Addr, "replication", "master_repl_offset") ==
 				infoField(t, s.Replica.Addr, "replication", "slave_repl_offset")
 		})
-		peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name)
 		event()
 		peer.Ask(t, s.Primary.Addr, "replicaof", "127.0.0.1", s.Replica.Port)
 		peer.Ask(t, s.Primary.Addr, "client", "unpause")
@@ -119,8 +145,7 @@ func TestClusterFailoverLosesNothing(t *testing.T) {
 		admitted, stop := takeSteadily(t, c.URL())
 		replica := c.Replicas[primaryOf(c, failoverKey)]
 
-		peer.Ask(t, replica.Addr, "cluster", "failover")
-		peer.Says(t, replica.Addr, "role:master", "info", "replication")
+		c.FailOver(t, replica)
 		takenSince(t, admitted, 100)
 		stop()
 		requireNothingLost(t, admitted, "redis+cluster://"+replica.Addr)
@@ -174,6 +199,14 @@ func countedAt(t *testing.T, url string) int64 {
 	peer.Until(t, "the store is reached", func() bool {
 		return strings.Contains(fmt.Sprint(peer.Ask(t, server.Addr, "info", "store")), "store_reached:1")
 	})
-	reply := peer.Ask(t, server.Addr, "CL.FIXED", failoverKey, failoverLimit, "1h", "0", "PEEK")
-	return failoverLimit - reply.([]any)[2].(int64)
+	client := connect(server)
+	defer client.Close()
+	var reply []int64
+	words := []any{"CL.FIXED", failoverKey, failoverLimit, "1h", "0", "PEEK"}
+	peer.Until(t, "an answer", func() bool { // a node of a cluster may lead to an old primary for a while
+		var err error
+		reply, err = client.Do(t.Context(), words...).Int64Slice()
+		return err == nil
+	})
+	return failoverLimit - reply[2]
 }

@@ -13,9 +13,8 @@ func TestCoordinatedFailoverLosesNothing(t *testing.T) {
 	for range amount(1, 20) {
 		s := peer.StartSentinels(t, peer.StartStore, nil, quickly...)
 		admitted, stop := takeSteadily(t, s.URL())
-		event := switchEvent(t, s)
+		event := switchEvent(t, s, admitted, "coordinated")
 
-		peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name, "coordinated")
 		event()
 		takenSince(t, admitted, 100)
 		stop()

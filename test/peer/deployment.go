@@ -50,19 +50,24 @@ func ask(addr string, patience time.Duration, command ...any) (any, error) {
 	return reply, err
 }
 
-// Until waits until a condition holds, up to a minute.
+// Until waits until a condition holds, up to two minutes. A Sentinel that was not scheduled for two seconds does
+// nothing for half a minute afterwards, and an election that fails is repeated ten seconds later.
 func Until(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	require.Eventually(t, holds, time.Minute, 20*time.Millisecond, what)
+	require.Eventually(t, holds, 2*time.Minute, 20*time.Millisecond, what)
+}
+
+// has reports whether a server answers a command, and its reply contains a text.
+func has(addr, text string, command ...any) bool {
+	reply, err := ask(addr, 3*time.Second, command...) // the server may be suspended, and asked again later
+	return err == nil && strings.Contains(fmt.Sprint(reply), text)
 }
 
 // Says waits until the reply of a server contains a text.
 func Says(t testing.TB, addr, text string, command ...any) {
 	t.Helper()
-	Until(t, fmt.Sprintf("%s says %q to %v", addr, text, command), func() bool {
-		reply, err := ask(addr, 3*time.Second, command...) // the server may be suspended, and asked again later
-		return err == nil && strings.Contains(fmt.Sprint(reply), text)
-	})
+	what := fmt.Sprintf("%s says %q to %v", addr, text, command)
+	Until(t, what, func() bool { return has(addr, text, command...) })
 }
 
 // Cluster is a cluster of real servers on the loopback address.
@@ -112,12 +117,13 @@ func StartCluster(
 }
 
 // startNode starts a node of a cluster. Its bus has a port of its own, because the default, 10000
-// above the other, may not exist.
+// above the other, may not exist. As a replica, it takes over however long ago its primary was lost.
 func startNode(t *testing.T, start Starter, announced func(string) string, args []string) *Server {
 	t.Helper()
 	bus := FreePort(t)
 	s := start(t, append([]string{"--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
-		"--cluster-node-timeout", strconv.FormatInt(patient.Milliseconds(), 10)}, args...)...)
+		"--cluster-replica-validity-factor", "0", "--cluster-node-timeout",
+		strconv.FormatInt(patient.Milliseconds(), 10)}, args...)...)
 	if announced != nil {
 		_, port, err := net.SplitHostPort(announced(s.Addr))
 		require.NoError(t, err)
@@ -175,6 +181,23 @@ func (c *Cluster) Kill(t *testing.T, addr string) {
 	}
 }
 
+// FailOver tells a replica to take over from its primary, which still runs, and waits until it has. If the primary and
+// the replica do not agree within 5 seconds, they give up, and the replica is told again.
+func (c *Cluster) FailOver(t *testing.T, replica *Server) {
+	t.Helper()
+	var told time.Time
+	Until(t, "the replica is a primary", func() bool {
+		if has(replica.Addr, "role:master", "info", "replication") {
+			return true
+		}
+		if time.Since(told) > 8*time.Second { // earlier, it would begin anew
+			_, _ = ask(replica.Addr, 3*time.Second, "cluster", "failover") // if it fails, it is repeated
+			told = time.Now()
+		}
+		return false
+	})
+}
+
 // Move moves a slot, with its keys, from one primary to another.
 func (c *Cluster) Move(t *testing.T, slot int, from, to *Server) {
 	t.Helper()
@@ -208,8 +231,10 @@ func (s *Sentinels) URL() string {
 }
 
 // patient is the time after which a server that does not answer is replaced, until one is killed: a
-// busy machine must not look like a dead server.
-const patient, quick = time.Hour, time.Second
+// busy machine must not look like a dead server. Afterwards, the time is quick in a cluster, and down for Sentinels.
+// Sentinels accept a replica only if they have noticed within ten times this time that its primary is down, and they
+// notice nothing for half a minute after they were not scheduled for two seconds.
+const patient, quick, down = time.Hour, time.Second, 4 * time.Second
 
 // StartSentinels starts a primary, a replica and three Sentinels. front returns the address at which
 // the Sentinels and clients find the primary, such as that of a proxy; it may be nil.
@@ -242,7 +267,39 @@ func (s *Sentinels) Kill(t *testing.T) {
 	s.Primary.Signal(syscall.SIGKILL)
 	s.Primary.Wait()
 	for _, a := range s.Addrs {
-		Ask(t, a, "sentinel", "set", s.Name, "down-after-milliseconds", quick.Milliseconds())
+		Ask(t, a, "sentinel", "set", s.Name, "down-after-milliseconds", down.Milliseconds())
+	}
+}
+
+// FailOver asks the first Sentinel to make the replica the primary while the old primary still runs, and waits until it
+// is one.
+func (s *Sentinels) FailOver(t *testing.T, options ...any) {
+	t.Helper()
+	Until(t, "the replica is the primary", func() bool {
+		if has(s.Replica.Addr, "role:master", "info", "replication") {
+			return true
+		}
+		s.Urge(options...)
+		return false
+	})
+}
+
+// Urge asks the first Sentinel to make the replica the primary, unless it is doing so, or has done so. The Sentinel
+// refuses if it has not heard from the replica lately, and it may give up later for the same reason. So a test urges it
+// again and again until it sees what it waits for.
+func (s *Sentinels) Urge(options ...any) {
+	reply, err := ask(s.Addrs[0], 3*time.Second, "sentinel", "master", s.Name)
+	fields, isList := reply.([]any)
+	if err != nil || !isList {
+		return
+	}
+	at := map[any]any{}
+	for i := 0; i+1 < len(fields); i += 2 {
+		at[fields[i]] = fields[i+1]
+	}
+	isAtWork := strings.Contains(fmt.Sprint(at["flags"]), "failover_in_progress")
+	if at["port"] != strconv.Itoa(s.Replica.Port) && !isAtWork {
+		_, _ = ask(s.Addrs[0], 3*time.Second, append([]any{"sentinel", "failover", s.Name}, options...)...)
 	}
 }
 

@@ -98,8 +98,7 @@ func TestManualFailover(t *testing.T) {
 	l.join(key)
 	before := l.Primary(key)
 	l.done(write(set(key, "nil", "1")))
-	peer.Ask(t, c.Replicas[0].Addr, "cluster", "failover")
-	peer.Says(t, c.Replicas[0].Addr, "role:master", "info", "replication")
+	c.FailOver(t, c.Replicas[0])
 	l.readAfterFailover(key, func() bool { return l.Primary(key) != before })
 	assert.Equal(t, c.Replicas[0].Addr, l.Where(l.Primary(key)))
 }
@@ -129,7 +128,7 @@ func TestSentinelSwitch(t *testing.T) {
 	l.join(key)
 	l.done(write(set(key, "nil", "1")))
 	peer.Ask(t, s.Primary.Addr, "wait", 1, 10_000)
-	peer.Ask(t, s.Addrs[0], "sentinel", "failover", s.Name)
+	s.FailOver(t)
 	value := l.readAfterFailover(key, func() bool { return l.Where(l.Primary(key)) == s.Replica.Addr })
 	assert.Equal(t, "1", value)
 }
