@@ -100,9 +100,10 @@ var begins = map[string]func(r *reader, line string){
 		port := fmt.Sprint(peer.FreePort(r.t))
 		s := r.starts("cellserver --grpc-port 8081 --envoy-config limits --envoy-http-port " + port)
 		s.ask(r.t, "generic_key=checkout")
-		output, err := r.types(line, "8080", port).Output()
-		require.NoError(r.t, err)
-		require.Contains(r.t, string(output), `"requestsPerUnit":100`)
+		peer.Until(r.t, "an answer over HTTP", func() bool {
+			output, err := r.types(line, "8080", port).Output()
+			return err == nil && strings.Contains(string(output), `"requestsPerUnit":100`)
+		})
 	},
 	"cellserver ratelimit": nil, // TestImageWithFiles
 	"helm upgrade":         nil, // TestCommandsOfDocuments of test/helm

@@ -52,6 +52,12 @@ type service struct {
 	port   int
 }
 
+// overStore returns the options for a new store that a busy machine may keep waiting.
+func overStore(t *testing.T) []string {
+	t.Helper()
+	return []string{"--store", "redis://" + peer.StartStore(t).Addr, "--store-timeout", "30000"}
+}
+
 // start starts cellserver with a configuration.
 func start(t *testing.T, folder string, args ...string) *service {
 	t.Helper()
@@ -68,6 +74,13 @@ func dial(t *testing.T, port int) pb.RateLimitServiceClient {
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return pb.NewRateLimitServiceClient(conn)
+}
+
+// untilLogged waits until a server's log contains a text. A line may arrive here later than a reply that was sent after
+// it.
+func untilLogged(t *testing.T, server *peer.Server, text string) {
+	t.Helper()
+	peer.Until(t, "the log has: "+text, func() bool { return strings.Contains(server.Log(), text) })
 }
 
 // request returns a request with a descriptor, whose entries are written as "a=b c=d".
@@ -93,7 +106,7 @@ func TestDocument(t *testing.T) {
 	for name, args := range map[string][]string{
 		"memory": nil,
 		"folder": {"--dir", t.TempDir()},
-		"store":  {"--store", "redis://" + peer.StartStore(t).Addr},
+		"store":  overStore(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, folder, args...)
@@ -124,7 +137,7 @@ func TestDocumentOfPolicies(t *testing.T) {
 	for name, args := range map[string][]string{
 		"memory": nil,
 		"folder": {"--dir", t.TempDir()},
-		"store":  {"--store", "redis://" + peer.StartStore(t).Addr},
+		"store":  overStore(t),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := start(t, folder, append(args, "--policies", policies)...)
@@ -164,8 +177,8 @@ func TestRestart(t *testing.T) {
 func TestTogether(t *testing.T) {
 	folder := write(t, "shop.yaml", "domain: shop\ndescriptors:\n- key: user\n"+
 		"  rate_limit: {unit: year, requests_per_unit: 10}\n")
-	store := "redis://" + peer.StartStore(t).Addr
-	servers := []*service{start(t, folder, "--store", store), start(t, folder, "--store", store)}
+	store := overStore(t)
+	servers := []*service{start(t, folder, store...), start(t, folder, store...)}
 	admitted := 0
 	for i := range 30 {
 		if code, _ := servers[i%2].ask(t, "user=a"); code == pb.RateLimitResponse_OK {
@@ -191,5 +204,5 @@ func TestBrokenFile(t *testing.T) {
 		_, err := client.ShouldRateLimit(t.Context(), request("shop", "a=b"))
 		return err == nil
 	})
-	require.Contains(t, server.Log(), "shop.yaml:2: a descriptor must have a key")
+	untilLogged(t, server, "shop.yaml:2: a descriptor must have a key")
 }

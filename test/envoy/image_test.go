@@ -141,7 +141,7 @@ func TestImageWithFiles(t *testing.T) {
 		_, text := im.get(im.debug, "/rlconfig", "")
 		return text == ""
 	})
-	require.Contains(t, im.server.Log(), "no effect here\" names=\"REDIS_SOCKET_TYPE REDIS_URL")
+	untilLogged(t, im.server, "no effect here\" names=\"REDIS_SOCKET_TYPE REDIS_URL")
 	status, _ = im.get(im.stats, "/", "")
 	require.Equal(t, http.StatusNotFound, status) // the page is off, because it could make calls
 }

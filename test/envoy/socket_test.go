@@ -43,10 +43,10 @@ func TestUnixSocket(t *testing.T) {
 func TestStoreFails(t *testing.T) {
 	folder := write(t, "shop.yaml", limits(1, ""))
 	store := peer.StartStore(t)
-	url := "redis://" + store.Addr
 	services := map[string]*service{}
 	for _, fails := range []string{"error", "allow", "deny"} {
-		services[fails] = start(t, folder, "--store", url, "--envoy-fails", fails, "--loglevel", "nothing")
+		services[fails] = start(t, folder, "--store", "redis://"+store.Addr, "--store-timeout", "30000",
+			"--envoy-fails", fails, "--loglevel", "nothing")
 		services[fails].ask(t, "generic_key=checkout")
 	}
 	store.Stop()
