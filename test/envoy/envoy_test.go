@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,6 +66,9 @@ func start(t *testing.T, folder string, args ...string) *service {
 	s := &service{port: port}
 	s.server = peer.Start(t, append(args, "--grpc-port", fmt.Sprint(port), "--envoy-config", folder)...)
 	s.RateLimitServiceClient = dial(t, port)
+	if slices.Contains(args, "--store") {
+		peer.Says(t, s.server.Addr, "store_reached:1", "info", "store")
+	}
 	return s
 }
 

@@ -1,11 +1,13 @@
 package snippets
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -62,11 +64,18 @@ func TestMiddleware(t *testing.T) {
 		}
 	}
 	require.Len(t, examples, 3)
-	for i, cost := range []int{1, 16, 17} {
-		status, fields := s.get("ann", cost)
-		assert.Equal(t, examples[i], "HTTP/1.1 "+strconv.Itoa(status)+" "+http.StatusText(status)+"\n"+fields+"\n")
-	}
-	assert.Equal(t, 1, s.passed)
+	got, tries := make([]string, len(examples)), 0
+	peer.Until(t, "three answers within a second, after which they differ", func() bool {
+		began := time.Now()
+		tries++
+		for i, cost := range []int{1, 16, 17} {
+			status, fields := s.get("ann"+strconv.Itoa(tries), cost)
+			got[i] = fmt.Sprintf("HTTP/1.1 %d %s\n%s\n", status, http.StatusText(status), fields)
+		}
+		return time.Since(began) < time.Second
+	})
+	assert.Equal(t, examples, got)
+	assert.GreaterOrEqual(t, s.passed, tries)
 	status, _ := s.get("bob", 16)
 	assert.Equal(t, http.StatusOK, status, "each client has a limit of its own")
 }

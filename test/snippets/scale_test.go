@@ -111,7 +111,9 @@ func shareALimit(t *testing.T, args []string) {
 	require.NoError(t, err, report)
 	assert.Contains(t, report, "rights             complete\n")
 	for i := range int64(2) {
-		reply := peer.Ask(t, peer.StartPlain(t, args...).Addr, "CL.THROTTLE", "{user123}:minute", 0, 1, 100_000)
+		server := peer.StartPlain(t, args...)
+		peer.Says(t, server.Addr, "store_reached:1", "info", "store")
+		reply := peer.Ask(t, server.Addr, "CL.THROTTLE", "{user123}:minute", 0, 1, 100_000)
 		assert.Equal(t, i, reply.([]any)[0])
 	}
 }

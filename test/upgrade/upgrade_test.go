@@ -179,12 +179,18 @@ func TestStores(t *testing.T) {
 			store := peer.StartRedis(t, "--dir", filepath.Dir(copied(t, filepath.Join(version, "store.rdb"))), "--dbfilename",
 				"store.rdb")
 			args := []string{"--config", copied(t, filepath.Join(version, "cellserver.conf")), "--policies",
-				filepath.Join(version, "policies.yaml"), "--store", "redis://" + store.Addr}
-			server := peer.StartPlain(t, args...)
+				filepath.Join(version, "policies.yaml"), "--store", "redis://" + store.Addr,
+				"--store-timeout", "30000"}
+			start := func() *peer.Server {
+				server := peer.StartPlain(t, args...)
+				peer.Says(t, server.Addr, "store_reached:1", "INFO", "store")
+				return server
+			}
+			server := start()
 			same(t, server, filepath.Join(version, "store.txt"))
 			change(t, server)
 			server.Stop()
-			changed(t, peer.StartPlain(t, args...))
+			changed(t, start())
 		})
 	}
 }
@@ -215,7 +221,8 @@ func TestNewerFormatsAreRefused(t *testing.T) {
 		assert.Equal(t, b, after)
 	}
 	store := peer.StartRedis(t)
-	server := peer.StartPlain(t, "--store", "redis://"+store.Addr)
+	server := peer.StartPlain(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000")
+	peer.Says(t, server.Addr, "store_reached:1", "INFO", "store")
 	peer.Ask(t, store.Addr, "SET", "k", "\x00cl9 of a newer version")
 	out, err := peer.Command("cli", "-p", strconv.Itoa(server.Port), "CL.FIXED", "k", "10", "60").Output()
 	assert.Error(t, err)
