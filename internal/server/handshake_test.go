@@ -67,6 +67,7 @@ func TestHandshakeSlots(t *testing.T) {
 	go connect()
 	assert.True(t, <-entered)
 	go connect() // both handshakes that have entered wait for their peers: one is cut, and keeps its slot
+	require.Eventually(t, func() bool { return r.count() == maxHandshakes-1 }, time.Minute, time.Millisecond)
 	select {
 	case <-entered:
 		require.Fail(t, "the connection got a slot although none was free")

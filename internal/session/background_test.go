@@ -20,6 +20,16 @@ import (
 // A short call outside the event loops waits for a slice of the work of long calls, not for all of
 // it, however many there are.
 func TestLongBackgroundCallsYield(t *testing.T) {
+	for range 5 { // on a busy machine, all calls may end before the test looks
+		if shortCallsEndFirst(t) {
+			return
+		}
+	}
+	t.Error("long calls ended before the short ones")
+}
+
+// shortCallsEndFirst makes long and short calls at once, and reports whether no long call ended before the short ones.
+func shortCallsEndFirst(t *testing.T) bool {
 	s := newServer(t)
 	const long = 6
 	words := slices.Repeat([]string{"k"}, 400_000)
@@ -44,13 +54,12 @@ func TestLongBackgroundCallsYield(t *testing.T) {
 	for _, c := range callers[long:] {
 		<-c.Woken
 	}
-	for i, c := range callers[:long] {
-		require.False(t, c.Session.HasMail(), "long call %d ended before the short ones", i)
-	}
+	first := !slices.ContainsFunc(callers[:long], func(c *sessiontest.Client) bool { return c.Session.HasMail() })
 	for _, c := range callers {
 		c.Settle()
 		require.NotEmpty(t, c.Output())
 	}
+	return first
 }
 
 // A call of a client that disconnects before the call begins is not made, and frees its place in
@@ -97,7 +106,7 @@ func TestCallsOfDisconnectedClientsAreNotMade(t *testing.T) {
 		return s.Instance.Background.Waiting() == 0 && s.Instance.Background.Busy.Load() == int32(background.MaxSlots())
 	}
 	require.Eventually(t, removed, time.Minute, time.Millisecond)
-	require.Equal(t, before, held())
+	require.Eventually(t, func() bool { return held() == before }, time.Minute, time.Millisecond)
 	for range background.MaxSlots() {
 		s.Instance.Background.Release()
 	}

@@ -387,7 +387,7 @@ func TestRepeatedCallsTakeOverPlaces(t *testing.T) {
 			defer c.Session.Close()
 			for n := range 10 {
 				c.Session.Feed(fmt.Appendf(nil, "CL.FIXED key 1000 1000 1 ID %d WAIT 60000\r\n", n))
-				c.Session.Feed(fmt.Appendf(nil, "CL.THROTTLE pace 0 500 1 1 ID %d:%d WAIT 60000\r\n", i/4, n))
+				c.Session.Feed(fmt.Appendf(nil, "CL.THROTTLE pace 0 100 1 1 ID %d:%d WAIT 60000\r\n", i/4, n))
 				for c.Session.HasUnanswered() {
 					<-c.Woken
 					c.Session.Resume()
