@@ -74,11 +74,17 @@ func (h *holders) kill(t *testing.T, i int, store string) {
 	h.start(t, i, store)
 }
 
-// disturb loses requests and replies of the store, and kills servers in between, until stop is closed.
-func (h *holders) disturb(t *testing.T, front *proxy.Proxy, calls int, stop chan struct{}) {
+// arm causes the next fault on a connection to the store.
+func (h *holders) arm(front *proxy.Proxy, n int) (struck <-chan struct{}) {
+	return front.Arm([]proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest}[n%3], "holds", 0)
+}
+
+// disturb loses requests and replies of the store, and kills servers in between, until stop is closed. The first fault
+// is armed already.
+func (h *holders) disturb(t *testing.T, front *proxy.Proxy, calls int, struck <-chan struct{}, stop chan struct{}) {
 	for i := 0; ; i++ {
 		select {
-		case <-front.Arm([]proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest}[i%3], "holds", 0):
+		case <-struck:
 		case <-stop:
 			return
 		}
@@ -90,6 +96,7 @@ func (h *holders) disturb(t *testing.T, front *proxy.Proxy, calls int, stop chan
 		peer.Until(t, "a settlement after the fault", func() bool {
 			return h.settled.Load() > before || h.settled.Load() == int64(calls)
 		})
+		struck = h.arm(front, i+1)
 	}
 }
 
@@ -106,12 +113,13 @@ func holdAmidFaults(t *testing.T, h *holders) (used, want int64) {
 	// Of very many open holds, the first ones give back less if the key has nothing else charged: see hold.MaxMarks.
 	const before = 100_000
 	peer.Ask(t, h.servers[0].Load().Addr, "CL.FIXED", "holds", long, long, before)
+	struck := h.arm(front, 0) // before the clients begin, so that there is a fault
 	var running, faults sync.WaitGroup
 	for client := range clients {
 		running.Go(func() { h.run(client, calls) })
 	}
 	stop := make(chan struct{})
-	faults.Go(func() { h.disturb(t, front, clients*calls, stop) })
+	faults.Go(func() { h.disturb(t, front, clients*calls, struck, stop) })
 	running.Wait()
 	close(stop)
 	faults.Wait()

@@ -60,6 +60,9 @@ func takeAmidFaults(t *testing.T, r *repeaters, clients, calls, limit int) (rema
 		r.servers = append(r.servers, peer.Start(t, "--store", "redis://"+front.Addr, "--store-timeout", "1000", "--id-ttl",
 			"3600", "--loglevel", "nothing"))
 	}
+	faults := []proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest}
+	const match = "cl1id:"                   // the requests that set tokens contain it
+	struck := front.Arm(faults[0], match, 0) // before the clients begin, so that there is a fault
 	var group sync.WaitGroup
 	var mu sync.Mutex
 	var all []int64
@@ -72,12 +75,11 @@ func takeAmidFaults(t *testing.T, r *repeaters, clients, calls, limit int) (rema
 		})
 	}
 	stop := make(chan struct{})
-	var faults sync.WaitGroup
-	faults.Go(func() {
-		for i := 0; ; i++ {
-			fault := []proxy.Fault{proxy.LoseReply, proxy.TearReply, proxy.LoseRequest}[i%3]
+	var disturbance sync.WaitGroup
+	disturbance.Go(func() {
+		for i := 1; ; i++ {
 			select {
-			case <-front.Arm(fault, "cl1id:", 0): // the requests that set tokens contain it
+			case <-struck:
 			case <-stop:
 				return
 			}
@@ -85,11 +87,12 @@ func takeAmidFaults(t *testing.T, r *repeaters, clients, calls, limit int) (rema
 			peer.Until(t, "a decision after the fault", func() bool {
 				return r.decided.Load() > before || r.decided.Load() == int64(clients*calls)
 			})
+			struck = front.Arm(faults[i%len(faults)], match, 0)
 		}
 	})
 	group.Wait()
 	close(stop)
-	faults.Wait()
+	disturbance.Wait()
 	slices.Sort(all)
 	return all
 }

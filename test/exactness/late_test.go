@@ -18,17 +18,20 @@ import (
 func TestALateDecisionDoesNotFreeTheLimit(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)
-	var servers [2]*redis.Client
-	for i := range servers {
-		servers[i] = connect(peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000",
-			"--loglevel", "nothing"))
-		defer servers[i].Close()
+	l := &load{t: t, decided: make([]atomic.Int64, 1)}
+	l.limits = []*limit{{"CL.THROTTLE", "k", 5, 100 * time.Millisecond}}
+	var clients [2]*redis.Client
+	for i := range clients {
+		l.servers = append(l.servers, peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout",
+			"30000", "--loglevel", "nothing"))
+		clients[i] = connect(l.servers[i])
+		defer clients[i].Close()
 	}
-	l := &load{t: t, limits: []*limit{{"CL.THROTTLE", "k", 5, 100 * time.Millisecond}}, decided: make([]atomic.Int64, 1)}
-	h := &history{limit: l.limits[0], wrong: 10 * time.Millisecond}
+	h := &history{limit: l.limits[0]}
 	take := func(server int, quantity int64) {
-		p := &pipeline{load: l, client: servers[server]}
+		p := &pipeline{load: l, client: clients[server]}
 		h.calls = append(h.calls, p.exchange([]call{{asked: quantity}}, [][]any{h.limit.take(quantity, "UPTO", "")})...)
+		l.trip.Store(max(l.trip.Load(), longestTrip(l.servers)))
 	}
 	take(0, 5)
 	take(0, -5) // now this server knows that there is no key
@@ -39,5 +42,6 @@ func TestALateDecisionDoesNotFreeTheLimit(t *testing.T) {
 	defer resumed.Stop()
 	take(0, 5)
 	take(1, 5)
+	h.wrong = l.wrong()
 	assert.NoError(t, h.check())
 }

@@ -123,7 +123,7 @@ func (r *recording) record(client int, c *redis.Client, a asked) (got answer) {
 // check returns the objects whose history is not linearizable.
 func (r *recording) check() (wrong []string) {
 	for object := range objects {
-		found := porcupine.CheckOperationsTimeout(model(object), r.calls[object], time.Minute)
+		found := porcupine.CheckOperationsTimeout(model(object), r.calls[object], 10*time.Minute)
 		require.NotEqual(r.t, porcupine.Unknown, found, "the search takes too long")
 		if found == porcupine.Illegal {
 			wrong = append(wrong, object)

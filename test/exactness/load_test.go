@@ -114,16 +114,23 @@ func (l *load) watchClocks() {
 			return
 		case <-ticks.C:
 		}
-		for _, s := range l.servers {
-			c := connect(s)
-			info := c.Info(context.Background(), "store").Val() // empty if the server has been killed
-			c.Close()
-			for _, found := range roundTrip.FindAllStringSubmatch(info, -1) {
-				usec, _ := strconv.ParseInt(found[1], 10, 64)
-				l.trip.Store(max(l.trip.Load(), usec*1000))
-			}
+		l.trip.Store(max(l.trip.Load(), longestTrip(l.servers)))
+	}
+}
+
+// longestTrip returns the longest round trip, in nanoseconds, with which one of the servers knows the clock of the
+// store.
+func longestTrip(servers []*peer.Server) (longest int64) {
+	for _, s := range servers {
+		c := connect(s)
+		info := c.Info(context.Background(), "store").Val() // empty if the server has been killed
+		c.Close()
+		for _, found := range roundTrip.FindAllStringSubmatch(info, -1) {
+			usec, _ := strconv.ParseInt(found[1], 10, 64)
+			longest = max(longest, usec*1000)
 		}
 	}
+	return longest
 }
 
 // wrong bounds the servers' error about the store's clock, which is at most half a round trip. It is

@@ -221,7 +221,9 @@ func (o *outage) refuse(addr string) {
 	o.key("k").least, o.key("k").most = before.least, before.most
 	o.front.SetTarget(addr)
 	o.recover("k")
-	require.NoError(o.t, o.client.Do(ctx, "CL.ACQUIRE", "lease", 1, 60, "other").Err())
+	peer.Until(o.t, "a lease", func() bool {
+		return o.client.Do(ctx, "CL.ACQUIRE", "lease", 1, 60, "other").Err() == nil
+	})
 }
 
 // checkCounters compares INFO with what the client has seen.
@@ -233,7 +235,7 @@ func (o *outage) checkCounters() {
 		}
 		assert.Equal(o.t, want, o.info("store_decisions_"+field), field)
 	}
-	assert.Zero(o.t, o.info("store_steps_waiting"))
+	peer.Until(o.t, "the end of all steps", func() bool { return o.info("store_steps_waiting") == 0 })
 	assert.GreaterOrEqual(o.t, o.info("store_steps"), o.calls)
 	o.t.Logf("%d calls, %d of them answered by the policy", o.calls, o.answered)
 }
