@@ -14,7 +14,6 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	typepb "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -26,13 +25,14 @@ import (
 	"cellserver/internal/commands"
 	"cellserver/internal/envoy"
 	"cellserver/internal/grpcapi"
+	"cellserver/internal/leaktest"
 	"cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 const limits = `
 domain: shop

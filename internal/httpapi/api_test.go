@@ -13,11 +13,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"cellserver/internal/client"
 	"cellserver/internal/commands"
 	"cellserver/internal/httpapi"
+	"cellserver/internal/leaktest"
 	"cellserver/internal/policy"
 	"cellserver/internal/session"
 	"cellserver/internal/store"
@@ -25,7 +25,7 @@ import (
 	"cellserver/internal/web"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // api is an instance with an HTTP port, on a clock that stands still.
 type api struct {

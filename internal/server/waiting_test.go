@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"cellserver/internal/commands"
+	"cellserver/internal/leaktest"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/store/storetest"
 )
@@ -48,13 +49,7 @@ func TestClientsOverAWaitingStore(t *testing.T) {
 	conn.Close()
 	require.NoError(t, s.Shutdown(t.Context()))
 	require.NoError(t, data.Close())
-	err := goleak.Find(before)
-	for range 60 { // Find takes about a second if there is a leak
-		if err != nil {
-			err = goleak.Find(before)
-		}
-	}
-	require.NoError(t, err)
+	require.NoError(t, leaktest.Find(before))
 }
 
 // pipeline returns calls on keys with a prefix, with a few transactions between them, and the replies.

@@ -17,14 +17,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"cellserver/internal/leaktest"
 	"cellserver/internal/tlsconfig"
 	"cellserver/internal/web"
 	"cellserver/test/certs"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // start serves a handler on a loopback port until the end of the test.
 func start(t *testing.T, c web.Config) (s *web.Server, address string) {

@@ -173,6 +173,7 @@ var mayImport = map[string][]string{
 		"internal/rdb", "internal/session/sessiontest", "internal/store", "internal/store/memory", "internal/store/remote",
 		"internal/store/remote/remotetest", "internal/transcript", "internal/window", "github.com/stretchr/testify/...",
 	},
+	"internal/leaktest": {"go.uber.org/goleak"},
 	"internal/racetest": {},
 	"internal/session/sessiontest": {
 		"internal/client", "internal/command", "internal/session", "internal/store", "internal/transcript",

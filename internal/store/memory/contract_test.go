@@ -7,14 +7,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"cellserver/internal/leaktest"
 	"cellserver/internal/store"
 	"cellserver/internal/store/memory"
 	"cellserver/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 func TestMemoryKeepsTheContract(t *testing.T) {
 	t.Parallel()

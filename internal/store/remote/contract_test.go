@@ -4,15 +4,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
+	"cellserver/internal/leaktest"
 	"cellserver/internal/store"
 	"cellserver/internal/store/remote"
 	"cellserver/internal/store/remote/remotetest"
 	"cellserver/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // onTable returns a store over a table.
 func onTable(t *testing.T, backend *remotetest.Table, o remote.Options) *remote.Store {
