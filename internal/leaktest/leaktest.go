@@ -26,7 +26,9 @@ func Main(m *testing.M) {
 
 // Find returns an error if a goroutine is left that the options do not ignore. goleak waits for about a second for
 // goroutines to end; on a busy machine, they may need longer, so Find waits up to a minute.
-func Find(options ...goleak.Option) (err error) {
+func Find(options ...goleak.Option) error { return find(tries, options...) }
+
+func find(tries int, options ...goleak.Option) (err error) {
 	for range tries {
 		if err = goleak.Find(options...); err == nil {
 			return nil
