@@ -62,6 +62,7 @@ def check(port, answered):
                 lost += answered[i] and reply[2] == 10
                 twice += reply[2] < 9
     print(f"{CALLS} calls, {CALLS - sum(answered)} without an answer, {lost} lost, {twice} counted twice")
+    assert any(answered)
     return lost, twice
 
 
@@ -79,7 +80,7 @@ def test_sync(faults):
     with ThreadPoolExecutor(20) as callers:
         answered = list(callers.map(call, range(CALLS)))
     print(quiet())
-    # On a very busy machine, every call may have met a fault. Without faults, calls are answered again.
+    # Without faults, calls are answered again.
     while limiter.do(cellserver.fixed("after", 10, 3600)).cause:
         time.sleep(0.02)
     assert check(port, answered) == (0, 0)
