@@ -6,10 +6,14 @@ import (
 
 	"cellserver/internal/envoy"
 	"cellserver/internal/option"
+	"cellserver/internal/tlsconfig"
 )
 
 // Settings are those that are used elsewhere.
-type Settings struct{ Address, Wait string }
+type Settings struct {
+	Address, TLS, Wait string
+	Files              tlsconfig.ClientOptions
+}
 
 func NewSettings() *Settings                { return new(Settings) }
 func (*Settings) Options() []*option.Option { return nil }
