@@ -17,8 +17,8 @@ import (
 
 // gRPC costs a server that does not use it at most 4 ms of CPU time at the start, 6 MiB of resident memory, of which
 // 1.5 are anonymous, and 12 MiB of the program. The server without gRPC is built from the same sources, except for the
-// packages with gRPC and its messages, which testdata/without replaces. Without -cost, the test only checks that it can be
-// built.
+// packages with gRPC and its messages, which testdata/without replaces. Without -cost, the test only checks that this
+// server can be built.
 func TestUnused(t *testing.T) {
 	if !*cost {
 		buildWith(t, overlayWithout(t), os.DevNull)
@@ -67,7 +67,8 @@ func newStarts(t *testing.T, name string, overlay []byte) *starts {
 // buildWith builds the server with the files that overlay replaces, if it is not nil. os.DevNull only compiles it.
 func buildWith(t *testing.T, overlay []byte, program string) {
 	t.Helper()
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-o", program} // as make build does
+	// As make build does.
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-o", program}
 	if overlay != nil {
 		file := filepath.Join(t.TempDir(), "overlay.json")
 		require.NoError(t, os.WriteFile(file, overlay, 0o600))
