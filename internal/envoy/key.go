@@ -21,8 +21,9 @@ const maxWritten = 256
 // users' rights to keys may name it.
 func AppendKey[E Entry](dst []byte, prefix, domain string, entries []E, m *Match) []byte {
 	dst = append(append(dst, prefix...), "envoy:{"...)
-	dst = appendShort(dst, appendText(nil, domain))
 	begin := len(dst)
+	dst = shorten(appendText(dst, domain), begin)
+	begin = len(dst)
 	for i, e := range entries {
 		value := e.GetValue()
 		if m.Shared != nil && m.Shared[i] != "" {
@@ -30,23 +31,17 @@ func AppendKey[E Entry](dst []byte, prefix, domain string, entries []E, m *Match
 		}
 		dst = appendText(appendText(dst, e.GetKey()), value)
 	}
-	if len(dst)-begin > maxWritten {
-		dst = appendHash(dst[:begin], dst[begin:])
-	}
+	dst = shorten(dst, begin)
 	return append(append(dst, "}:"...), m.Limit.Unit.String()...)
 }
 
-// appendShort appends a text, or its hash.
-func appendShort(dst, text []byte) []byte {
-	if len(text) > maxWritten {
-		return appendHash(dst, text)
+// shorten replaces what follows begin by its hash if it is long.
+func shorten(dst []byte, begin int) []byte {
+	if len(dst)-begin <= maxWritten {
+		return dst
 	}
-	return append(dst, text...)
-}
-
-func appendHash(dst, text []byte) []byte {
-	hash := sha256.Sum256(text)
-	return hex.AppendEncode(append(dst, "%#"...), hash[:])
+	hash := sha256.Sum256(dst[begin:])
+	return hex.AppendEncode(append(dst[:begin], "%#"...), hash[:])
 }
 
 // appendText appends a text with its length. Bytes that would end a hash tag or a line are escaped.

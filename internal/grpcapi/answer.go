@@ -13,12 +13,12 @@ import (
 func (s *Server) answerTo(asked []ask) *pb.RateLimitResponse {
 	r := &pb.RateLimitResponse{OverallCode: pb.RateLimitResponse_OK,
 		Statuses: make([]*pb.RateLimitResponse_DescriptorStatus, len(asked))}
-	statuses := make([]pb.RateLimitResponse_DescriptorStatus, len(asked))
+	statuses, limits := make([]pb.RateLimitResponse_DescriptorStatus, len(asked)), make([]limit, len(asked))
 	over, quotas, quotasOver := 0, 0, 0
 	for i := range asked {
 		a, d := &asked[i], &statuses[i]
 		r.Statuses[i] = d
-		a.describe(d)
+		a.describe(d, &limits[i])
 		isOver := d.Code == pb.RateLimitResponse_OVER_LIMIT
 		s.note(a)
 		switch isQuota := s.answers.Quota == "yes" || a.Limit != nil && a.Limit.Quota; {
@@ -64,17 +64,23 @@ func (s *Server) note(a *ask) {
 	}
 }
 
+// limit is what the status of a descriptor refers to if the descriptor has a limit.
+type limit struct {
+	limit pb.RateLimitResponse_RateLimit
+	reset durationpb.Duration
+}
+
 // describe writes the status of a descriptor.
-func (a *ask) describe(d *pb.RateLimitResponse_DescriptorStatus) {
+func (a *ask) describe(d *pb.RateLimitResponse_DescriptorStatus, own *limit) {
 	d.Code = pb.RateLimitResponse_OK
 	switch l := a.Limit; {
 	case a.unlimited:
 		d.LimitRemaining = math.MaxUint32
 	case l != nil:
-		d.CurrentLimit = &pb.RateLimitResponse_RateLimit{
-			Name: l.Name, RequestsPerUnit: l.Requests, Unit: pb.RateLimitResponse_RateLimit_Unit(l.Unit),
-		}
-		d.DurationUntilReset = &durationpb.Duration{Seconds: a.reset}
+		d.CurrentLimit, d.DurationUntilReset = &own.limit, &own.reset
+		own.limit.Name, own.limit.RequestsPerUnit = l.Name, l.Requests
+		own.limit.Unit = pb.RateLimitResponse_RateLimit_Unit(l.Unit)
+		own.reset.Seconds = a.reset
 		if !a.over {
 			d.LimitRemaining = uint32(min(a.remaining, math.MaxUint32))
 		} else if !l.Shadow {

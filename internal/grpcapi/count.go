@@ -3,7 +3,6 @@ package grpcapi
 import (
 	"context"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +35,7 @@ func (s *Server) count(ctx context.Context, k *caller, r *pb.RateLimitRequest) e
 		case a.Limit.Policy != "":
 			s.addTake(k, a, "")
 		default:
-			s.addCall(k, r, i, a.hits, uint64(a.Limit.Requests), "FORCE")
+			s.addCall(k, r, i, a.hits, int64(a.Limit.Requests), "FORCE")
 		}
 	}
 	if err := s.make(ctx, k); err != nil {
@@ -65,7 +64,7 @@ func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) er
 		case a.Limit.Policy != "":
 			s.addTake(k, a, "PEEK")
 		default:
-			s.addCall(k, r, i, 0, uint64(a.Limit.Requests), "")
+			s.addCall(k, r, i, 0, int64(a.Limit.Requests), "")
 		}
 	}
 	if err := s.make(ctx, k); err != nil {
@@ -103,14 +102,14 @@ func (s *Server) saturate(ctx context.Context, k *caller, r *pb.RateLimitRequest
 }
 
 // addCall adds a call of CL.QUOTA for a descriptor.
-func (s *Server) addCall(k *caller, r *pb.RateLimitRequest, i int, hits int64, limit uint64, mode string) {
+func (s *Server) addCall(k *caller, r *pb.RateLimitRequest, i int, hits, limit int64, mode string) {
 	a := &k.asked[i]
 	k.key = envoy.AppendKey(k.key[:0], s.config.Prefix, r.Domain, r.Descriptors[i].GetEntries(), &a.Match)
 	k.calls.AddWord(s.quota)
-	k.calls.AddWord(string(k.key))
-	k.calls.AddWord(strconv.FormatUint(limit, 10))
+	k.calls.AddBytes(k.key)
+	k.calls.AddInt(limit)
 	k.calls.AddWord(a.Limit.Unit.Period())
-	k.calls.AddWord(strconv.FormatInt(hits, 10))
+	k.calls.AddInt(hits)
 	if mode != "" {
 		k.calls.AddWord(mode)
 	}

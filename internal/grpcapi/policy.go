@@ -30,7 +30,7 @@ func (s *Server) addTake(k *caller, a *ask, mode string) {
 	k.calls.AddWord(s.take)
 	k.calls.AddWord(a.subject)
 	k.calls.AddWord(a.Limit.Policy)
-	k.calls.AddWord(strconv.FormatInt(a.hits, 10))
+	k.calls.AddInt(a.hits)
 	k.calls.AddWord("VERBOSE")
 	if mode != "" {
 		k.calls.AddWord(mode)

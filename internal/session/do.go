@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strconv"
 
 	"cellserver/internal/client"
 	"cellserver/internal/resp"
@@ -135,8 +136,22 @@ func (c *Calls) Add(words ...string) {
 // AddWord adds a word to the call that EndCall ends or DropCall removes.
 func (c *Calls) AddWord(word string) {
 	c.text = append(c.text, word...)
-	c.words = append(c.words, int32(len(c.text)))
+	c.endWord()
 }
+
+// AddBytes adds a word, as AddWord does.
+func (c *Calls) AddBytes(word []byte) {
+	c.text = append(c.text, word...)
+	c.endWord()
+}
+
+// AddInt adds a number in decimal digits, as AddWord does.
+func (c *Calls) AddInt(n int64) {
+	c.text = strconv.AppendInt(c.text, n, 10)
+	c.endWord()
+}
+
+func (c *Calls) endWord() { c.words = append(c.words, int32(len(c.text))) }
 
 // EndCall ends a call, which must have words.
 func (c *Calls) EndCall() { c.calls = append(c.calls, int32(len(c.words))) }
