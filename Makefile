@@ -280,6 +280,10 @@ compare-envoy: test-servers ## measure what Envoy's rate limit service costs, us
 test-release: ## build a release for linux/amd64 twice, and install its .deb and its .rpm (snapshot builds all platforms)
 	test/release/run.sh
 
+.PHONY: test-older
+test-older: ## run an older version beside this one on one store, and go back to it: make test-older OF=commit
+	test/upgrade/older.sh $(OF)
+
 .PHONY: test-fresh
 test-fresh: ## run the commands of README.md in a new Debian with Go and git alone, as root, in an hour (ARGS=run starts the server only)
 	test/fresh/run.sh $(ARGS)
