@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -51,11 +52,18 @@ type server struct {
 // start starts a server with the policies of the contract. It ends with the test.
 func start(t testing.TB, args ...string) *server {
 	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	check(t, err)
-	addr := l.Addr().String()
-	check(t, l.Close())
-	return startAt(t, addr, args...)
+	return startAt(t, freeAddr(), args...)
+}
+
+// freeAddr returns an address that nobody listens on. Its port is below those that systems give to connections.
+func freeAddr() string {
+	for {
+		addr := fmt.Sprint("127.0.0.1:", 16384+rand.IntN(16384))
+		if l, err := net.Listen("tcp4", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
 }
 
 func startAt(t testing.TB, addr string, args ...string) *server {

@@ -4,7 +4,9 @@ package adapters
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -51,7 +53,7 @@ func start(t *testing.T) *redis.Client {
 			t.Fatalf("%v: %s", err, output)
 		}
 	}
-	addr := freeAddr(t)
+	addr := freeAddr()
 	_, port, _ := net.SplitHostPort(addr)
 	policies := filepath.Join("..", "..", "contract", "policies.yaml")
 	cmd := exec.Command(binary, "--port", port, "--policies", policies)
@@ -69,11 +71,15 @@ func start(t *testing.T) *redis.Client {
 	return client(t, addr)
 }
 
-func freeAddr(t *testing.T) string {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	check(t, err)
-	defer l.Close()
-	return l.Addr().String()
+// freeAddr returns an address that nobody listens on. Its port is below those that systems give to connections.
+func freeAddr() string {
+	for {
+		addr := fmt.Sprint("127.0.0.1:", 16384+rand.IntN(16384))
+		if l, err := net.Listen("tcp4", addr); err == nil {
+			_ = l.Close()
+			return addr
+		}
+	}
 }
 
 func client(t *testing.T, addr string) *redis.Client {
@@ -153,7 +159,7 @@ func TestGRPC(t *testing.T) {
 			t.Errorf("a stream: %v, and not %v", err, want)
 		}
 	}
-	dead := cellserver.New(client(t, freeAddr(t)), cellserver.Options{OnError: cellserver.Deny})
+	dead := cellserver.New(client(t, freeAddr()), cellserver.Options{OnError: cellserver.Deny})
 	_, err = healthClient(t, dead, limit).Check(t.Context(), &grpc_health_v1.HealthCheckRequest{})
 	if status.Code(err) != codes.Unavailable {
 		t.Error(err)
@@ -190,7 +196,7 @@ func TestUlule(t *testing.T) {
 			t.Errorf("request %d: %d %v", i, response.Code, response.Header())
 		}
 	}
-	dead := ulule.NewStore(client(t, freeAddr(t)), ulule.Options{})
+	dead := ulule.NewStore(client(t, freeAddr()), ulule.Options{})
 	if _, err := dead.Get(t.Context(), "k", limiter.Rate{Limit: 1, Period: time.Hour}); err == nil {
 		t.Error("without a server, there is no error")
 	}

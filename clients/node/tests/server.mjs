@@ -11,12 +11,12 @@ import { createClient as createClient5 } from "redis5";
 const folder = process.env.CONTRACT;
 export const contract = JSON.parse(readFileSync(`${folder}/contract.json`, "utf8"));
 
+// freePort returns a port that nobody listens on, below those that systems give to connections.
 export const freePort = () =>
   new Promise((resolve) => {
-    const s = net.createServer().listen(0, "127.0.0.1", () => {
-      const { port } = s.address();
-      s.close(() => resolve(port));
-    });
+    const port = 16384 + Math.floor(Math.random() * 16384);
+    const s = net.createServer().listen(port, "127.0.0.1", () => s.close(() => resolve(port)));
+    s.on("error", () => resolve(freePort()));
   });
 
 export async function start() {

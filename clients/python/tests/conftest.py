@@ -1,7 +1,9 @@
 """A real server for tests: the program that the environment variable CELLSERVER names."""
 
+import contextlib
 import os
 import pathlib
+import random
 import shlex
 import signal
 import socket
@@ -14,13 +16,18 @@ import redis
 CONTRACT = pathlib.Path(__file__).parents[2] / "contract"
 
 
+def free_port():
+    """Returns a port that nobody listens on, below those that systems give to connections."""
+    while True:
+        port = random.randrange(16384, 32768)
+        with contextlib.suppress(OSError), socket.socket() as s:
+            s.bind(("127.0.0.1", port))
+            return port
+
+
 class Server:
     def __init__(self, port=0, *args):
-        if not port:
-            with socket.socket() as s:
-                s.bind(("127.0.0.1", 0))
-                port = s.getsockname()[1]
-        self.port = port
+        self.port = port = port or free_port()
         command = [os.environ["CELLSERVER"], "--port", str(port), "--policies", CONTRACT / "policies.yaml", *args]
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         for line in self.process.stderr:
