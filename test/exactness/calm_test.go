@@ -6,8 +6,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Four servers on one store together admit exactly what the limits allow. Their clients take, give back
-// and ask, in bursts, mostly on one key, and sometimes on one of hundreds.
+// Four servers on one store together admit exactly what the limits allow. Their clients take, give back and ask, in
+// bursts: mostly on one key, and sometimes on one of hundreds of other keys.
 func TestServersAdmitTogether(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// drift bounds the difference between two clocks while one is being corrected: it runs faster by
-// one part in drift.
+// drift bounds how fast two clocks diverge while one of them is being corrected: by at most one part in drift.
 const drift = 1000
 
-// comeBack returns the largest number of tokens that can come back in a time. It allows for servers
-// that are wrong about the store's clock at its beginning and at its end.
+// comeBack returns the largest number of tokens that can come back in a time. It allows for servers that are wrong
+// about the store's clock at the beginning and at the end of this time.
 func (b *book) comeBack(passed time.Duration) int64 {
 	if b.limit.emission == 0 {
 		return 0

@@ -56,7 +56,7 @@ func (m *marks) awaitAt(t *testing.T, replica string) {
 	peer.Until(t, "a mark", func() bool { return peer.Ask(t, replica, "get", m.key) != nil })
 }
 
-// kept returns an instant: the new primary has every change that was answered before it.
+// kept returns an instant: the new primary has every change that was answered before this instant.
 func (m *marks) kept(t *testing.T, addr string) time.Duration {
 	m.running.Wait()
 	count := peer.Ask(t, addr, "get", m.key)
@@ -97,7 +97,7 @@ func TestExactAfterALateFailover(t *testing.T) {
 	front.Cut()
 	l.progress(late, 60)
 	histories := l.finish()
-	require.ErrorContains(t, histories[late].check(), "were admitted", "without the failover, it would be too much")
+	require.ErrorContains(t, histories[late].check(), "were admitted", "too many, without the failover")
 	check(t, histories, func(string) *failover { return lost })
 }
 

@@ -17,9 +17,9 @@ type history struct {
 
 // failover describes how a server that has not received the last changes becomes the primary.
 type failover struct {
-	kept   time.Duration // the new primary has what was answered before
-	killed time.Duration // the new primary answers no call before
-	ended  time.Duration // the old primary answers no call after
+	kept   time.Duration // the new primary has every change that was answered before this instant
+	killed time.Duration // the new primary answers no call before this instant
+	ended  time.Duration // the old primary answers no call after this instant
 }
 
 // effect is what a call does to a limit: at some time between from and to, it takes between least
@@ -40,12 +40,12 @@ func effectOf(c *call) (e effect, ok bool) {
 	}
 	e = effect{c.sent, c.returned, c.taken, c.taken}
 	if c.asked < c.taken {
-		e.least-- // the call freed the key, and the reply leaves out a part of a token that was back
+		e.least-- // the call removed the key; its reply does not count the part of a token that had come back
 	}
 	return e, c.asked < 0 || c.taken > 0
 }
 
-// book has the effects of the calls of one limiter, and says what they allow.
+// book has the effects of the calls of one limiter, and checks them and the replies against the limit.
 type book struct {
 	limit *limit
 	wrong time.Duration

@@ -19,7 +19,7 @@ import (
 // other, until it is decided.
 type holders struct {
 	servers  [3]atomic.Pointer[peer.Server]
-	refunds  bool // a planted fault: they give back without a hold
+	refunds  bool // a planted fault: the clients give back without a hold
 	repeated atomic.Int64
 	settled  atomic.Int64
 	used     atomic.Int64
@@ -110,7 +110,8 @@ func holdAmidFaults(t *testing.T, h *holders) (used, want int64) {
 	for i := range h.servers {
 		h.start(t, i, front.Addr)
 	}
-	// Of very many open holds, the first ones give back less if the key has nothing else charged: see hold.MaxMarks.
+	// The key has other charges, because without them, when very many holds are open, the first ones give back
+	// less: see hold.MaxMarks.
 	const before = 100_000
 	peer.Ask(t, h.servers[0].Load().Addr, "CL.FIXED", "holds", long, long, before)
 	struck := h.arm(front, 0) // before the clients begin, so that there is a fault
@@ -158,8 +159,8 @@ func TestRepeatedRefundsAreFound(t *testing.T) {
 	t.Error("no refund that was given twice was found")
 }
 
-// Once the server knows what the key holds, HOLD and SETTLE cost a round trip each, the same as their limiter
-// without them.
+// Once the server knows what the key contains, a call with HOLD or SETTLE costs one round trip, the same as without
+// these options.
 func TestHoldsCostARequest(t *testing.T) {
 	t.Parallel()
 	store := peer.StartStore(t)

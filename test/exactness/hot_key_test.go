@@ -148,7 +148,7 @@ func TestModestHotKey(t *testing.T) {
 		}
 		slices.Sort(ratios)
 		t.Logf("%d servers: CPU of the store %.2f of redis_rate's script", n, ratios[len(ratios)/2])
-		assert.Less(t, ratios[0], 2.0, "the bar is 1.0, which a busy machine blurs")
+		assert.Less(t, ratios[0], 2.0, "the goal is 1.0, but a busy machine makes the figure inexact")
 	}
 }
 
@@ -190,7 +190,7 @@ func (c *scriptKeeper) Eval(ctx context.Context, script string, keys []string, a
 }
 
 // A call that a remembered value denies does not wait for the connections to a distant store, although callers keep
-// them busy. The store is so distant that a busy machine does not look like a call that waits.
+// them busy. The store is so distant that a delay by a busy machine cannot be taken for such a wait.
 func TestDenialsDoNotWait(t *testing.T) {
 	const trip = 200 * time.Millisecond
 	store := peer.StartStore(t)

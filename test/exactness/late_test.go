@@ -37,7 +37,7 @@ func TestALateDecisionDoesNotFreeTheLimit(t *testing.T) {
 	take(0, -5) // now this server knows that there is no key
 	take(1, 5)
 	store.Signal(syscall.SIGSTOP)
-	// Longer than the key is used.
+	// The store is stopped for longer than the 500 ms in which the limit recovers.
 	resumed := time.AfterFunc(700*time.Millisecond, func() { store.Signal(syscall.SIGCONT) })
 	defer resumed.Stop()
 	take(0, 5)

@@ -39,7 +39,7 @@ const (
 	leaseWindow   = 2 // seconds
 )
 
-// startLeasing starts servers, and clients that take as fast as a demand.
+// startLeasing starts servers, and clients that each make a call once every pause.
 func startLeasing(t *testing.T, pause time.Duration, args ...string) *leasing {
 	l := &leasing{t: t, store: peer.StartStore(t), stop: make(chan struct{}), taken: map[string][]span{}}
 	far := proxy.New(t, l.store.Addr)
@@ -216,5 +216,5 @@ func TestLeasesAdmitNoMore(t *testing.T) {
 	assert.LessOrEqual(t, excess(l.taken["policy"], leaseSize, leaseEmission, wrong), 0)
 	// A fixed window may begin at any time, so a span of its length can touch two of them.
 	assert.LessOrEqual(t, excess(l.taken["fixed"], 2*leaseSize, leaseWindow*time.Second/leaseSize, wrong), 0)
-	assert.Positive(t, excess(l.taken["throttle"], leaseSize/4, 2*leaseEmission, 0), "too much would be found")
+	assert.Positive(t, excess(l.taken["throttle"], leaseSize/4, 2*leaseEmission, 0), "the test finds an excess")
 }

@@ -167,7 +167,7 @@ func (p *player) next() (a asked) {
 	case "quota":
 		a.verb, a.n = "take", 1+p.random.Int64N(2)
 	case "once":
-		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // of all clients
+		a.verb, a.n, a.text = "take", 1, fmt.Sprint("id", p.random.IntN(20)) // an ID that all clients use
 	case "held":
 		a.verb, a.n, a.text = choose("hold", "settle", "settle"), 3*p.random.Int64N(4), fmt.Sprint("id", p.random.IntN(6))
 	case "standing":
@@ -219,8 +219,8 @@ func TestHistoriesAreLinearizable(t *testing.T) {
 	t.Logf("%d calls of unknown outcome", unknown)
 }
 
-// takeOne takes a token, and waits until for every server enough time has passed that only one token is
-// missing.
+// takeOne takes a token. It then waits until every server sees exactly one missing token, because enough time has
+// passed since the take.
 func takeOne(t *testing.T, clients []*redis.Client, key string) {
 	a := asked{object: "tokens", key: key, verb: "take", n: 1}
 	for i, c := range clients {

@@ -180,8 +180,8 @@ func (l *load) finish() []*history {
 	return all
 }
 
-// check checks the histories of all limits. lost returns the failover of the server that has a key; it may
-// be nil.
+// check checks the histories of all limits. lost returns the failover of the server that has a key, or nil if there
+// was none. lost may be nil.
 func check(t *testing.T, histories []*history, lost func(key string) *failover) {
 	t.Helper()
 	for _, h := range histories {
@@ -274,13 +274,13 @@ func (p *pipeline) exchange(calls []call, words [][]any) []call {
 	returned := now()
 	for i := range calls {
 		calls[i].sent, calls[i].returned = sent, returned
-		p.take(&calls[i], replies[i], words[i])
+		p.note(&calls[i], replies[i], words[i])
 	}
 	return slices.DeleteFunc(calls, func(c call) bool { return c.outcome == uncounted })
 }
 
-// take notes the reply to a call.
-func (p *pipeline) take(c *call, reply *redis.Cmd, words []any) {
+// note records the reply to a call.
+func (p *pipeline) note(c *call, reply *redis.Cmd, words []any) {
 	switch err := reply.Err(); {
 	case err == nil:
 		p.load.decided[c.limit].Add(1)

@@ -1,10 +1,10 @@
 // Package exactness tests several real cellservers on one store: together they admit exactly what the
 // limits allow, and their replies are right, while networks, servers and stores fail.
 //
-// Clients record each call: when it was sent and answered, and the reply. A checker then compares this
-// history with the limits, by the clock of the store. It knows what cannot be known: a call with the
-// reply STOREUNSURE may have been counted, now or later, or not, and a failover forgets what the replica
-// had not received.
+// Clients record each call: when it was sent and answered, and the reply. A checker then compares this history with
+// the limits, by the clock of the store. The checker allows for what the clients cannot know: a call with the reply
+// STOREUNSURE may have been counted, now or later, or not, and a failover forgets what the replica had not
+// received.
 //
 // Each test has a short form, which is part of `make test`. `make exactness` runs the long form.
 package exactness

@@ -36,7 +36,7 @@ type result struct {
 	state any
 }
 
-// objects are the models of the objects: the first state, and the possible results of a call.
+// objects has the model of each object: the first state, and the possible results of a call.
 var objects = map[string]struct {
 	initial any
 	results func(state any, a asked) []result
@@ -52,7 +52,7 @@ var objects = map[string]struct {
 }
 
 func counterResults(state any, a asked) []result {
-	sum := state.(int64) + a.n // 0 for a read
+	sum := state.(int64) + a.n // a.n is 0 for a read
 	return []result{{strconv.FormatInt(sum, 10), sum}}
 }
 
@@ -81,7 +81,7 @@ func tokenResults(state any, a asked) []result {
 		return []result{{fmt.Sprint(limited, left-taken, taken), used + taken}}
 	}
 	switch {
-	case a.n <= left: // it gives back tokens that were taken before
+	case a.n <= left: // if a.n is negative, the tokens that are given back were taken before
 		return decide(0, a.n)
 	case a.verb == "up to" && left > 0:
 		return decide(0, left)

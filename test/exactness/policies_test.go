@@ -31,7 +31,7 @@ type outage struct {
 	calls, answered int64 // all calls, and the calls that the policy has answered
 }
 
-// counted is how many calls a key must have.
+// counted is how many calls must have been counted on a key.
 type counted struct {
 	least, most int64 // calls that the store has counted
 	local       int64 // calls that the server has counted by itself since the store's last decision
@@ -71,7 +71,7 @@ func newOutage(t *testing.T, store *peer.Server, policy string) *outage {
 	return o
 }
 
-// key returns how many calls a key must have.
+// key returns how many calls must have been counted on a key.
 func (o *outage) key(name string) *counted {
 	if o.keys[name] == nil {
 		o.keys[name] = &counted{}
@@ -153,7 +153,7 @@ func (o *outage) strike(fault proxy.Fault, counts int64) {
 		select {
 		case <-struck:
 			if byStore {
-				continue // it has happened to a read, which the server sent again
+				continue // the fault has happened to a read, which the server sent again
 			}
 			key.least, key.most = least+counts, most+counts
 			return
@@ -163,8 +163,8 @@ func (o *outage) strike(fault proxy.Fault, counts int64) {
 	require.Fail(o.t, "the fault has not happened")
 }
 
-// Each of the four policies, while the store is slow, loses requests and replies, is stalled, stopped and
-// unreachable, and after that.
+// Each of the four policies answers calls as it should while the store is slow, loses requests and replies, is
+// stalled, stopped and unreachable. The store decides again when each fault has ended.
 func TestPoliciesWhileTheStoreFails(t *testing.T) {
 	for policy := range counters {
 		t.Run(policy, func(t *testing.T) {

@@ -104,9 +104,9 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// answers sends everything, closes its direction, and reads to the end. It returns an error if a
-// reply is torn, or if a reply follows a protocol error. If the server has not read all input, the
-// connection is reset, which may discard replies or a part of one.
+// answers sends everything, closes its sending direction, and reads to the end. It returns an error if a reply is
+// torn, or if a reply follows a protocol error. If the server has not read all input, the connection is reset,
+// which may discard replies or a part of one.
 func answers(conn duplex, sent []byte) (replies []string, err error) {
 	defer conn.Close()
 	if _, err := conn.Write(sent); err == nil {
@@ -182,7 +182,7 @@ func garbage(addr string, random *rand.Rand) error {
 	return play(addr, noise(random, 1+random.IntN(4096)))
 }
 
-// noise returns random bytes; half of the time they are of the protocol's alphabet. It has too few
+// noise returns random bytes. Half of the time, they are from an alphabet of the protocol, which has too few
 // letters for the name of a command.
 func noise(random *rand.Rand, length int) []byte {
 	const alphabet = "*$0123456789-+\r\n\r\n\"' \x00z"

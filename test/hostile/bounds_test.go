@@ -91,8 +91,8 @@ func TestQueryBuffer(t *testing.T) {
 	w.becomes("client_query_buffer_limit_disconnections", 1)
 }
 
-// A client whose calls accumulate behind unread replies is disconnected in the same way. Its memory
-// must be freed, so the client must disappear.
+// A client whose calls accumulate behind unread replies is disconnected too, unless the server has stopped reading
+// its calls. The server must free the client's memory, so the client must disappear.
 func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	server := startLogging(t, "--client-query-buffer-limit", "1mb")
 	w := watch(t, server)
@@ -108,8 +108,8 @@ func TestQueryBufferOfAClientThatDoesNotRead(t *testing.T) {
 	w.releases(before)
 }
 
-// pour sends ECHOs of 100 kB and reads nothing, until it is disconnected, has been blocked for a
-// second, or has sent most bytes.
+// pour sends ECHOs of 100 kB and reads nothing. It ends when it is disconnected, has been blocked for a second, or
+// has sent at least most bytes.
 func pour(conn net.Conn, most int) (sent int) {
 	echo := Command("ECHO", strings.Repeat("x", 100_000))
 	for sent < most {

@@ -75,8 +75,8 @@ func (w *watcher) files() int {
 	return len(list)
 }
 
-// filesAtRest counts them when the watcher is the only client. The connection by which the test has found out that the
-// server is ready may be open for longer than the test waits.
+// filesAtRest counts the server's open file descriptors when the watcher is the only client. The connection by
+// which the test has found out that the server is ready may be open for longer than the test waits.
 func (w *watcher) filesAtRest() int {
 	w.t.Helper()
 	w.becomes("connected_clients", 1)

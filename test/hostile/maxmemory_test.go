@@ -44,7 +44,7 @@ func TestMaxMemory(t *testing.T) {
 		}
 		used := w.number("used_memory")
 		t.Logf("%s: refused in round %d, with %d MiB used", name, round, used>>20)
-		assert.Less(t, used, 8*most, "%s: it is looked at ten times a second, and a client is fast", name)
+		assert.Less(t, used, 8*most, "%s: the server measures its memory only ten times a second", name)
 		w.limitersContinue(t)
 		require.NoError(t, w.Exists(w.ctx, "key:0:0").Err())
 		require.NoError(t, w.Del(w.ctx, "key:0:0").Err())
@@ -65,7 +65,7 @@ func (w *watcher) limitersContinue(t *testing.T) {
 	}
 	bound := w.ConfigGet(w.ctx, "maxmemory").Val()["maxmemory"]
 	require.NoError(t, w.ConfigSet(w.ctx, "maxmemory",
-		"1mb").Err()) // garbage may have been collected meanwhile, which is enough memory
+		"1mb").Err()) // a lower bound, because a collection of garbage may have freed memory
 	require.Regexp(t, `^\[0 5 3 -1 `, ask("CL.FIXED", "known", 5, 3600))
 	require.Equal(t, "[0 5 4 -1 3600]", ask("CL.FIXED", "unknown", 5, 3600, 1, "PEEK"))
 	require.Regexp(t, "^OOM ", ask("CL.FIXED", "unknown", 5, 3600))

@@ -75,8 +75,8 @@ func guess(addr string, batches func() bool, tried *atomic.Int64) error {
 	return nil
 }
 
-// Of very many wrong passwords on many connections, none is accepted. Each is answered and counted,
-// and the server keeps nothing of it. Other clients are served meanwhile; the test prints how fast.
+// Of very many wrong passwords on many connections, none is accepted. Each is answered and counted, and the server
+// keeps none of them. Other clients are served meanwhile; the test prints how fast.
 // CELLSERVER_TEST_PASSWORDS=1000000 makes the run longer.
 func TestWrongPasswords(t *testing.T) {
 	tries := 20_000

@@ -147,7 +147,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	server.Signal(syscall.SIGTERM)
 	until(t, func() bool { return isNotAccepting(server) }, func() string { return "it no longer listens" })
 	server.Signal(syscall.SIGTERM) // fails unless the server is still running
-	assert.Equal(t, -1, server.Wait(), "the signal must end it, long before the timeout")
+	assert.Equal(t, -1, server.Wait(), "the signal must end the server, long before the timeout")
 }
 
 func TestStopDoesNotWaitForEver(t *testing.T) {

@@ -67,9 +67,9 @@ func allRows(w *watcher) (rows [][]byte) {
 	return append(rows, []byte("QUIT\r\nPING\r\n"))
 }
 
-// prefixes returns what remains of a stream of calls when it is truncated, at each byte: all of it of a
-// stream with every form of calls, and of the calls of all commands only the last one and the one before
-// it, for which the time is linear.
+// prefixes returns truncated streams. Of a stream with every form of calls, it returns all prefixes. Of the stream
+// of the calls of all commands, it returns for each prefix only the last call, which is truncated, and the call
+// before it, so that the time is linear.
 func prefixes(w *watcher) (all [][]byte) {
 	for b := valid(); len(b) > 0; b = b[:len(b)-1] {
 		all = append(all, b)

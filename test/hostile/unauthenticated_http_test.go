@@ -22,7 +22,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The longest header that is accepted, with as many fields as fit: net/http needs fifteen times its bytes.
+// fullHeader returns the longest header that is accepted, with as many fields as fit, and then rest. net/http needs
+// fifteen times the bytes of the header.
 func fullHeader(rest string) string {
 	fields := strings.Builder{}
 	for i := 0; fields.Len() < 31<<10; i++ {

@@ -18,7 +18,8 @@ import (
 )
 
 // allowed returns how often a run may allocate. The runtime and the sweep allocate some dozens of times a second,
-// and on a busy machine a run takes minutes. One allocation in every ten calls would exceed this bound.
+// and on a busy machine a run takes minutes. In a run of more than 2000 calls a second, one allocation in every ten
+// calls exceeds this bound.
 func allowed(calls int, took time.Duration) uint64 {
 	return uint64(calls/20) + uint64(took.Seconds()*100)
 }

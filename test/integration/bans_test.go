@@ -15,7 +15,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// banning is a policy that bans after the third refusal, with limits of one key and of several.
+// banning has policies that ban after the third refusal: one has a single limit, many has several.
 const banning = `policies:
   one: {limits: [{throttle: {burst: 2, rate: 1/1000000s}}], ban: {after: 3, within: 1000000s, for: 100000000s}}
   many:
@@ -44,9 +44,9 @@ func roundTrips(t *testing.T, c *redis.Client) int {
 	return n
 }
 
-// A call of CL.TAKE, or of CL.ALL with policies, is one round trip to the store, which includes the standings, all
-// limits, and the count of its refusal. It is two round trips if the server does not know what the keys hold, or if
-// the call has an ID.
+// A call of CL.TAKE, or of CL.ALL with policies, is one round trip to the store: it reads the standings, decides
+// all limits, and counts the refusal. The call is two round trips if the server does not know what the keys hold,
+// or if the call has an ID.
 func TestTakeIsOneRoundTrip(t *testing.T) {
 	c := withBans(t, peer.StartStore(t), 1)[0]
 	const calls = 50
@@ -58,7 +58,7 @@ func TestTakeIsOneRoundTrip(t *testing.T) {
 		{"CL.TAKE user many 1 LEAVE 1", 1}, {"CL.TAKE user many 1 WAIT 1", 1}, {"CL.TAKE user many 0 ID a", 2},
 		{"CL.ALL 3 TAKE new many 1 TAKE new one 0 TAKE other many 1", 1},
 	} {
-		require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err()) // now it knows what the keys hold
+		require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err()) // now the server knows what the keys hold
 		before := roundTrips(t, c)
 		for range calls {
 			require.NoError(t, c.Do(inTime(t), wordsOf(test.call)...).Err())

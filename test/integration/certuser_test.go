@@ -25,7 +25,7 @@ import (
 type named struct {
 	*secure
 	httpPort string
-	shown    map[string]certs.Pair // by the CN
+	shown    map[string]certs.Pair // by the common name of the certificate
 }
 
 func startNamed(t *testing.T, transport string, args ...string) *named {
@@ -55,7 +55,8 @@ func (n *named) as(t *testing.T, name string) *tls.Config {
 	return n.authority.Client(t, n.shown[name])
 }
 
-// call makes calls on a new connection, and returns the first line of each reply, or the text of a string.
+// call makes calls on a new connection. It returns the first line of each reply, or the first line of the text if
+// the reply is a bulk string.
 func (n *named) call(t *testing.T, config *tls.Config, calls ...string) (replies []string) {
 	t.Helper()
 	conn, err := tls.Dial("tcp", n.addr, config)
@@ -79,7 +80,7 @@ func (n *named) call(t *testing.T, config *tls.Config, calls ...string) (replies
 const noAuth = "-NOAUTH Authentication required."
 
 // A certificate names the user of its connection (--tls-auth-clients-user), on each transport. If there is no such
-// user, or it is off, the client counts as one without a certificate, and ACL LOG says so.
+// user, or the user is off, the client counts as one without a certificate, and ACL LOG says so.
 func TestCertificatesNameUsers(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {

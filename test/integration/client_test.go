@@ -168,9 +168,9 @@ func TestRingFindsTheKey(t *testing.T) {
 	assert.Positive(t, ofB)
 }
 
-// By default, the ring sends CL.ALL to the shard of its count, because it takes the first argument
-// for a key. If it is told the position of the first key, the call goes to the same shard as other
-// calls on that key.
+// By default, the ring takes the first argument of CL.ALL, the number of its limits, for a key, and sends all calls
+// with the same number to one shard. If the ring is told the position of the first key, the call goes to the same
+// shard as other calls on that key.
 func TestRingAndCallsOfAll(t *testing.T) {
 	a, b := peer.Start(t), peer.Start(t)
 	ring := ringOf(t, a, b)

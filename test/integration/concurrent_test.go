@@ -86,7 +86,7 @@ type mixer struct {
 
 func (m *mixer) round(ctx context.Context, c *redis.Client) error {
 	var wants []string
-	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // its error is one of the replies
+	replies, _ := c.Pipelined(ctx, func(p redis.Pipeliner) error { // one reply has the same error
 		for range 1 + m.IntN(200) {
 			words, want := m.call()
 			p.Do(ctx, words...)

@@ -76,8 +76,8 @@ func allSettings(t *testing.T, client *redis.Client) map[string]string {
 	return found
 }
 
-// The configuration file of Debian's redis-server starts a cellserver. CONFIG REWRITE keeps its comments,
-// and what it has written gives the same settings at the next start, here and in a real redis-server.
+// The configuration file of Debian's redis-server starts a cellserver. CONFIG REWRITE keeps the comments of the
+// file. The rewritten file gives the same settings when it starts a cellserver or a real redis-server.
 func TestDebiansConfigurationStarts(t *testing.T) {
 	const password = `it's "x" #`
 	text, err := os.ReadFile(debianConfig)
@@ -155,7 +155,7 @@ func fileNameOf(t *testing.T, cmd *exec.Cmd, socket string) string {
 	return client.ConfigGet(t.Context(), "dbfilename").Val()["dbfilename"]
 }
 
-// The server refuses settings that it cannot keep. The error has the line, and says what to do.
+// The server refuses settings that it cannot keep. The error names the line, and says what to do.
 func TestPromisesThatCannotBeKeptAreRefused(t *testing.T) {
 	for line, says := range map[string]string{
 		"appendonly yes": ":2: appendonly yes: there is no folder for the journal; name one with --dir",
@@ -190,7 +190,8 @@ func devNull(t *testing.T) *os.File {
 	return file
 }
 
-// The client shows the usage of a command as the server describes it, here and in a real redis-server.
+// cellserver cli shows the usage of a command as the server describes it, for a cellserver and for a real
+// redis-server.
 func TestClientHelp(t *testing.T) {
 	own, redis := peer.StartPlain(t), peer.StartRedis(t)
 	for _, c := range []struct {

@@ -60,7 +60,7 @@ func TestHTTP(t *testing.T) {
 	assert.Zero(t, server.Wait())
 }
 
-// The HTTP port with TLS has the certificates of the TLS port, and HTTP/2.
+// The HTTP port with TLS uses the certificates of the TLS port, and speaks HTTP/2.
 func TestHTTPWithTLS(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	s := startSecure(t, "--http-tls-port", port)

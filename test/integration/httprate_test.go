@@ -21,9 +21,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// httprate is middleware that limits requests; httprate-redis counts for it with MULTI, INCRBY,
-// EXPIRE and MGET. Both run here unmodified. Visitors must get the right responses, from cellserver
-// and from a real redis-server.
+// bothServers start the servers on which httprate must behave alike. httprate is middleware that limits requests;
+// httprate-redis counts for it with MULTI, INCRBY, EXPIRE and MGET. Both run here unmodified. Visitors must get the
+// right responses, from cellserver and from a real redis-server.
 var bothServers = map[string]func(t *testing.T) *peer.Server{
 	"cellserver":   func(t *testing.T) *peer.Server { return peer.Start(t) },
 	"redis-server": func(t *testing.T) *peer.Server { return peer.StartRedis(t) },
@@ -219,9 +219,9 @@ func TestHTTPRateCountsAllAtOnce(t *testing.T) {
 	})
 }
 
-// httprate assumes that the requests of the previous window were evenly spaced. In the bubble,
-// httprate sees the test's clock. The server's clock is real: it keeps the counters of 100 seconds
-// for 300 real seconds.
+// httprate assumes that the requests of the previous window were evenly spaced. In the bubble of synctest, httprate
+// sees the test's clock. The server's clock is real: the server keeps the counters of 100 seconds for 300 real
+// seconds.
 func TestHTTPRateSlides(t *testing.T) {
 	eachServer(t, func(t *testing.T, server *peer.Server) {
 		synctest.Test(t, func(t *testing.T) {
@@ -235,10 +235,10 @@ func TestHTTPRateSlides(t *testing.T) {
 				{0, 10, "0 of 10 left, new at 100"},
 				{99, 0, "0 of 10 left, new at 100"},
 				{100, 0, "0 of 10 left, new at 200"},  // the 10 requests of the previous window count in full
-				{150, 5, "0 of 10 left, new at 200"},  // they count as 5
-				{180, 3, "0 of 10 left, new at 200"},  // they count as 2, in addition to the 5 of this window
+				{150, 5, "0 of 10 left, new at 200"},  // the 10 of the previous window count as 5
+				{180, 3, "0 of 10 left, new at 200"},  // the same 10 count as 2, in addition to the 5 of this window
 				{210, 3, "0 of 10 left, new at 300"},  // the 8 of the previous window count as 7.2, rounded
-				{299, 7, "0 of 10 left, new at 300"},  // they count as 0.08, rounded, in addition to 3
+				{299, 7, "0 of 10 left, new at 300"},  // the same 8 count as 0.08, rounded, in addition to 3
 				{500, 10, "0 of 10 left, new at 600"}, // the previous window had no requests
 			}
 			for _, step := range steps {

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// below is a time that counts down since the key was created: the reply may be lower only by the
+// below is a time that counts down from the creation of the key. A reply may show a lower number, but only by the
 // duration of the test.
 type below int64
 

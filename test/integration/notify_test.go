@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// go-redis receives keyspace notifications, which the option enables, also when a key expires that
-// no client asks for.
+// With the option notify-keyspace-events, go-redis receives keyspace notifications. It also receives one when a key
+// expires that no client asks for.
 func TestKeyspaceNotifications(t *testing.T) {
 	server := peer.Start(t, "--notify-keyspace-events", "KEA")
 	for _, protocol := range []int{2, 3} {

@@ -17,7 +17,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// answersApart has policies with different answers while there is no decision.
+// answersApart has policies that answer differently while the store makes no decision.
 const answersApart = `policies:
   open: {from: "{header.X-User}", errors: allow, limits: [{fixed: {limit: 1000000, period: 1h}}]}
   strict: {from: "{header.X-User}", errors: refuse, limits: [{fixed: {limit: 1000000, period: 1h}}]}

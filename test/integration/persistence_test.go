@@ -126,7 +126,7 @@ func awaitSync(t *testing.T, server *peer.Server) {
 	t.Helper()
 	now := time.Now()
 	require.Eventually(t, func() bool {
-		since := time.Since(now).Milliseconds() // before the age below, so that it is not too large
+		since := time.Since(now).Milliseconds() // measured before age is read, so that since is not too large
 		age := field(t, server, "journal_synced_ms_ago")
 		return age >= 0 && since > int64(age)+1
 	}, patience, tick)
@@ -143,8 +143,8 @@ func field(t *testing.T, server *peer.Server, name string) int {
 	return n
 }
 
-// A second server on the same folder waits until the first has ended, and then has its keys. Or it
-// refuses to start, with the process ID of the first. While it waits, it can be stopped.
+// A second server on a folder waits until the first has ended, and then has the keys of the first. A waiting server
+// can be stopped. With --dir-wait 0, the second server refuses to start, and names the process ID of the first.
 func TestSecondServerOnAFolder(t *testing.T) {
 	dir := t.TempDir()
 	first := peer.Start(t, "--dir", dir)
@@ -196,8 +196,8 @@ func TestAnswersDuringLoad(t *testing.T) {
 	end(t, next, syscall.SIGTERM)
 }
 
-// If a folder has damage that a crash cannot have caused, the server does not start, and says what
-// to do. check finds the damage and repairs it, and so does --dir-fault start.
+// If a folder has damage that a crash cannot have caused, the server does not start, and says what to do. The
+// command check finds the damage, and check --fix repairs it. So does a server with --dir-fault start.
 func TestDamagedFolder(t *testing.T) {
 	args := func(dir string, more ...string) []string { return append([]string{"--dir", dir}, more...) }
 	for _, repair := range []string{"check", "start"} {

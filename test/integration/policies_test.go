@@ -56,8 +56,8 @@ func (f *policyFolder) limits(t *testing.T) string {
 // total is a limit in all versions of the policy, so it counts all calls.
 const total, totalText = "{name: total, fixed: {limit: 1000000000, period: 30d}}", "total.fixed limit 1000000000, period 30d"
 
-// versions of the policy, with the text that CL.POLICY GET shows, and the log's line about the change
-// to it.
+// versions are the versions of the policy: its limits, the text that CL.POLICY GET shows, and the log's line about
+// the change to this version.
 var versions = []struct{ limits, shows, log string }{
 	{total, totalText, ""},
 	{"{throttle: {burst: 1000000000, rate: 1000000/1s}}, " + total,

@@ -17,7 +17,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// Testcontainers waits for this line, including the asterisk.
+// The log has one line for each kind of listener that is ready. Testcontainers waits for this line, including its
+// asterisk.
 func TestReadyIsPrintedOncePerKindOfListener(t *testing.T) {
 	tcp, unix := "* Ready to accept connections tcp", "* Ready to accept connections unix"
 	if os.Getenv(peer.OverTLS) == "yes" {

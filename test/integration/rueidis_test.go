@@ -12,8 +12,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// rueidis runs with its defaults, except that it waits longer for replies: it caches what DoCache reads, and drops it
-// when another client changes it, when it expires, and when everything is flushed.
+// rueidis caches what DoCache reads. It drops a value when another client changes the key, when the key expires,
+// and when everything is flushed. rueidis runs with its defaults, except that it waits longer for replies.
 func TestRueidisCaches(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		t.Run(transport, func(t *testing.T) {

@@ -140,7 +140,7 @@ func TestNothingIsAnsweredAfterQuit(t *testing.T) {
 func TestHalfClosedSocketIsAnswered(t *testing.T) {
 	server := peer.Start(t)
 	assert.Equal(t, "+PONG\r\n", exchange(t, server, command("PING")))
-	for _, size := range []int{10, 10_000} { // a socket holds so much; a slow reader loses more than that, in Redis too
+	for _, size := range []int{10, 10_000} { // sockets hold these; a slow reader loses longer ones, in Redis too
 		echo := command("ECHO", strings.Repeat("x", size))
 		answer := exchange(t, server, bytes.Repeat(echo, 100))
 		assert.Equal(t, 100*len(fmt.Sprintf("$%d\r\n\r\n", size))+100*size, len(answer))

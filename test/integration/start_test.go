@@ -191,8 +191,9 @@ func TestTheLastRepliesArriveWhole(t *testing.T) {
 	}
 }
 
-// An idle client neither sends nor reads. A client that waits for a long reply, or reads it slowly, is not idle. If it
-// is disconnected after it has read nothing for more than a second, because the machine is busy, the test tries again.
+// An idle client neither sends nor reads. A client that waits for a long reply, or reads it slowly, is not idle. If
+// the server disconnects a client that has read nothing for more than a second, because the machine is busy, the
+// test tries again.
 func TestReadingClientIsNotIdle(t *testing.T) {
 	server := peer.Start(t, "--timeout", "2") // the whole reply takes twice as long
 	fill := bytes.Buffer{}

@@ -90,8 +90,8 @@ func TestServersOnOneStoreSeeEachOther(t *testing.T) {
 	require.Zero(t, one.Exists(ctx, "k", "l", "n").Val())
 }
 
-// A server starts even if its store cannot be reached, and until it can, answers as --store-fails
-// says.
+// A server starts even if its store cannot be reached. Until the store can be reached, the server answers as
+// --store-fails says.
 func TestStoreThatCannotBeReached(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
@@ -106,7 +106,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	require.NoError(t, c.ConfigSet(ctx, "store-fails", "allow").Err())
 	require.Equal(t, "[0 1000 0 -1 0]", decide())
 	require.Contains(t, c.Info(ctx, "store").Val(), "store_failing:1\r\n")
-	opened := regexp.MustCompile(`store_breaker_openings:[1-9]`) // it may open more than once
+	opened := regexp.MustCompile(`store_breaker_openings:[1-9]`) // the breaker may open more than once
 	require.Eventually(t, func() bool {
 		decide()
 		return opened.MatchString(c.Info(ctx, "store").Val())
@@ -122,7 +122,7 @@ func TestStoreThatCannotBeReached(t *testing.T) {
 	changes := regexp.MustCompile(`"a server of the store (?:does not answer: [^"]*|answers again)" server=\S*`).
 		FindAllString(text, -1)
 	for i, line := range changes {
-		require.Contains(t, line, [...]string{"does not answer", "answers again"}[i%2], "once a change: %s", text)
+		require.Contains(t, line, [...]string{"does not answer", "answers again"}[i%2], "one a change: %s", text)
 		require.Contains(t, line, " server=127.0.0.1:"+port)
 	}
 }
@@ -201,7 +201,7 @@ func TestStorePasswordIsChanged(t *testing.T) {
 	require.Contains(t, hangUp(), "a new connection to the store failed: those that are open stay as they are")
 	require.NoError(t, os.WriteFile(file, []byte("second\n"), 0o600))
 	for !strings.Contains(hangUp(), "the files about the store were read again") {
-		require.Less(t, hangUps, 20, "a busy machine may take longer than a new connection may, but not always")
+		require.Less(t, hangUps, 20, "on a busy machine, a new connection may time out, but not every time")
 	}
 	require.Contains(t, peer.Ask(t, store.Addr, "INFO", "commandstats"), "cmdstat_auth:")
 }
@@ -225,7 +225,7 @@ func TestStoreOverTLS(t *testing.T) {
 	}
 	require.Contains(t, check(own...), "certificate signed by unknown authority")
 	require.Contains(t, check("--store-tls-ca-cert-file", other.File), "certificate signed by unknown authority")
-	require.Contains(t, check(trust...), "error    ", "it asks for a certificate")
+	require.Contains(t, check(trust...), "error    ", "the store asks for a certificate")
 	require.Contains(t, check(slices.Concat(trust, own)...), "rights             complete\n")
 
 	args := slices.Concat([]string{"--store", url, "--store-timeout", "30000"}, trust, own)
@@ -234,10 +234,10 @@ func TestStoreOverTLS(t *testing.T) {
 	require.Equal(t, "[0 2 1 -1 60]", fmt.Sprint(c.Do(inTime(t), "CL.FIXED", "k", 2, 60).Val()))
 }
 
-// A server that may remove keys is refused as a store, because the limits of those keys would be gone.
+// A redis-server that may evict keys is refused as a store, because the limits of evicted keys would be forgotten.
 func TestStoreThatEvicts(t *testing.T) {
 	store := peer.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
-	peer.Until(t, "the store is refused", func() bool { // if it does not answer in time, the server starts
+	peer.Until(t, "the store is refused", func() bool { // if the store does not answer in time, the server starts
 		cmd := peer.Command("--port", "0", "--unixsocket", filepath.Join(t.TempDir(), "socket"),
 			"--store", "redis://"+store.Addr)
 		server := peer.Launch(t, cmd)
@@ -245,7 +245,7 @@ func TestStoreThatEvicts(t *testing.T) {
 			ended := cmd.Process.Signal(syscall.Signal(0)) != nil
 			return ended || strings.Contains(server.Log(), peer.Ready)
 		})
-		_ = cmd.Process.Signal(syscall.SIGTERM) // fails if it has ended
+		_ = cmd.Process.Signal(syscall.SIGTERM) // fails if the server has ended
 		server.Wait()
 		return strings.Contains(server.Stderr(), "--store-may-evict")
 	})

@@ -13,7 +13,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A client's line counts its bytes, its calls and the keys that it watches, with either transport.
+// The line of a client in CLIENT INFO counts the client's bytes, its calls and the keys that it watches, with
+// either transport.
 func TestClientListCounts(t *testing.T) {
 	for _, transport := range []string{"event-loop", "goroutines"} {
 		server := peer.Start(t, "--transport", transport)
@@ -28,10 +29,10 @@ func TestClientListCounts(t *testing.T) {
 			require.NoError(t, err)
 			return string(reply[:n])
 		}
-		require.Equal(t, "+OK\r\n", line("WATCH a b\r\n")) // 11 bytes, and a reply of 5
-		require.Equal(t, "+PONG\r\n", line("PING\r\n"))    // 6 and 7
+		require.Equal(t, "+OK\r\n", line("WATCH a b\r\n")) // a call of 11 bytes, and a reply of 5
+		require.Equal(t, "+PONG\r\n", line("PING\r\n"))    // a call of 6 bytes, and a reply of 7
 		assert.Regexp(t, ` multi=-1 watch=2 qbuf=\d+ .* io-thread=0 tot-net-in=30 tot-net-out=12 tot-cmds=2\n`,
-			line("CLIENT INFO\r\n"), transport) // 13
+			line("CLIENT INFO\r\n"), transport) // a call of 13 bytes
 	}
 }
 

@@ -31,7 +31,7 @@ func TestSystemdIsTold(t *testing.T) {
 			return string(message[:n])
 		}
 		t.Setenv("NOTIFY_SOCKET", path)
-		t.Setenv("WATCHDOG_USEC", "20000") // it beats every 10 ms
+		t.Setenv("WATCHDOG_USEC", "20000") // the server notifies the watchdog every 10 ms
 		server := peer.Launch(t, peer.Command("--port", strconv.Itoa(peer.FreePort(t)), "--bind", "127.0.0.1",
 			"--transport", transport, "--dir", filepath.Join(dir, "state")))
 		message := next()
@@ -63,8 +63,8 @@ func TestSystemdIsGone(t *testing.T) {
 	assert.Contains(t, server.Stderr(), `level=WARN msg="systemd is not told how the server does"`)
 }
 
-// When a start fails, the log says why, in its format, whether an option is wrong or something that it names.
-// Standard error says it once.
+// When a start fails, the log says why, in the format that the options choose. The reason may be a wrong option, or
+// something that an option names. Standard error has the reason once.
 func TestFailedStartsAreLogged(t *testing.T) {
 	dir := t.TempDir()
 	log, conf := filepath.Join(dir, "log"), filepath.Join(dir, "conf")

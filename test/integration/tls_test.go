@@ -154,8 +154,8 @@ func (s *secure) ignore(t *testing.T) {
 	assert.Zero(t, s.Wait())
 }
 
-// SIGHUP reads the files again. Without TLS it has no effect; if a file is wrong, nothing changes. The metric is that
-// of the certificate in use.
+// SIGHUP reads the files again. Without TLS, SIGHUP has no effect; if a file is wrong, nothing changes. The metric
+// shows the expiry of the certificate in use.
 func TestSIGHUP(t *testing.T) {
 	port := strconv.Itoa(peer.FreePort(t))
 	s := startSecure(t, "--metrics-port", port)
@@ -258,8 +258,8 @@ func TestVersionsAndCiphers(t *testing.T) {
 	}
 }
 
-// A client resumes its TLS session, unless this is switched off. After the certificates were read
-// again, every client needs a full handshake, because the trusted certificates may have changed.
+// A client resumes its TLS session, unless tls-session-caching is no. After the certificates were read again, every
+// client needs a full handshake, because the trusted certificates may have changed.
 func TestSessionResumption(t *testing.T) {
 	for _, caching := range []string{"yes", "no"} {
 		s := startSecure(t, "--tls-session-caching", caching)
@@ -312,7 +312,7 @@ func TestTLSOnly(t *testing.T) {
 	}
 }
 
-// redis-cli connects with a certificate, and fails without.
+// redis-cli connects with a certificate, and fails without one.
 func TestRedisCLIOverTLS(t *testing.T) {
 	s := startSecure(t)
 	pair := s.authority.Issue(t, "cli")

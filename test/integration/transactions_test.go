@@ -25,7 +25,7 @@ type transfer struct {
 	add     int64 // 0: the key is read
 }
 
-// bank is the model: the replies of a transaction that is one step.
+// bank is the model: a transaction is one step, whose replies are the new values of its keys.
 var bank = porcupine.Model{
 	Init: func() any { return [accounts]int64{} },
 	Step: func(state, input, output any) (bool, any) {

@@ -72,7 +72,7 @@ func unblockAndKill(t *testing.T, server *peer.Server, boss, worker *redis.Clien
 		}, patience, time.Millisecond)
 	}
 	go func() { answered <- worker.Do(t.Context(), "WAIT", 1, 0).Err() }()
-	becomes(true) // if it were killed earlier, the client would wait on another connection
+	becomes(true) // if the connection were killed before WAIT arrives, the client would send WAIT on another
 	require.EqualValues(t, 1, boss.ClientKillByFilter(t.Context(), "ID", fmt.Sprint(id)).Val())
 	require.Error(t, <-answered)
 	gone := dial(t, server)

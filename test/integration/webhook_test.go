@@ -24,8 +24,9 @@ import (
 	"cellserver/test/peer"
 )
 
-// The real server posts signed reports, does not show the URL or the secret, and posts what waits before it ends. It
-// does so for three seconds at most. If it has posted less because the machine is busy, the test tries again.
+// The real server posts signed reports, and does not show the URL or the secret. Before it ends, it posts the
+// reports that wait, for three seconds at most. If it has posted fewer because the machine is busy, the test tries
+// again.
 func TestWebhook(t *testing.T) {
 	for tries := 1; ; tries++ {
 		posted, took := postedAtTheEnd(t)
@@ -54,7 +55,7 @@ func postedAtTheEnd(t *testing.T) (posted []string, took time.Duration) {
 		<-release
 		got <- event["subject"].(string)
 	}))
-	t.Cleanup(receiver.Close) // also if the test fails before
+	t.Cleanup(receiver.Close) // also if the test fails before the receiver is closed below
 	dir := t.TempDir()
 	policies, key := filepath.Join(dir, "p.yaml"), filepath.Join(dir, "secret")
 	require.NoError(t, os.WriteFile(policies, []byte("policies: {p: {limits: [{fixed: {limit: 1, period: 60s}}], notify: [100%]}}"), 0o600))
@@ -80,7 +81,7 @@ func postedAtTheEnd(t *testing.T) (posted []string, took time.Duration) {
 	took = time.Since(began)
 	require.NotContains(t, s.Log(), "hidden")
 	require.NotContains(t, s.Log(), secret)
-	receiver.Close() // when its handlers have ended
+	receiver.Close() // returns when its handlers have ended
 	close(got)
 	for subject := range got {
 		posted = append(posted, subject)
