@@ -229,15 +229,15 @@ func (a *author) call() []string {
 			call = append(call, strings.TrimPrefix(form, "="))
 		}
 	}
-	if a.IntN(10) == 0 && arityIsNoTrouble(name) {
+	if a.IntN(10) == 0 && takesRandomWords(name) {
 		call = append(call[:1], a.words(a.IntN(5))...)
 	}
 	return call
 }
 
-// arityIsNoTrouble reports whether a command may be called with random words. With other commands,
-// random words could get replies that differ on purpose.
-func arityIsNoTrouble(name string) bool {
+// takesRandomWords reports whether a command may be called with random words. With other commands, random words
+// could get replies that differ on purpose.
+func takesRandomWords(name string) bool {
 	return !strings.Contains("TIME CLIENT COMMAND CONFIG INFO CLUSTER", name)
 }
 

@@ -42,7 +42,7 @@ type player struct {
 // late is the longest wait for a message. On a busy machine messages may take a while.
 const late = 10 * time.Second
 
-// wait reads until there are so many lines, or the last line has arrived, or patience is over.
+// wait reads until there are at least until lines, or the last line has arrived, or patience is over.
 func (g *player) wait(until int, last string, patience time.Duration) error {
 	if err := g.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return err
@@ -614,8 +614,8 @@ func startForSeveral(t *testing.T) (ours, redis dialer) {
 	return ours, redis
 }
 
-// Several clients receive the same because of each other's calls as from Redis.
-// CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
+// Several clients receive the same messages and replies from cellserver as from Redis, also those that other
+// clients cause. CELLSERVER_TEST_PROGRAMS and CELLSERVER_TEST_SEED are for longer runs.
 func TestRandomProgramsOfSeveralAgainstRedis(t *testing.T) {
 	programs, first := uint64(100), uint64(0)
 	if racetest.Enabled {

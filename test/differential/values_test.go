@@ -10,8 +10,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// In these programs there are few keys, with integers, fractions and other strings. Some
-// expire. Times in replies are chosen so that a few milliseconds make no difference.
+// In these programs there are few keys, with integers, fractions and other strings. Some expire. Times are chosen
+// so that a few milliseconds make no difference in replies.
 
 // valueForms are calls in addition to the forms of grammar: k is a key, i an integer, f a fraction,
 // w a word, s a duration in seconds, m in milliseconds, t an instant in seconds, u in milliseconds;

@@ -75,7 +75,8 @@ func (s *secured) answers(t *testing.T, name string) {
 	peer.Until(t, "an answer", func() bool { return s.ask(t, config) == codes.OK })
 }
 
-// begins is how the commands of docs/envoy.md begin, and what runs each of them: nil if another test does.
+// begins has the beginnings of the commands of docs/envoy.md, each with the function that runs such a command, or
+// nil if another test does.
 var begins = map[string]func(r *reader, line string){
 	"cellserver policies check": func(r *reader, line string) {
 		output, err := r.types(line).CombinedOutput()

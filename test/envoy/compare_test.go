@@ -33,9 +33,9 @@ func (c *contender) resident(t *testing.T) (sum int) {
 	return sum
 }
 
-// What services need besides CPU time: memory at the start and per key, and the latency of requests that are due at a
-// fixed rate, measured from when each was due. The latencies mean something only on a quiet machine. Without -cost, the
-// test only checks that everything can be measured.
+// TestNeeds measures what services need besides CPU time: memory at the start and per key, and the latency of
+// requests that are due at a fixed rate, measured from when each was due. The latencies mean something only on a
+// quiet machine. Without -cost, the test only checks that everything can be measured.
 func TestNeeds(t *testing.T) {
 	own, nothing, others := startContenders(t, costFolder(t))
 	keys, perSecond, seconds := 200, 100, 1

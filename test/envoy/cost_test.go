@@ -131,10 +131,10 @@ func median(of []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-// The CPU time of a request, over all processes of a service: at most 0.40 of the CPU time in envoyproxy/ratelimit with
-// its redis-server, and at most 1.25 of the CPU time in a handler that counts nothing. The rounds of the services
-// alternate, and each ratio is the median of the ratios of the rounds, so that a busy machine slows all of them alike.
-// Without -cost, the test only checks that they can be measured.
+// TestCost measures the CPU time of a request, over all processes of a service. It is at most 0.40 of the CPU time
+// in envoyproxy/ratelimit with its redis-server, and at most 1.25 of the CPU time in a handler that counts nothing.
+// The rounds of the services alternate, and each ratio is the median of the ratios of the rounds, so that a busy
+// machine slows all of them alike. Without -cost, the test only checks that the CPU times can be measured.
 func TestCost(t *testing.T) {
 	own, nothing, others := startContenders(t, costFolder(t))
 	all := append([]*contender{own, nothing}, others...)

@@ -104,7 +104,7 @@ func TestJSONOfStrangers(t *testing.T) {
 	}
 }
 
-// With files, started as in envoyproxy/ratelimit's own example.
+// The server reads its limits from files when it is started as in envoyproxy/ratelimit's own example.
 func TestImageWithFiles(t *testing.T) {
 	root := t.TempDir()
 	folder := filepath.Join(root, "ratelimit", "config")
@@ -173,8 +173,9 @@ func gatewayEnvironment(t *testing.T) (environment []string) {
 	return environment
 }
 
-// With the environment that Envoy Gateway renders, except for names of files and ports: limits by xDS, TLS for Envoy
-// and for xDS with files that change while the server runs, and the metrics of its dashboard.
+// The server works with the environment that Envoy Gateway renders, except for names of files and ports: with
+// limits by xDS, with TLS for Envoy and for xDS from files that change while the server runs, and with the metrics
+// of Envoy Gateway's dashboard.
 func TestImageOfEnvoyGateway(t *testing.T) {
 	authority := certs.New(t)
 	folder := t.TempDir()
@@ -226,9 +227,9 @@ func TestImageOfEnvoyGateway(t *testing.T) {
 	})
 }
 
-// With the arguments and the environment of a Deployment in the tests of Envoy AI Gateway (c217da8a5), for its
-// QuotaPolicies, except for names of hosts and ports: without TLS, and the server does not start without a
-// configuration.
+// The server works with the arguments and the environment of a Deployment in the tests of Envoy AI Gateway
+// (c217da8a5), for its QuotaPolicies, except for names of hosts and ports. There is no TLS, and the server does not
+// start without a configuration.
 func TestImageOfAIGateway(t *testing.T) {
 	p := startPlane(t)
 	p.node = "envoy-ai-gateway-ratelimit"

@@ -21,8 +21,8 @@ var integration = []string{"TestBasicConfig", "TestBasicAuthConfig", "TestBasicR
 	"TestXdsProviderBasicConfig", "TestXdsProviderBasicConfigReload", "Test_mTLS", "Test_mTLSSetup",
 	"TestReloadGRPCServerCerts"}
 
-// localCache are the parts of these tests that are left out: they count how often a cache in the original has answered
-// in place of Redis.
+// localCache is in the names of the parts of these tests that are left out: they count how often a cache in the
+// original has answered in place of Redis.
 const localCache = "/LocalCache"
 
 // leftOut are the original's other tests, with the reason.

@@ -31,7 +31,7 @@ var (
 )
 
 // judgeProgram builds the original, unless the environment names a program, and returns its path. isNew reports
-// that the environment named it, so that it has everything.
+// that the environment named it: such a program has everything that judgeModule lacks.
 func judgeProgram(t *testing.T) (path string, isNew bool) {
 	t.Helper()
 	if path := os.Getenv("ENVOY_RATELIMIT"); path != "" {

@@ -44,7 +44,7 @@ func launchLimitador(t *testing.T, program string) *contender {
 	t.Helper()
 	port, file := peer.FreePort(t), filepath.Join(t.TempDir(), "limits.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(limitadorLimits()), 0o600))
-	// It forgets counts beyond the size of its cache.
+	// limitador forgets counts beyond the size of its cache.
 	process := peer.Launch(t, exec.Command(program, "--rls-ip", "127.0.0.1", "--rls-port", fmt.Sprint(port),
 		"--http-ip", "127.0.0.1", "--http-port", fmt.Sprint(peer.FreePort(t)), file, "memory", "--cache", "200000"))
 	c := newContender(t, "limitador", port, process)
@@ -70,6 +70,6 @@ func TestLimitadorForgets(t *testing.T) {
 	c := launchLimitador(t, program)
 	c.processes[0].Signal(syscall.SIGTERM)
 	c.processes[0].Wait()
-	c = launchLimitador(t, program) // which has the first request of the same user admitted
+	c = launchLimitador(t, program) // requires that the first request of the same user is admitted
 	require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, c.probe(t, "first"))
 }

@@ -31,9 +31,9 @@ type logReport struct {
 	} `json:"most_limited"`
 }
 
-// The access log that Envoy writes by default, in which nothing is escaped, is read back by policies replay with the
-// requests that were sent: who, when, to which host, and how they were answered. A quotation mark in a header makes a
-// line ambiguous, so it is bad.
+// policies replay reads back the access log that Envoy writes by default, in which nothing is escaped, with the
+// requests that were sent: who, when, to which host, and how they were answered. A line with a quotation mark in a
+// header is ambiguous, so it counts as bad.
 func TestAccessLogIsReadBack(t *testing.T) {
 	folder := write(t, "shop.yaml", limits(9, ""))
 	path := filepath.Join(folder, "access.log")

@@ -84,7 +84,7 @@ func limits(requests int, more string) string {
 		"  rate_limit: {unit: year, requests_per_unit: %d}\n", more, requests)
 }
 
-// A real Envoy, with the configuration of docs/envoy.md.
+// A real Envoy with the configuration of docs/envoy.md does what the page says.
 func TestEnvoy(t *testing.T) {
 	program := envoyProgram(t)
 	for name, test := range map[string]func(t *testing.T, program string){

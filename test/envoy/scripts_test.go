@@ -40,7 +40,8 @@ func sources(t *testing.T) string {
 	return module.Dir
 }
 
-// The original's scripts, with its examples of configurations for Envoy and for itself.
+// The original's scripts succeed with cellserver, with the original's examples of configurations for Envoy and for
+// itself.
 func TestScripts(t *testing.T) {
 	program, from := envoyProgram(t), sources(t)
 	root := t.TempDir()

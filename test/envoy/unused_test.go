@@ -67,7 +67,7 @@ func newStarts(t *testing.T, name string, overlay []byte) *starts {
 // buildWith builds the server with the files that overlay replaces, if it is not nil. os.DevNull only compiles it.
 func buildWith(t *testing.T, overlay []byte, program string) {
 	t.Helper()
-	// As make build does.
+	// The options of make build, except for the version.
 	args := []string{"build", "-trimpath", "-buildvcs=false", "-tags=grpcnotrace", "-o", program}
 	if overlay != nil {
 		file := filepath.Join(t.TempDir(), "overlay.json")
@@ -102,7 +102,7 @@ func overlayWithout(t *testing.T) []byte {
 		require.NoError(t, err)
 		for _, file := range files {
 			base := filepath.Base(file)
-			if name != "grpcapi" || base != "settings.go" && base != "info.go" { // they do not know gRPC
+			if name != "grpcapi" || base != "settings.go" && base != "info.go" { // these two files do not use gRPC
 				replaced[file] = ""
 			}
 		}

@@ -39,8 +39,8 @@ func TestKilledAtEachCall(t *testing.T) {
 	t.Log("killed at calls up to", last)
 }
 
-// untilKilled makes a server work until the disk has killed it. It returns true if it has completed
-// a compaction instead.
+// untilKilled makes a server work until the disk has killed it. It returns true if the server has completed a
+// compaction instead.
 func (l *load) untilKilled(d *disk, server *peer.Server) (done bool) {
 	l.run(server)
 	defer l.end()

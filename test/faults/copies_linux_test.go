@@ -17,7 +17,7 @@ import (
 // copied is a copy of a folder that was in use.
 type copied struct {
 	dir      string
-	promised time.Duration // the promise before the copy was begun
+	promised time.Duration // the load's promise before the copy was begun
 }
 
 // copies makes copies of the folder of a server under load.

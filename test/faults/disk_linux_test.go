@@ -83,7 +83,7 @@ type (
 	}
 )
 
-// serve answers until the process has ended.
+// serve answers the kernel's notifications until the process has ended.
 func (d *disk) serve() {
 	defer close(d.ended)
 	defer unix.Close(d.listener)

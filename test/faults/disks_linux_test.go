@@ -29,7 +29,7 @@ func works(d *disk, _ string) { d.end() }
 
 func nothing(*disk, string) {}
 
-// moved is where a folder is renamed to.
+// away is what an outage appends to the name of the folder, to rename it.
 const away = ".away"
 
 var outages = map[string]outage{
@@ -152,8 +152,8 @@ func (l *load) recoverFrom(o outage, dir string) {
 	require.Zero(l.t, server.Wait())
 }
 
-// refuses checks that writes are refused if, and only if, the option is set. If the server ends the
-// outage itself, it may be over already, and then nothing is refused.
+// refuses checks that writes are refused if, and only if, the option is set. If the server ends the outage itself,
+// the outage may be over already, and then nothing is refused.
 func (l *load) refuses(server *peer.Server, o outage) {
 	const option = "stop-writes-on-bgsave-error"
 	ask(l.t, server, "CONFIG SET "+option+" yes")

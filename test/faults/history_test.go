@@ -90,8 +90,8 @@ func (h *history) check(found view, promised time.Duration) error {
 }
 
 // areApart reports whether each key has its value after one of the steps. A pass visits keys one after the other,
-// so it may have a later step of one key without an earlier step of another. But of a step that changed both
-// keys, it has both changes or none.
+// so it may have a later step of one key without an earlier step of another key. If a step changed both keys, the
+// pass has both changes or none.
 func areApart(steps []step, found view) bool {
 	words := strings.Fields(found.text)
 	seen := make([]bool, len(words))

@@ -26,7 +26,7 @@ func (l *load) awaitSteps(more int) {
 	await(l.t, func() bool { return l.answered.Load() >= until || l.t.Failed() })
 }
 
-// awaitPasses waits until INFO has shown that many more passes.
+// awaitPasses waits until INFO has shown that many more passes. The first pass that INFO shows does not count.
 func (l *load) awaitPasses(more int) {
 	l.t.Helper()
 	await(l.t, func() bool { return l.passes.Load() > 0 || l.t.Failed() })
@@ -62,7 +62,7 @@ func TestKills(t *testing.T) {
 	promised, steps := time.Duration(0), int64(0)
 	kills := amount(6, 120)
 	for range kills {
-		appendfsync := []string{"everysec", "everysec", "no"}[rand.IntN(3)] // no is enough if only the process ends
+		appendfsync := []string{"everysec", "everysec", "no"}[rand.IntN(3)] // if only the process ends, no is enough
 		server := peer.Start(t, "--dir", dir, "--appendfsync", appendfsync)
 		l.verify(server, promised)
 		l.compacts, l.waitaof = rand.IntN(2) == 0, rand.IntN(3) == 0

@@ -84,7 +84,7 @@ type load struct {
 	subjects [][]*subject // of each client
 	counts   *counts
 	swaps    *swaps
-	awaited  *history         // a counter's; a step is answered when WAITAOF says that it is on the disk
+	awaited  *history         // of a counter; a step counts as answered when WAITAOF says that it is on the disk
 	value    atomic.Int64     // the last value that a step has written
 	answered atomic.Int64     // steps that have been answered since the server started
 	passes   atomic.Int64     // the last count in INFO
@@ -138,7 +138,7 @@ func (l *load) run(server *peer.Server) {
 		l.running.Go(func() {
 			c, err := dial(server.Addr)
 			if err != nil {
-				return // it has ended already
+				return // the server has ended already
 			}
 			defer c.Close()
 			for r := rand.New(rand.NewPCG(seed, 0)); err == nil && !l.stopped(); {
@@ -163,7 +163,8 @@ func (l *load) stopped() bool {
 	}
 }
 
-// end waits until all clients have ended: they were told to, or their connections have ended.
+// end tells the clients to stop, and waits until all have ended. Some may have ended before, with their
+// connections.
 func (l *load) end() {
 	close(l.stopping)
 	l.running.Wait()
@@ -266,11 +267,11 @@ func (l *load) watch(c *conn, r *rand.Rand) error {
 	l.failing.Store(field(replies[0], "journal_failing_since") != "0")
 	l.writing.Store(field(replies[0], "aof_rewrite_in_progress") == "1")
 	l.passes.Store(int64(passes))
-	if ago >= 0 { // it was rounded down
+	if ago >= 0 { // the server has rounded it down
 		l.promise.Store(max(l.promise.Load(), int64(asked-time.Duration(ago+1)*time.Millisecond)))
 	}
 	if l.compacts && r.IntN(100) == 0 {
-		_, err = c.ask("BGREWRITEAOF") // an error if one is in progress
+		_, err = c.ask("BGREWRITEAOF") // an error if a snapshot is in progress
 	}
 	<-l.pace
 	return err

@@ -62,7 +62,7 @@ func TestAnOldCopyIsFound(t *testing.T) {
 	for _, err := range errs {
 		require.Regexp(t, "is as after step [0-9]+ of|has never been|databases", err.Error())
 	}
-	require.NoError(t, l.counts.check(l.look(server).counts, 0), "that may be lost")
+	require.NoError(t, l.counts.check(l.look(server).counts, 0), "steps that were not promised may be lost")
 }
 
 // copyFolder copies the files of a folder. It skips a file that is removed meanwhile.

@@ -15,8 +15,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// A suspended server continues, and for its limits the time has passed. It loses no step that was
-// promised. While it is suspended, no other server can use its folder.
+// When a suspended server continues, its limits have recovered for the time of the suspension. The server loses no
+// step that was promised. While it is suspended, no other server can use its folder.
 func TestSuspended(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -13,7 +13,7 @@ import (
 // aheadKey is the limit from which processes take tokens ahead if the plan has a lease.
 const aheadKey = "0:0"
 
-// taking is a process that takes tokens ahead.
+// taking is the state of a process that takes tokens ahead.
 type taking struct {
 	book        *ahead.Book
 	rule        limit.Rule

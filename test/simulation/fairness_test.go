@@ -68,8 +68,9 @@ func TestHotKeyIsShared(t *testing.T) {
 	}
 }
 
-// TestHotKeyOfManyProcesses lets more processes call one key than there are round trips for. Losers
-// back off, so that the server's load stays bounded. The price is that some steps fail, and say so.
+// TestHotKeyOfManyProcesses lets more processes call one key than there are round trips for. Steps that lose wait
+// longer before they try again, so that the server's load stays bounded. Therefore some steps fail, with an error
+// that says why.
 func TestHotKeyOfManyProcesses(t *testing.T) {
 	plan := Plan{Seed: 1, Processes: 32, Primaries: 1, Slots: 1, Callers: 8, Timeout: 100 * ms,
 		Duration: 300 * ms, Known: 10, Delay: 100 * us, Jitter: 10 * us}
@@ -84,9 +85,9 @@ func TestHotKeyOfManyProcesses(t *testing.T) {
 	assert.LessOrEqual(t, result.Counters.MostTries, int64(40))
 }
 
-// TestLimitIsShared lets four processes use one limit, each with a demand of a quarter of the limit. One process is so
-// far away that others always write while its step is under way. It must get at least half of its share. If the
-// servers do not make the steps themselves, it does not.
+// TestLimitIsShared lets four processes use one limit, each with a demand of a quarter of the limit. One process is
+// so far away that others always write while its step is under way. The far process must get at least half of its
+// share, which it would not get if the servers did not make the steps themselves.
 func TestLimitIsShared(t *testing.T) {
 	for _, c := range []struct{ away, timeout int64 }{{10 * ms, 100 * ms}, {40 * ms, 1000 * ms}} {
 		plan := Plan{Seed: 1, Processes: 4, Primaries: 1, Slots: 1, Callers: 16, Pause: 320 * ms, CallKey: "0:0",
@@ -103,7 +104,7 @@ func TestLimitIsShared(t *testing.T) {
 		t.Logf("%d ms away: %v taken, p50 %d us, %d steps made by the server, %d conflicts", c.away/ms, result.Taken,
 			took[len(took)/2]/us, result.Counters.Scripted, result.Counters.Conflicts)
 		assert.GreaterOrEqual(t, result.Taken[0], even/2)
-		assert.Less(t, took[len(took)/2], c.away*5/2, "two round trips, and a wait for the one before")
+		assert.Less(t, took[len(took)/2], c.away*5/2, "two round trips, and a wait for the step before")
 	}
 }
 

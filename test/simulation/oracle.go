@@ -18,12 +18,12 @@ import (
 //   - a write continues the value that the key held;
 //   - a step that changed nothing has seen a value that the key held during the call, or, if a limit
 //     has denied it, so long before as the plan allows;
-//   - a limit admits no more than it promises by the clocks of the servers; what a server makes after the call was told
-//     that the store is unavailable, as a server does that has stalled, is not admitted;
+//   - a limit admits no more than it promises by the clocks of the servers; a step does not count as admitted if a
+//     server makes it after its caller was told that the store is unavailable, as a stalled server does;
 //   - each step ends exactly once, and by its deadline;
 //   - calls that processes admit with tokens taken ahead are within the limit too;
 //   - a charge is made once and corrected once, however often its client repeats these steps;
-//   - no correction gives back more than if what was used had been charged at first.
+//   - after a correction, a bucket holds at least what it would if the used quantity had been charged at first.
 type oracle struct {
 	w        *world
 	steps    []*step
@@ -54,7 +54,7 @@ type version struct {
 	account *account // of a book
 	late    bool     // the step had ended as unsure before: its caller was told nothing
 	from    int64    // when a server first held it, or got it as a part of a request
-	to      int64    // the last time
+	to      int64    // the last time at which a server held it
 }
 
 // step is what the oracle knows of a step.
@@ -235,11 +235,11 @@ func (o *oracle) expired(key string, v *version) {
 	k.present, k.absentUntil = false, combine.Never
 }
 
-// checkLimit compares how much a limit has admitted with its promise: the burst, and the rate times
-// the time. If a server's clock jumps, or a server with another clock takes over, the limit moves
-// with the clock. And a process may be wrong about that clock, by half a round trip, and after a
-// jump by the jump until it measures again. The time counts from began of the first write: a step takes at the time at
-// which it was submitted, and its write may arrive much later.
+// checkLimit compares how much a limit has admitted with its promise: the burst, and the rate times the time. If a
+// server's clock jumps, or a server with another clock takes over, the limit moves with the clock. A process may be
+// wrong about that clock by half a round trip, and after a jump also by the jump, until it measures the clock
+// again. The time counts from began of the first write: a step takes at the time at which it was submitted, and its
+// write may arrive much later.
 func (o *oracle) checkLimit(n *node, key string, k *keyState, began int64) {
 	w := o.w
 	if k.began == 0 {

@@ -26,11 +26,11 @@ type Plan struct {
 	Grace     int64   // how long after the last fault everything must work again
 	Calm      int64   // how long the run goes on after that
 	Known     int     // how many values a machine remembers
-	DenialAge int64   // how long they may deny steps
+	DenialAge int64   // how long remembered values may deny steps
 
 	Adds     bool    // servers make steps on limits themselves, on request
 	Compared uint64  // one in so many of these steps has to be compared and set; 0 if none has
-	Leave    float64 // the probability that they leave a step to the process instead
+	Leave    float64 // the probability that servers leave a step to the process instead
 
 	Lease int64   // how long tokens of aheadKey may be taken ahead; 0 if no tokens are
 	Load  float64 // the demand for aheadKey, as a fraction of its limit

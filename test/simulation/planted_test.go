@@ -107,7 +107,7 @@ func findPlanted(t *testing.T, folder string, planted []fault, tests string) {
 			command := exec.Command(binary, "-test.run="+tests, "-test.failfast", "-count=200")
 			command.Env = append(os.Environ(), "PLANTED="+f.name)
 			out, err := command.CombinedOutput()
-			require.Error(t, err, "it was not found")
+			require.Error(t, err, "the fault was not found")
 			lines := strings.Split(string(out), "\n")
 			t.Logf("%.150s", lines[min(2, len(lines)-1)])
 		})

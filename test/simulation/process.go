@@ -261,8 +261,8 @@ type adding struct {
 	compared bool
 }
 
-// adding returns a step as servers make it, nil if it has to be compared and set. Half of the steps that have to be
-// say so only when they are asked whether they fit.
+// adding returns a step in the form in which servers make it, or nil if the step has to be compared and set. Half
+// of the steps that have to be compared and set are returned nevertheless, and say so only in Fits.
 func (p *process) adding(s *step) combine.Adding {
 	every := p.w.plan.Compared
 	compared := every > 0 && s.number%every == every-1

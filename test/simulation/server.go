@@ -138,7 +138,7 @@ func (w *world) serves(p *process, n *node, keys []string, r *combine.Request) b
 	}
 	switch {
 	case n.deposed:
-		return true // it does not know that it is deposed
+		return true // this server does not know that it is deposed
 	case n == s.owner && (s.target == nil || missing == 0):
 		return true
 	case n == s.owner && missing == len(keys):

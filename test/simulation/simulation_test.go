@@ -50,7 +50,7 @@ func TestLeaseSeeds(t *testing.T) {
 	assert.Positive(t, blocks)
 }
 
-// TestRunsCanBeRepeated: otherwise a seed would be useless.
+// TestRunsCanBeRepeated runs seeds twice, with the same result: otherwise a seed would be useless.
 func TestRunsCanBeRepeated(t *testing.T) {
 	for seed := range uint64(5) {
 		assert.Equal(t, Run(PlanOf(seed)), Run(PlanOf(seed)), "seed %d", seed)
@@ -78,7 +78,8 @@ func TestChargesAreCorrectedOnce(t *testing.T) {
 	assert.Positive(t, found)
 }
 
-// No correction gives back more than if what was used had been charged at first. Refunds would.
+// After a correction, a bucket holds at least what it would if the used quantity had been charged at first. If
+// corrections were refunds of the whole difference, it would hold less, which the oracle finds.
 func TestCorrectionsGiveBackNoMore(t *testing.T) {
 	done, found := 0, 0
 	for seed := range uint64(20) {
