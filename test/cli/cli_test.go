@@ -49,7 +49,7 @@ func run(t *testing.T, cmd *exec.Cmd, stdin string) outcome {
 	}
 	require.NoError(t, cmd.Start())
 	tooLate := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-	_ = cmd.Wait() // ProcessState tells
+	_ = cmd.Wait() // ProcessState has the exit status
 	require.True(t, tooLate.Stop(), "%v does not end", cmd.Args)
 	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
 }

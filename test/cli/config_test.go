@@ -41,7 +41,7 @@ func TestServersConfigurationFile(t *testing.T) {
 	assert.Contains(t, out.stderr, "no such file")
 }
 
-// The configuration file of a server with TLS only.
+// The configuration file of a server that has only a TLS port leads the client to this port.
 func TestConfigurationFileWithTLS(t *testing.T) {
 	s := startTLS(t)
 	file := filepath.Join(t.TempDir(), "cellserver.conf")

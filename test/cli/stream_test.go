@@ -26,7 +26,7 @@ func listen(t *testing.T, cmds []*exec.Cmd, during func()) (outcomes []outcome) 
 	during()
 	for i, cmd := range cmds {
 		tooLate := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // ProcessState tells
+		_ = cmd.Wait() // ProcessState has the exit status
 		require.True(t, tooLate.Stop(), "%v does not end", cmd.Args)
 		outcomes = append(outcomes, outcome{stdout[i].String(), stderr[i].String(), cmd.ProcessState.ExitCode()})
 	}

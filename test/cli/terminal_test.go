@@ -86,7 +86,7 @@ func (s *terminal) enter(keys string) {
 func (s *terminal) end() (status int) {
 	s.t.Helper()
 	tooLate := time.AfterFunc(patience, func() { _ = s.cmd.Process.Kill() })
-	_ = s.cmd.Wait() // ProcessState tells
+	_ = s.cmd.Wait() // ProcessState has the exit status
 	require.True(s.t, tooLate.Stop(), "the program does not end")
 	assert.Equal(s.t, s.untouched, settings(s.t, s.programs))
 	return s.cmd.ProcessState.ExitCode()
@@ -134,7 +134,7 @@ func TestKeysThatLeave(t *testing.T) {
 	}
 }
 
-// A session knows the lines of the last one, without passwords.
+// A session knows the lines of the previous session, without passwords.
 func TestHistoryOfSessions(t *testing.T) {
 	server := peer.Start(t)
 	env := environment(t)
@@ -179,7 +179,7 @@ func TestInterruptedStream(t *testing.T) {
 	assert.Zero(t, s.end())
 }
 
-// No prompt is shown where input or output is not a terminal.
+// Without a server, no prompt is shown, and the program ends with an error.
 func TestPromptNeedsAServer(t *testing.T) {
 	s := onTerminal(t, ours("-p", strconv.Itoa(peer.FreePort(t))))
 	s.see("cellserver cli: cannot connect to 127.0.0.1:")

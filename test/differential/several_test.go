@@ -341,8 +341,8 @@ func compareSeveral(ours, redis dialer, p program) (difference string, err error
 // generator writes programs of several clients. It knows which calls each client may not make next.
 type generator struct {
 	*author
-	silenced [clientCount]bool // it may have switched replies off
-	queues   [clientCount]bool // it may be in a transaction
+	silenced [clientCount]bool // the client may have switched replies off
+	queues   [clientCount]bool // the client may be in a transaction
 	message  int
 }
 

@@ -78,7 +78,7 @@ type outcome uint8
 
 const (
 	uncounted outcome = iota // an error, which says that the call was not counted
-	unsure                   // it may have been counted
+	unsure                   // the call may have been counted
 	limited
 	allowed
 )

@@ -349,7 +349,7 @@ func TestContradictionsAreFound(t *testing.T) {
 		"unknown, and not made":   {true, []reply{{add, answer{unknown: true}}, {add, answer{text: "1"}}}},
 		"unknown, and made twice": {false, []reply{{add, answer{unknown: true}}, {add, answer{text: "3"}}}},
 		"too much is admitted":    {false, []reply{{take, answer{text: "0 1 3"}}, {take, answer{text: "0 1 3"}}}},
-		"it is limited too early": {false, []reply{{take, answer{text: "1 4 0"}}}},
+		"limited too early":       {false, []reply{{take, answer{text: "1 4 0"}}}},
 		"an ID is repeated":       {true, []reply{{once, answer{text: "0 999 1"}}, {once, answer{text: "0 999 1"}}}},
 		"an ID counts twice":      {false, []reply{{once, answer{text: "0 999 1"}}, {once, answer{text: "0 998 1"}}}},
 		"another ID counts":       {true, []reply{{once, answer{text: "0 999 1"}}, {other, answer{text: "0 998 1"}}}},

@@ -34,19 +34,19 @@ func TestTheCheckerFindsPlantedFaults(t *testing.T) {
 	}{
 		"right": {"", after(told(6, limited, 1, 0, 0), told(10, allowed, 1, 1, 0),
 			told(40, allowed, 3, 3, 0))},
-		"a token comes back too early":   {"4 were admitted", after(told(6, allowed, 1, 1, 0))},
-		"the limit is free again":        {"4 were admitted", after(told(6, allowed, 1, 1, 2))},
-		"an admission is lost":           {"at least 2", []call{told(0, allowed, 1, 1, 2), told(2, allowed, 1, 1, 2)}},
-		"an admission is counted twice":  {"no calls", []call{told(0, allowed, 1, 1, 1)}},
-		"it is limited without a reason": {"1 are left", []call{told(0, allowed, 2, 2, 1), told(2, limited, 1, 0, 1)}},
-		"it is limited for too long":     {"no calls", after(told(31, limited, 2, 0, 1))},
-		"a read is stale":                {"at least 3", after(told(6, allowed, 0, 0, 1))},
-		"a read is of the future":        {"no calls", []call{told(0, allowed, 0, 0, 2), told(2, allowed, 1, 1, 2)}},
-		"tokens are given back":          {"", after(told(6, allowed, -2, -2, 2), told(8, allowed, 1, 1, 1))},
-		"they are given back twice":      {"at least 2", after(told(6, allowed, -1, -1, 2))},
-		"what was given back is lost":    {"no calls", after(told(6, allowed, -1, -1, 1), told(9, limited, 1, 0, 0))},
-		"unsure, and counted":            {"", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 1)}},
-		"unsure, and not counted":        {"", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 2)}},
+		"a token comes back too early":  {"4 were admitted", after(told(6, allowed, 1, 1, 0))},
+		"the limit is free again":       {"4 were admitted", after(told(6, allowed, 1, 1, 2))},
+		"an admission is lost":          {"at least 2", []call{told(0, allowed, 1, 1, 2), told(2, allowed, 1, 1, 2)}},
+		"an admission is counted twice": {"no calls", []call{told(0, allowed, 1, 1, 1)}},
+		"limited without a reason":      {"1 are left", []call{told(0, allowed, 2, 2, 1), told(2, limited, 1, 0, 1)}},
+		"limited for too long":          {"no calls", after(told(31, limited, 2, 0, 1))},
+		"a read is stale":               {"at least 3", after(told(6, allowed, 0, 0, 1))},
+		"a read is of the future":       {"no calls", []call{told(0, allowed, 0, 0, 2), told(2, allowed, 1, 1, 2)}},
+		"tokens are given back":         {"", after(told(6, allowed, -2, -2, 2), told(8, allowed, 1, 1, 1))},
+		"tokens are given back twice":   {"at least 2", after(told(6, allowed, -1, -1, 2))},
+		"what was given back is lost":   {"no calls", after(told(6, allowed, -1, -1, 1), told(9, limited, 1, 0, 0))},
+		"unsure, and counted":           {"", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 1)}},
+		"unsure, and not counted":       {"", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 2)}},
 		"unsure, and counted later": {"", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 2),
 			told(4, allowed, 0, 0, 1)}},
 		"unsure, and counted twice":       {"no calls", []call{told(0, unsure, 1, 0, 0), told(2, allowed, 1, 1, 0)}},
@@ -70,15 +70,15 @@ func TestTheCheckerKnowsWhatAFailoverForgets(t *testing.T) {
 		says  string
 		calls []call
 	}{
-		"the last is forgotten":          {"", after(told(7, allowed, 1, 1, 0))},
-		"two may be":                     {"", after(told(7, allowed, 2, 2, 0))},
-		"what was kept is forgotten":     {"4 were", after(told(7, allowed, 3, 3, 0))},
-		"it is shown as forgotten":       {"at least 1", after(told(7, allowed, 0, 0, 3))},
-		"nothing is forgotten":           {"", after(told(7, limited, 1, 0, 0))},
-		"it was too much before":         {"before the failover: k: 4 were", after(told(5, allowed, 1, 1, 0))},
-		"it is too much afterwards":      {"4 were", after(told(7, allowed, 2, 2, 0), told(8, allowed, 1, 1, 0))},
-		"it was forgotten before":        {"at least 3", after(told(5, allowed, 0, 0, 1))},
-		"what was given back is as well": {"", after(told(5, allowed, -1, -1, 1), told(7, limited, 1, 0, 0))},
+		"the last call is forgotten":          {"", after(told(7, allowed, 1, 1, 0))},
+		"two calls are forgotten":             {"", after(told(7, allowed, 2, 2, 0))},
+		"what was kept is forgotten":          {"4 were", after(told(7, allowed, 3, 3, 0))},
+		"what was kept is shown as forgotten": {"at least 1", after(told(7, allowed, 0, 0, 3))},
+		"nothing is forgotten":                {"", after(told(7, limited, 1, 0, 0))},
+		"too much before the failover":        {"before the failover: k: 4 were", after(told(5, allowed, 1, 1, 0))},
+		"too much after the failover":         {"4 were", after(told(7, allowed, 2, 2, 0), told(8, allowed, 1, 1, 0))},
+		"forgotten before the failover":       {"at least 3", after(told(5, allowed, 0, 0, 1))},
+		"what was given back is forgotten":    {"", after(told(5, allowed, -1, -1, 1), told(7, limited, 1, 0, 0))},
 	} {
 		h := of(test.calls...)
 		h.lost = lost
@@ -141,10 +141,10 @@ func TestTheCheckerKnowsThatClocksAreWrong(t *testing.T) {
 		calls []call
 	}{
 		"behind":          {true, 2 * time.Second, []call{told(0, allowed, 1, 1, 2), told(3, allowed, 1, 1, 0)}},
-		"not so much":     {false, 500 * time.Millisecond, []call{told(0, allowed, 1, 1, 2), told(3, allowed, 1, 1, 0)}},
-		"by several":      {false, 2 * time.Second, []call{told(0, allowed, 1, 1, 2), told(3, limited, 2, 0, 0)}},
+		"less behind":     {false, 500 * time.Millisecond, []call{told(0, allowed, 1, 1, 2), told(3, allowed, 1, 1, 0)}},
+		"two missing":     {false, 2 * time.Second, []call{told(0, allowed, 1, 1, 2), told(3, limited, 2, 0, 0)}},
 		"ahead":           {true, 2 * time.Second, after(told(6, allowed, 1, 1, 0))},
-		"not so far":      {false, time.Second, after(told(6, allowed, 1, 1, 0))},
+		"less ahead":      {false, time.Second, after(told(6, allowed, 1, 1, 0))},
 		"none comes back": {false, time.Second, []call{told(0, allowed, 1, 1, 2), told(20, allowed, 0, 0, 1)}},
 	} {
 		h := of(test.calls...)

@@ -32,7 +32,7 @@ func TestGateways(t *testing.T) {
 			t.Run(test.name, func(t *testing.T) {
 				on := *s
 				on.t = t
-				on.restart()
+				on.forget()
 				test.run(t, &on, g)
 			})
 		}

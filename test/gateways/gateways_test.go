@@ -154,7 +154,7 @@ func start(t *testing.T, g gateway, changes ...string) *site {
 	s.url, s.asked = "http://127.0.0.1:"+front, "http://127.0.0.1:"+asked
 	if g.program == traefik.program { // Traefik listens before it has read its files
 		peer.Until(t, g.program+" has its files", func() bool { return s.get("/").status != http.StatusNotFound })
-		s.restart()
+		s.forget()
 	}
 	return s
 }

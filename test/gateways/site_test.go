@@ -104,8 +104,8 @@ func (s *site) raw(field string) (status int) {
 	return response.StatusCode
 }
 
-// restart makes cellserver forget all counts.
-func (s *site) restart() {
+// forget makes cellserver and the application forget all requests.
+func (s *site) forget() {
 	peer.Ask(s.t, s.cellserver.Addr, "flushall")
 	s.app.served()
 }

@@ -15,7 +15,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// These tests check each bound at the largest allowed value, and at the next larger value.
+// The next four tests check bounds at the largest allowed value, and at the next larger value.
 
 func TestBulkLength(t *testing.T) {
 	for limit, args := range map[int][]string{1 << 20: nil, 2048: {"--proto-max-bulk-len", "2kb"}} {

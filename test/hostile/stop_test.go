@@ -145,7 +145,7 @@ func TestSecondSignalEndsAtOnce(t *testing.T) {
 	server := startLogging(t, "--shutdown-timeout", "3600")
 	slowReader(t, server)
 	server.Signal(syscall.SIGTERM)
-	until(t, func() bool { return isNotAccepting(server) }, func() string { return "it no longer listens" })
+	until(t, func() bool { return isNotAccepting(server) }, func() string { return "the server no longer listens" })
 	server.Signal(syscall.SIGTERM) // fails unless the server is still running
 	assert.Equal(t, -1, server.Wait(), "the signal must end the server, long before the timeout")
 }
@@ -168,7 +168,7 @@ func TestLateReaderReceivesAllBeforeTheStop(t *testing.T) {
 	write(t, conn, []byte(strings.Repeat("KEYS *\r\n", times)))
 	reads(t, conn, fmt.Sprintf("*%d\r\n", keys))
 	server.Signal(syscall.SIGTERM)
-	until(t, func() bool { return isNotAccepting(server) }, func() string { return "it no longer listens" })
+	until(t, func() bool { return isNotAccepting(server) }, func() string { return "the server no longer listens" })
 	rest, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	assert.Equal(t, times-1, strings.Count(string(rest), fmt.Sprintf("*%d\r\n", keys)))

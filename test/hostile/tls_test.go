@@ -254,7 +254,7 @@ func TestStopDuringHandshakes(t *testing.T) {
 	for range 50 {
 		knocking = append(knocking, server.connectTLS(t, ""))
 	}
-	until(t, func() bool { return w.files() >= files+50 }, func() string { return "they are there" })
+	until(t, func() bool { return w.files() >= files+50 }, func() string { return "the connections are there" })
 	_ = stays.Close()
 	server.Signal(os.Interrupt)
 	assert.Zero(t, server.Wait())

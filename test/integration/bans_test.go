@@ -97,7 +97,7 @@ func TestBansHoldOnAllServersAtOnce(t *testing.T) {
 		administer("CL.PARDON", "a", policy)
 		require.Equal(t, "exempt", take(t, here, "a", policy))
 		administer("CL.EXEMPT", "a", policy, 0)
-		require.NotEqual(t, allowed, take(t, here, "a", policy), "the next is taken, and those before took nothing")
+		require.NotEqual(t, allowed, take(t, here, "a", policy), "this call takes, and the calls before took nothing")
 	}
 	require.Equal(t, "0 1", take(t, both[0], "b", "one"))
 	require.Equal(t, "0 0", take(t, both[1], "b", "one"))

@@ -183,7 +183,7 @@ func TestAnswersDuringLoad(t *testing.T) {
 	exchange(t, server, calls.Bytes())
 	end(t, server, syscall.SIGTERM)
 
-	stopped := launch(t, dir) // it is told to stop, probably while it loads
+	stopped := launch(t, dir) // this server is told to stop, probably while it loads
 	end(t, stopped, syscall.SIGTERM)
 
 	next := launch(t, dir)

@@ -48,7 +48,7 @@ func TestSubjectsOnACluster(t *testing.T) {
 	}
 	bans, err := c.Do(inTime(t), "CL.BANS", "two", 1000).Slice()
 	require.NoError(t, err)
-	assert.Len(t, bans, (len(awkward)+1)/2, "every other one")
+	assert.Len(t, bans, (len(awkward)+1)/2, "every other subject is banned")
 }
 
 // However many calls come at once, a policy with a burst of 20 lets 20 pass.

@@ -31,7 +31,7 @@ func full(capacity, perSecond float64) funnel {
 	return funnel{capacity: capacity, perSecond: perSecond, Left: capacity}
 }
 
-// oldFunnel is several processes, each with a funnel of its own.
+// oldFunnel is the side of several processes, each with a funnel of its own.
 func oldFunnel(processes int, capacity, perSecond float64) side {
 	return func(p *place) asks {
 		funnels := make([]funnel, processes)

@@ -20,7 +20,7 @@ type jsonBuckets struct {
 
 var errLimited = errors.New("limited")
 
-// take is called by Watch, again if another client's EXEC came first.
+// Watch calls take, and calls it again if another client's EXEC came first.
 func (j jsonBuckets) take(tx *redis.Tx) error {
 	minute, day := j.minute, j.day
 	for i, text := range tx.MGet(ctx, "minute", "day").Val() {

@@ -103,8 +103,8 @@ type side func(p *place) asks
 // oldWay is an old way, with a client of any server, and its own clock.
 type oldWay func(rdb *redis.Client, now func() int64) asks
 
-// onCellserver makes a side of an old way that runs on cellserver unchanged, and onModel of an old
-// way that does not.
+// onCellserver makes a side of an old way that runs on cellserver unchanged. onModel makes a side of an old way
+// that needs commands which cellserver does not have.
 func onCellserver(o oldWay) side {
 	return func(p *place) asks { return o(p.cellserver(), p.clock.Now) }
 }
@@ -197,7 +197,7 @@ func (p *peak) add(at time.Duration, quantity int64) {
 	p.most = max(p.most, p.held)
 }
 
-// every returns n calls of quantity 1, the first at the start.
+// every returns calls of quantity 1, separated by gap. The first is at the start.
 func every(gap time.Duration, times int) (calls []call) {
 	for i := range times {
 		calls = append(calls, call{at: time.Duration(i) * gap, quantity: 1})

@@ -80,7 +80,7 @@ func start(t *testing.T, i *image, n *network, arguments ...string) *container {
 	c.cmd.Stdout, c.cmd.Stderr = c, c
 	n.do(t, c.cmd.Start)
 	go func() {
-		_ = c.cmd.Wait() // ProcessState tells
+		_ = c.cmd.Wait() // ProcessState has the exit status
 		close(c.ended)
 	}()
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func (c *container) healthy(t *testing.T) int {
 	t.Helper()
 	check := c.image.process(c.image.health...)
 	c.net.do(t, func() error {
-		_ = check.Run() // ProcessState tells
+		_ = check.Run() // ProcessState has the exit status
 		return nil
 	})
 	require.NotNil(t, check.ProcessState, "the health check did not start")
@@ -134,7 +134,7 @@ func send(t *testing.T, client *network, call string) (line string) {
 			return err
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
+		_ = c.SetDeadline(time.Now().Add(patience)) // fails only if the connection is closed
 		_, _ = c.Write([]byte(call + "\r\n"))       // fails if the server has refused the client; the read shows that
 		line, err = bufio.NewReader(c).ReadString('\n')
 		return err
@@ -146,8 +146,8 @@ func send(t *testing.T, client *network, call string) (line string) {
 var filesOfImage = []string{"bin", "bin/ratelimit", "cellserver", "data", "etc", "etc/ssl", "etc/ssl/certs",
 	"etc/ssl/certs/ca-certificates.crt"}
 
-// The image has one file, a static program for the image's architecture, with a second name, and a
-// directory for a volume.
+// The image has one program, which is static, for the image's architecture, and has a second name. Besides, the
+// image has the certificates of authorities, and a directory for a volume.
 func TestImageIsOneStaticBinary(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		i := imageFor(t, arch)
@@ -199,8 +199,8 @@ func TestContainer(t *testing.T) {
 	require.Equal(t, filesOfImage, filesOf(t, i.root))
 }
 
-// Started as /bin/ratelimit, by another user, it takes the place of envoyproxy/ratelimit: other machines reach its
-// health, which does not depend on a configuration.
+// A container that another user starts as /bin/ratelimit takes the place of envoyproxy/ratelimit: other machines
+// reach its health check, which does not depend on a configuration.
 func TestContainerAsRatelimit(t *testing.T) {
 	i := *imageFor(t, runtime.GOARCH)
 	i.user, i.group = 65534, 65534
@@ -216,7 +216,7 @@ func TestContainerAsRatelimit(t *testing.T) {
 				return nil
 			}
 			defer socket.Close()
-			_ = socket.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
+			_ = socket.SetDeadline(time.Now().Add(patience)) // fails only if the connection is closed
 			_, _ = socket.Write([]byte("GET /healthcheck HTTP/1.0\r\n\r\n"))
 			line, _ := bufio.NewReader(socket).ReadString('\n')
 			healthy = strings.HasPrefix(line, "HTTP/1.0 200 ")
@@ -259,7 +259,7 @@ func TestReachedFromOutside(t *testing.T) {
 			c := start(t, run.image, server, run.arguments...)
 			said, _, _ := strings.Cut(ask(t, client), " ")
 			require.Equal(t, run.says, said)
-			require.Equal(t, 0, c.healthy(t), "over loopback it answers in any case")
+			require.Equal(t, 0, c.healthy(t), "over loopback, the server answers in any case")
 			require.Equal(t, 0, c.stop(t), c.String())
 		})
 	}

@@ -31,7 +31,7 @@ func TestComposeGateways(t *testing.T) {
 		}
 		require.Equal(t, "service:cellserver", service.NetworkMode, name)
 		require.Equal(t, "service_healthy", service.DependsOn["cellserver"].Condition, name)
-		require.True(t, service.DependsOn["cellserver"].Restart, "or it stays in a network that has gone")
+		require.True(t, service.DependsOn["cellserver"].Restart, "or the gateway stays in a removed network")
 		if name != "app" {
 			require.Equal(t, []string{name}, service.Profiles)
 		}

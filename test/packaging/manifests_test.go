@@ -124,7 +124,7 @@ func TestCompose(t *testing.T) {
 	require.Contains(t, file.Volumes, "state")
 	require.Equal(t, "service:cellserver", app.NetworkMode)
 	require.Equal(t, "service_healthy", app.DependsOn["cellserver"].Condition)
-	require.True(t, app.DependsOn["cellserver"].Restart, "or it stays in a network that has gone")
+	require.True(t, app.DependsOn["cellserver"].Restart, "or app stays in a removed network")
 }
 
 func asList(variables map[string]string) (list []string) {
@@ -331,8 +331,8 @@ func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 	require.Empty(t, refused(t, c.Args, asList(withoutMemory(variables))))
 	require.Equal(t, "5", variables["CELLSERVER_SHUTDOWN_DELAY"])
 	stop := number(t, variables["CELLSERVER_SHUTDOWN_DELAY"]) + number(t, variables["CELLSERVER_SHUTDOWN_TIMEOUT"])
-	require.GreaterOrEqual(t, float64(p.TerminationGracePeriodSeconds), 2*stop, "or it is killed while it stops")
-	require.NotContains(t, variables, "CELLSERVER_METRICS_PORT", "it would be for the probes to ask /readyz and /healthz")
+	require.GreaterOrEqual(t, float64(p.TerminationGracePeriodSeconds), 2*stop, "or it is killed while stopping")
+	require.NotContains(t, variables, "CELLSERVER_METRICS_PORT", "with it, the probes should ask /readyz and /healthz")
 	for _, probe := range []probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
 		require.Positive(t, probe.TimeoutSeconds)
 	}
@@ -346,7 +346,7 @@ func checkServer(t *testing.T, c kubernetesContainer, p pod) {
 		}
 	}
 	require.Contains(t, variables, "GOMEMLIMIT")
-	require.Equal(t, c.Resources.Limits["memory"], c.Resources.Requests["memory"], "what it may use is kept for it")
+	require.Equal(t, c.Resources.Limits["memory"], c.Resources.Requests["memory"], "what c may use is kept for it")
 	require.Equal(t, imageFor(t, "amd64").user, p.SecurityContext.RunAsUser, "the image's user")
 }
 
@@ -371,8 +371,8 @@ func TestKubernetesSidecar(t *testing.T) {
 	require.Equal(t, "yes", variables["CELLSERVER_PROTECTED_MODE"])
 }
 
-// There is one replica, the old pod ends before the new pod starts, and not every pod in the
-// cluster can reach it.
+// There is one replica, the old pod ends before the new pod starts, and only some of the pods in the cluster can
+// reach the server.
 func TestKubernetesService(t *testing.T) {
 	found := objects(t, "deploy/kubernetes-service.yaml")
 	server, service, policy := found["StatefulSet"], found["Service"], found["NetworkPolicy"]

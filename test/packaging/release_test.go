@@ -42,7 +42,8 @@ func script(t *testing.T, name, dir string, env []string, args ...string) (calls
 	return string(said), string(b), err
 }
 
-// Images are built for both architectures, scanned and described before they are pushed, and only if nothing is found.
+// Images are built for both architectures. They are scanned and described before they are pushed, and are pushed
+// only if this finds nothing.
 func TestImagesOfARelease(t *testing.T) {
 	module := "MODULE=\"github.com/spf13/pflag\""
 	dir := t.TempDir()
@@ -93,7 +94,8 @@ func TestSignaturesOfARelease(t *testing.T) {
 	assert.Empty(t, calls, "nothing is signed")
 }
 
-// What needs the repository's address is not run before there is one, and is marked so.
+// The steps of a release that need the repository's address do not run before there is one. The workflow marks them
+// so.
 func TestWhatIsNotYetRunIsMarked(t *testing.T) {
 	workflow := read(t, ".github/workflows/release.yml")
 	before, after, found := strings.Cut(workflow, "# From here on: not yet run.\n")

@@ -127,7 +127,7 @@ func TestKubernetesPool(t *testing.T) {
 	require.Equal(t, []string{"Ingress", "Egress"}, policy.Spec.PolicyTypes)
 	require.Equal(t, podsWith("cellserver-client", "true"), policy.Spec.Ingress[0]["from"])
 	require.Equal(t, podsWith("app.kubernetes.io/name", "cellserver-store"), policy.Spec.Egress[0]["to"])
-	require.Len(t, policy.Spec.Egress, 2, "the store, and names")
+	require.Len(t, policy.Spec.Egress, 2, "to the store, and to DNS")
 }
 
 // deployment is a store, and the environment of the cellservers that use it, from a file in deploy.
@@ -199,7 +199,7 @@ func calls(t *testing.T, n *network, port, call string, lines int) (reply string
 			return err
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience)) // fails only of a closed connection
+		_ = c.SetDeadline(time.Now().Add(patience)) // fails only if the connection is closed
 		if _, err := fmt.Fprint(c, call+"\r\n"); err != nil {
 			return err
 		}

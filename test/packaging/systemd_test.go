@@ -62,8 +62,8 @@ func userUnit(t *testing.T, more string) string {
 	return strings.Join(lines, "") + more
 }
 
-// A real systemd waits until the server is ready, restarts a server whose event loops take no turns, and is told of the
-// end.
+// A real systemd waits until the server is ready, restarts a server whose event loops take no turns, and is told
+// when the server ends.
 func TestSystemd(t *testing.T) {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil || os.Getuid() != 0 {
 		t.Log("systemd is not installed, or the test is not run by root: TestSystemdIsTold has the protocol")

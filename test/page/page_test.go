@@ -294,7 +294,7 @@ func TestBansAreShown(t *testing.T) {
 	assert.Empty(t, b.complaints())
 }
 
-// In place of something that the user has no right to see, the page says so.
+// In place of something that the user has no right to see, the page shows the server's error.
 func TestErrorsAreShown(t *testing.T) {
 	p, b := newPlace(t), startBrowser(t)
 	p.call("ACL", "SETUSER", "viewer", "-info", "-cl.top")

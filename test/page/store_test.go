@@ -13,8 +13,8 @@ import (
 	"cellserver/test/peer"
 )
 
-// The page of a server whose keys are in a real redis-server: decisions, a key that is looked up and deleted,
-// policies, and bans.
+// The page works for a server whose keys are in a real redis-server: it shows decisions, a key that is looked up
+// and deleted, policies, and bans.
 func TestPageOverAStore(t *testing.T) {
 	folder := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "policies.yaml"),

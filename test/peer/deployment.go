@@ -190,8 +190,8 @@ func (c *Cluster) FailOver(t *testing.T, replica *Server) {
 		if has(replica.Addr, "role:master", "info", "replication") {
 			return true
 		}
-		if time.Since(told) > 8*time.Second { // earlier, it would begin anew
-			_, _ = ask(replica.Addr, 3*time.Second, "cluster", "failover") // if it fails, it is repeated
+		if time.Since(told) > 8*time.Second { // told earlier, the replica would begin again
+			_, _ = ask(replica.Addr, 3*time.Second, "cluster", "failover") // if it fails, the replica is told again
 			told = time.Now()
 		}
 		return false
@@ -230,10 +230,11 @@ func (s *Sentinels) URL() string {
 	return "redis+sentinel://" + strings.Join(s.Addrs, ",") + "/" + s.Name
 }
 
-// patient is the time after which a server that does not answer is replaced, until one is killed: a
-// busy machine must not look like a dead server. Afterwards, the time is quick in a cluster, and down for Sentinels.
-// Sentinels accept a replica only if they have noticed within ten times this time that its primary is down, and they
-// notice nothing for half a minute after they were not scheduled for two seconds.
+// patient, quick and down are times after which a server that does not answer is replaced. Until a server is
+// killed, the time is patient: a busy machine must not look like a dead server. Afterwards, the time is quick in a
+// cluster, and down for Sentinels. Sentinels accept a replica only if they have noticed within ten times this time
+// that its primary is down, and they notice nothing for half a minute after they were not scheduled for two
+// seconds.
 const patient, quick, down = time.Hour, time.Second, 4 * time.Second
 
 // StartSentinels starts a primary, a replica and three Sentinels. front returns the address at which

@@ -204,7 +204,7 @@ func Launch(t *testing.T, cmd *exec.Cmd) *Server {
 	cmd.Env = environment()
 	require.NoError(t, cmd.Start())
 	go func() {
-		_ = cmd.Wait() // ProcessState tells
+		_ = cmd.Wait() // ProcessState has the exit status
 		close(s.ended)
 	}()
 	t.Cleanup(func() {

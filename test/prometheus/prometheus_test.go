@@ -52,7 +52,7 @@ func start(t *testing.T, args ...string) (s *peer.Server, address string) {
 	return peer.StartPlain(t, append(args, "--metrics-port", port)...), "127.0.0.1:" + port
 }
 
-// call makes a call, an inline command, so often, and reads the replies.
+// call makes a call, an inline command, several times, and reads the replies.
 func call(t *testing.T, s *peer.Server, times int, line string) {
 	t.Helper()
 	conn, err := peer.Dial(s.Addr)

@@ -11,7 +11,7 @@ import (
 
 const monitoring = "../../docs/monitoring.md"
 
-// thresholds are the numbers that docs/monitoring.md says and an alert compares with: they are the same.
+// thresholds are the numbers with which alerts compare. docs/monitoring.md must say the same numbers.
 var thresholds = []struct{ alert, expr, page string }{
 	{"CellserverDiskFails", "cellserver_journal_unsynced_seconds > 10 ", "`journal_synced_ms_ago` is above 10000 "},
 	{"CellserverPoliciesFail", "cellserver_policies_failing == 1", "`policies_failing` is 1 "},

@@ -46,5 +46,5 @@ func TestFolderOfRedis(t *testing.T) {
 	require.Equal(t, "value", client.Get(ctx, "key").Val())
 	require.NoError(t, os.Rename(path, path+".imported"))
 	require.NoError(t, client.Save(ctx).Err())
-	require.NoError(t, client.Save(ctx).Err(), "the own file is replaced")
+	require.NoError(t, client.Save(ctx).Err(), "cellserver replaces its own file")
 }

@@ -40,8 +40,8 @@ func (s server) requireHolds() {
 	require.EqualValues(s.t, 7, s.call([]any{"CL.THROTTLE", "empty", 1000, 1000, 1}, 10, "SETTLE", "first")[5])
 }
 
-// Open holds are in a file, whether export has written it from a folder or SAVE has. import writes them into a folder.
-// It cannot give them to a server, and says so. redis-server loads the file.
+// A file has the open holds if SAVE has written it, or if export has written it from a folder. import writes the
+// holds into a folder. It cannot give them to a server, and says so. redis-server loads such a file.
 func TestFilesHaveHolds(t *testing.T) {
 	dir := t.TempDir()
 	folder, path := filepath.Join(dir, "folder"), filepath.Join(dir, "keys.rdb")

@@ -50,8 +50,7 @@ type held struct {
 // contents are the keys of each database.
 type contents map[int]map[string]held
 
-// examples returns strings of all lengths that have different encodings, and integers of all sizes
-// that have.
+// examples returns strings of lengths at which the encoding of a string changes, and integers of all sizes.
 func examples() contents {
 	random := rand.New(rand.NewPCG(1, 2))
 	all := contents{0: {}, 1: {}, 15: {}}

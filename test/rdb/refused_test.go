@@ -118,7 +118,7 @@ func TestExportIsInterrupted(t *testing.T) {
 		require.Len(t, files, 1)
 		require.NoError(t, cmd.Process.Signal(s))
 		tooLate := time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait() // ProcessState tells
+		_ = cmd.Wait() // ProcessState has the exit status
 		tooLate.Stop()
 		require.Equal(t, s, cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 		files, err = os.ReadDir(dir)

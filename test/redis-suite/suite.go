@@ -114,7 +114,7 @@ func (p place) run(ctx context.Context, unit string, port int, more ...string) (
 	cmd := exec.CommandContext(ctx, "./runtest", append(args, more...)...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CELLSERVER="+p.binary) // for redis-server.sh
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}  // it starts processes
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}  // the suite starts processes
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -134,7 +134,7 @@ func TestEviction(t *testing.T) {
 	var evicts *backend.EvictionError
 	assert.ErrorAs(t, l.Verify(t.Context()), &evicts)
 	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "noeviction")
-	assert.True(t, l.connect("cl:k"), "as soon as it is set")
+	assert.True(t, l.connect("cl:k"), "as soon as the policy is noeviction")
 	assert.NoError(t, l.Verify(t.Context()))
 	assert.NoError(t, open(t, "redis://127.0.0.1:1").Verify(t.Context()), "a server that is down says nothing")
 	peer.Ask(t, s.Addr, "config", "set", "maxmemory-policy", "allkeys-random")

@@ -22,7 +22,7 @@ import (
 	"cellserver/test/peer"
 )
 
-// script is a call of a script: a key's value before, and the steps to make on it.
+// script is a call of one of the store's scripts: a key's value before the call, and the steps to make on it.
 type script struct {
 	now     int64
 	before  []byte // nil if the key does not exist
@@ -245,13 +245,13 @@ func TestScriptsGiveWay(t *testing.T) {
 		require.NoError(t, client.Set(t.Context(), "turn", "7:50", 0).Err())
 		require.Equal(t, []any{nil, "7:50"}, ask())
 		require.NoError(t, client.Del(t.Context(), "turn").Err())
-		require.Nil(t, ask(), "there was no value")
+		require.Nil(t, ask(), "the key had no value")
 		held, err := client.Get(t.Context(), "k").Result()
 		if err == redis.Nil {
 			continue // nothing was allowed
 		}
 		require.NoError(t, client.LPush(t.Context(), "turn", "no string").Err())
-		require.Equal(t, held, ask(), "it is no turn")
+		require.Equal(t, held, ask(), "the key turn holds no turn")
 		require.NoError(t, client.Del(t.Context(), "turn").Err())
 		require.NoError(t, client.Set(t.Context(), "turn", "7:50", 0).Err())
 		held = client.Get(t.Context(), "k").Val()

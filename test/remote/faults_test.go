@@ -81,7 +81,7 @@ func TestNothingIsSentTwice(t *testing.T) {
 			assert.Equal(t, combine.Unknown, lost.Reply.Status)
 			assert.Equal(t, combine.Unknown, other.Reply.Status)
 			after := call("INCR", key)
-			assert.True(t, l.send(after), "it is not opened again by itself")
+			assert.True(t, l.send(after), "the connection is not opened again by itself")
 			assert.Equal(t, combine.Unsent, after.Reply.Status)
 			counter, done = counter+1, done+1+test.counted
 			l.join(key)

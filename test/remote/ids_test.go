@@ -79,7 +79,7 @@ func TestRepeatedCallsCountOnce(t *testing.T) {
 	})
 }
 
-// With another token, it counts twice.
+// A call that is repeated with another token counts twice.
 func TestCallsThatCountTwiceAreFound(t *testing.T) {
 	s, f := start(t), newFronts(t)
 	calls, counted := loseReplies(t, fronted{"redis://" + f.before(s.Addr), s.Addr, f.of[s.Addr]}, "ids",

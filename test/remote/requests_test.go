@@ -67,7 +67,7 @@ func testExpiry(t *testing.T, l *link) {
 	p = set(k, "1", "2")
 	p.Expires = combine.KeepExpiry
 	l.done(write(p))
-	assert.Equal(t, (at+ms-1)/ms*ms, asked().Expires, "it stays")
+	assert.Equal(t, (at+ms-1)/ms*ms, asked().Expires, "the expiry stays")
 	l.done(write(set(k, "2", "3")))
 	assert.Equal(t, combine.Value{Bytes: []byte("3"), Expires: combine.Never}, asked())
 	p = set(k, "3", "4")
@@ -159,13 +159,13 @@ func testTurns(t *testing.T, l *link) {
 		return r.Reply
 	}
 	assert.Zero(t, turn(combine.LookTurn, 0).Holder)
-	assert.Zero(t, turn(combine.TakeTurn, 7).Holder, "it was free")
+	assert.Zero(t, turn(combine.TakeTurn, 7).Holder, "the turn was free")
 	reply := turn(combine.TakeTurn, 8)
 	assert.Equal(t, uint64(7), reply.Holder)
 	assert.Equal(t, span, reply.Span)
 	assert.Equal(t, uint64(7), turn(combine.LookTurn, 0).Holder)
 	turn(combine.GiveTurn, 8)
-	assert.Equal(t, uint64(7), turn(combine.LookTurn, 0).Holder, "only its holder gives it back")
+	assert.Equal(t, uint64(7), turn(combine.LookTurn, 0).Holder, "only the holder of a turn gives it back")
 	turn(combine.GiveTurn, 7)
 	assert.Zero(t, turn(combine.LookTurn, 0).Holder)
 	r := write(set(k, "nil", "1"))

@@ -49,7 +49,7 @@ type processClock struct{}
 func (processClock) Now() int64    { return now() }
 func (processClock) Offset() int64 { return 0 }
 
-// conflictLoser is a backend with this fault.
+// conflictLoser is a backend with the planted fault of newStore.
 type conflictLoser struct{ remote.Sender }
 
 func (l conflictLoser) Do(b *combine.Batch) {

@@ -116,7 +116,7 @@ func TestSentinelFailover(t *testing.T) {
 	assert.True(t, l.send(read(key)))
 	value := l.readAfterFailover(key, func() bool { return l.Where(p) == s.Replica.Addr })
 	assert.Equal(t, "1", value)
-	assert.Equal(t, p, l.Primary(key), "its number stays")
+	assert.Equal(t, p, l.Primary(key), "the primary keeps its number")
 }
 
 // When the Sentinels name another primary while the old one still runs, the connections to the old

@@ -1,6 +1,6 @@
 package rules
 
-// larger lists everything above its maximum, and why it is.
+// larger lists everything above its maximum, and why it is allowed.
 var larger = ceilings{
 	{"methods", "internal/store View", 38, "all that a store can do, in nine parts that are documented one by one; " +
 		"what needs less asks for a part. A call gets all in one value, because passing parts costs lookups in each call"},
@@ -33,5 +33,6 @@ var larger = ceilings{
 	{"booleans", "internal/store/remote/combine flight", 9, "how far a flight has come, and what its requests need"},
 }
 
-// wideBefore is the reason of lines that were written while a tab counted as one column. Break one when you change it.
+// wideBefore is the reason of lines that were written while a tab counted as one column. Break such a line when you
+// change it.
 const wideBefore = "written before tabs counted as 4 columns"

@@ -56,7 +56,7 @@ func receiver(function *ast.FuncDecl) string {
 	return ""
 }
 
-// nodeLines leaves a doc comment out: only code is counted.
+// nodeLines returns the first and the last line of a node, without its doc comment: only code is counted.
 func nodeLines(fset *token.FileSet, node ast.Node) (first, last int) {
 	start := node.Pos()
 	if function, ok := node.(*ast.FuncDecl); ok {

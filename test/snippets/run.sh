@@ -57,7 +57,8 @@ expect() { # case, pattern, file, command...
     [[ $printed =~ ^$pattern$ ]] || fail "$file, $what: printed $printed, which does not match $pattern"
 }
 
-# check tests a program, which sends a call without reply once, or $sends times: a call that is allowed, one that is limited, three in which no reply arrives, and an error reply.
+# check tests a program with a call that is allowed, one that is limited, three that get no reply, and one that gets
+# an error reply. The program sends a call that gets no reply once, or $sends times.
 check() { # name, file, command...
     local name=$1 file=$2
     shift 2

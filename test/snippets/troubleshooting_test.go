@@ -32,8 +32,9 @@ func spans(page string) (all []string) {
 	return all
 }
 
-// refused matches errors with which a server answers a call that does not exist, or not so. A call that the page names
-// without its last words is one of a known command, so other errors are no mistake of the page.
+// refused matches the errors with which a server answers a call that does not exist, or does not exist in this
+// form. If the page names a call without its last words, the server knows the command, and its other errors do not
+// show a mistake of the page.
 var refused = regexp.MustCompile(`unknown (sub)?command|syntax error|no such policy`)
 
 // notCalls are the first words of codes and messages that look like calls.
@@ -51,7 +52,7 @@ func tell(t *testing.T, server *peer.Server, command string) (wrong string, ran 
 		return "", true
 	case !calledWord.MatchString(strings.Join(words, " ")), slices.Contains(notCalls, words[0]):
 		return "", false
-	case words[0] == "MONITOR": // it would not end
+	case words[0] == "MONITOR": // MONITOR would not end
 		words = []string{"COMMAND", "INFO", "monitor"}
 	}
 	printed, _ := peer.Command(append([]string{"cli", "-p", strconv.Itoa(server.Port)}, words...)...).CombinedOutput()
@@ -67,7 +68,7 @@ func TestTroubleshootingCommands(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("policies: {api: {limits: [{fixed: {limit: 9, period: 1m}}]}, "+
 		"login: {limits: [{fixed: {limit: 9, period: 1m}}], shadow: true}}"), 0o600))
 	server, known := peer.StartPlain(t, "--policies", file), 0
-	over := peer.StartPlain(t, "--store", "redis://"+peer.StartRedis(t).Addr) // INFO has this section there only
+	over := peer.StartPlain(t, "--store", "redis://"+peer.StartRedis(t).Addr) // only then, INFO has this section
 	for _, command := range spans(read(t, troubleshooting)) {
 		asked := server
 		if command == "INFO store" {

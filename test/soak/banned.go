@@ -24,8 +24,8 @@ type known struct {
 	want string
 }
 
-// round returns calls of a subject, after which nothing is left of it: it takes all tokens, is refused until it
-// is banned, is exempt, banned again, and pardoned.
+// round returns calls of a subject: it takes all tokens, is refused until it is banned, is exempt, banned again,
+// pardoned, and banned by CL.BAN. The last call deletes the keys of the subject.
 func round(subject string) (calls []known) {
 	add := func(want string, words ...any) { calls = append(calls, known{words, want}) }
 	take := func(want string) { add(want, "CL.TAKE", subject, "soak") }
@@ -67,7 +67,7 @@ func told(reply any) string {
 	return "refused"
 }
 
-// banned makes these calls again and again. It knows each reply beforehand.
+// banned makes the calls of a round again and again. It knows each reply beforehand.
 func (s *soak) banned(ctx context.Context, subject string, protocol int) error {
 	c := connect(s.server.addr, protocol)
 	defer c.Close()

@@ -31,7 +31,7 @@ func (s *soak) client(ctx context.Context, key string, protocol int) error {
 	return s.clientOn(ctx, connect(s.server.addr, protocol), key)
 }
 
-// clientOn does so on a connection, which it closes.
+// clientOn does what client does, on a connection of the caller, which it closes.
 func (s *soak) clientOn(ctx context.Context, c *redis.Client, key string) error {
 	defer c.Close()
 	taken := 0

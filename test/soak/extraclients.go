@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc"
 )
 
-// The clients over HTTP and gRPC use so many keys, one after the other, up to a limit that does not come back during
-// the run: they know how many calls of each are allowed.
+// Each client over HTTP and gRPC uses extraKeys keys, one after the other, up to a limit that does not come back
+// during the run. So it knows how many calls of each key are allowed.
 const (
 	extraKeys  = 200
 	httpLimit  = 50

@@ -47,7 +47,7 @@ func newExtras(length time.Duration) (e *extras, err error) {
 			return nil, errors.Join(err, os.RemoveAll(e.folder))
 		}
 		*address = l.Addr().String()
-		defer l.Close() // only now, so that all differ
+		defer l.Close() // only at the end, so that all ports differ
 	}
 	if e.envoys, err = grpc.NewClient(e.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
 		return nil, err
@@ -92,11 +92,11 @@ func (e *extras) args() []string {
 		"--grpc-port", port(e.grpc), "--envoy-config", e.path("envoy")}
 }
 
-// closeIdle closes the connections over HTTP.
+// closeIdle closes the connections over HTTP and gRPC.
 func (e *extras) closeIdle() {
 	e.web.CloseIdleConnections()
 	e.envoys.Close()
-	e.envoys, _ = grpc.NewClient(e.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())) // as before
+	e.envoys, _ = grpc.NewClient(e.grpc, grpc.WithTransportCredentials(insecure.NewCredentials())) // reconnects
 }
 
 // checkFolder checks the folder of --dir after the server has ended.

@@ -60,7 +60,8 @@ var both = []string{
 	"CL.SLIDINGLOG log 20 36000000 1", "CL.QUOTA quota 20 year 1",
 }
 
-// An older server and this one decide together on one store. Each keeps what it does not know of the other's.
+// An older server and this one decide together on one store. Each keeps those parts of the other's keys that it
+// does not know.
 func TestOlderServerOnOneStore(t *testing.T) {
 	store := []string{"--store", "redis://" + peer.StartStore(t).Addr}
 	old, own := older(t, store...), clientOf(t, peer.Start(t, store...).Addr)

@@ -109,7 +109,7 @@ func same(t *testing.T, server *peer.Server, file string) {
 	}
 }
 
-// changes are calls, each with what a later read must say: what they write is written in this version's form.
+// changes are calls that write in this version's form, each with a later read and what that read must say.
 var changes = []struct{ call, read, want string }{
 	{"INCR counter", "GET counter", "43"},
 	{"CL.THROTTLE throttle 3 1 946080000 1", "CL.THROTTLE throttle 3 1 946080000 1 PEEK", "0 4 0"},
