@@ -25,12 +25,13 @@ import (
 const monitoring = "docs/monitoring.md"
 
 var (
-	shellCommand = regexp.MustCompile(`(?m)^    (redis-cli .*)$`)
+	shellCommand = regexp.MustCompile(`(?m)^    (cellserver cli .*)$`)
 	code         = regexp.MustCompile("`([^`]+)`")
 )
 
 // shell runs a command of a document, with redis-cli connected to a server.
 func shell(t *testing.T, server *peer.Server, command string) string {
+	command = strings.Replace(command, "cellserver cli ", "redis-cli ", 1)
 	command = strings.ReplaceAll(command, "redis-cli ", "redis-cli -e -p "+strconv.Itoa(server.Port)+" ")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -39,7 +40,7 @@ func shell(t *testing.T, server *peer.Server, command string) string {
 	return string(printed)
 }
 
-// Every redis-cli command of the page succeeds.
+// Every command of the page succeeds.
 func TestMonitoringCommands(t *testing.T) {
 	server := peer.StartPlain(t)
 	shell(t, server, "redis-cli ACL SETUSER shop")
