@@ -77,9 +77,10 @@ func Run(args []string, own ServerEnvironment) (status int) {
 		wait: time.Sleep, docs: own.Docs}
 	asksForHelp := len(o.words) > 0 && isHelp(o.words)
 	if o.givenPassword && !asksForHelp {
-		l.warnNoPassword()
+		err = l.warnNoPassword()
 	}
 	switch {
+	case err != nil:
 	case asksForHelp:
 		err = d.help(o.words[1:])
 	case len(o.words) > 0:

@@ -40,6 +40,7 @@ type connection struct {
 	client           *redis.Client
 	socket           net.Conn // below the client, with TLS
 	first            *first   // what came first on a connection without TLS
+	begun            bool     // HELLO, AUTH and SELECT have succeeded
 }
 
 func newConnection(s *Server) *connection {
@@ -70,6 +71,9 @@ func (l *connection) String() string {
 // closed while no command was being executed.
 var errConnectionClosed = errors.New("the connection was closed")
 
+// errShutDown is the result of a SHUTDOWN that has ended the server, which then sends no reply.
+var errShutDown = errors.New("the server has shut down")
+
 // open opens the connection. go-redis sends HELLO, AUTH and SELECT before the first command.
 func (l *connection) open() error {
 	conn, err := net.DialTimeout(l.network, l.address, l.timeout)
@@ -89,7 +93,7 @@ func (l *connection) open() error {
 		l.first = &first{Conn: conn}
 		conn = l.first
 	}
-	l.socket = conn
+	l.socket, l.begun = conn, false
 	var given atomic.Bool
 	l.client = redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -100,6 +104,7 @@ func (l *connection) open() error {
 		},
 		OnConnect: func(context.Context, *redis.Conn) error {
 			silence.Stop()
+			l.begun = true
 			return nil
 		},
 		Protocol: l.protocol, Username: l.user, Password: l.password, DB: l.database,
@@ -110,6 +115,7 @@ func (l *connection) open() error {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
+	l.client.AddHook(oneLogin{})
 	return nil
 }
 
@@ -161,6 +167,9 @@ func (l *connection) send(call []string) (reply, error) {
 		}
 	}
 	l.close()
+	if l.begun && isClosed(err) && strings.EqualFold(call[0], "SHUTDOWN") {
+		return reply{}, errShutDown
+	}
 	return reply{}, l.describeError(err)
 }
 
@@ -184,13 +193,14 @@ func (l *connection) connect() error {
 	return err
 }
 
-// warnNoPassword warns if the server needs no password, so that the given one has no effect. It ignores
-// errors, because the next command has them too.
-func (l *connection) warnNoPassword() {
+// warnNoPassword warns if the server needs no password, so that the given one has no effect. After
+// an error, the next command would get the same, and the server would count a second failed login.
+func (l *connection) warnNoPassword() error {
 	r, err := l.call([]string{"AUTH", l.password})
 	if err == nil && r.kind == kindError && strings.Contains(string(r.text), "without any password configured") {
 		printError(errors.New("warning: the server needs no password: the one that was given has no effect"))
 	}
+	return err
 }
 
 // dialError returns the error for a failed attempt to connect.
@@ -290,17 +300,20 @@ func isClosed(err error) bool {
 // describeError returns the error to be shown for an error of go-redis.
 func (l *connection) describeError(err error) error {
 	var refusal redis.Error
+	var wrong *wrongPassword
 	switch {
 	case errors.Is(err, errConnectionClosed):
 		return err
+	case errors.As(err, &wrong) && l.isURL:
+		return fmt.Errorf("%s refuses: %s", l.address, strings.TrimSuffix(wrong.text, "."))
+	case errors.As(err, &wrong):
+		return fmt.Errorf("%s refuses: %s. -a gives the password, --user the name of its user", l.address,
+			strings.TrimSuffix(wrong.text, "."))
 	// an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
 	case errors.As(err, &refusal):
 		advice := ". -a gives a password, -n a database"
-		switch {
-		case l.isURL:
+		if l.isURL {
 			advice = ""
-		case strings.HasPrefix(refusal.Error(), "WRONGPASS"):
-			advice = ". -a gives the password, --user the name of its user"
 		}
 		return fmt.Errorf("%s refuses: %s%s", l.address, strings.TrimSuffix(refusal.Error(), "."), advice)
 	case errors.Is(err, net.ErrClosed):

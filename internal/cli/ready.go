@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -64,6 +65,9 @@ func (l *connection) ask(call ...string) (string, error) {
 	r, err := l.call(call)
 	if err == nil && r.kind == kindError {
 		err = fmt.Errorf("not ready: %s", r.text)
+		if bytes.HasPrefix(r.text, []byte("NOAUTH ")) {
+			err = fmt.Errorf("%w -a gives a password, --user the name of its user", err)
+		}
 	}
 	return string(r.text), err
 }

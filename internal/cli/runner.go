@@ -36,6 +36,9 @@ func (d *runner) execute(call []string) error {
 		return d.stream(call)
 	}
 	r, err := d.conn.call(call)
+	if errors.Is(err, errShutDown) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

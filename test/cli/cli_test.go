@@ -187,12 +187,15 @@ func TestPassword(t *testing.T) {
 	fromEnvironment := ours("-p", port, "-n", "1", "PING")
 	fromEnvironment.Env = append(environment(t), "REDISCLI_AUTH=secret")
 	assert.Equal(t, outcome{stdout: "PONG\n"}, run(t, fromEnvironment, ""))
+	assert.Equal(t, outcome{stdout: "OK\nPONG\n"}, run(t, ours("-p", port), "AUTH secret\nPING\n"))
 	got = run(t, ours("-p", port, "-a", "wrong", "PING"), "")
 	assert.Equal(t, 1, got.status)
 	assert.Empty(t, got.stdout)
 	assert.Contains(t, got.stderr, "refuses: WRONGPASS")
 	assert.Contains(t, got.stderr, "-a gives the password, --user the name of its user")
-	assert.Equal(t, outcome{stdout: "OK\nPONG\n"}, run(t, ours("-p", port), "AUTH secret\nPING\n"))
+	counted := run(t, ours("-p", port, "-a", "secret", "INFO", "errorstats"), "").stdout
+	assert.Contains(t, counted, "errorstat_WRONGPASS:count=1", "one failed login is counted once")
+	assert.Equal(t, outcome{}, run(t, ours("-p", port, "-a", "secret", "SHUTDOWN", "NOSAVE"), ""))
 }
 
 func TestNoServer(t *testing.T) {
