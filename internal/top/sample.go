@@ -68,13 +68,19 @@ func (s *sampler) take() (*sample, error) {
 	return r, err
 }
 
-// describe returns the error to be shown. An error reply says what is wrong by itself.
+// describe returns the error to be shown. An error reply about one command does not say what the next ones need.
 func describe(conn *cli.Connection, err error) error {
 	var refusal redis.Error
-	if errors.As(err, &refusal) {
-		return fmt.Errorf("%s: %w", conn.Address(), err)
+	switch {
+	case !errors.As(err, &refusal):
+		return conn.Describe(err)
+	case isDenied(err):
+		return fmt.Errorf("%s: %w. cellserver top needs %s", conn.Address(), err, rights)
+	case strings.HasPrefix(err.Error(), "NOAUTH "):
+		return fmt.Errorf("%s: %s. -a gives a password, --user the name of its user", conn.Address(),
+			strings.TrimSuffix(err.Error(), "."))
 	}
-	return conn.Describe(err)
+	return fmt.Errorf("%s: %w", conn.Address(), err)
 }
 
 func (s *sampler) ask() (*sample, error) {

@@ -25,14 +25,16 @@ Usage: cellserver top [options]
 
 %s      --help                print this
 
-A user needs the rights +info, +time and +cl.top, and +cl.policy|list and +cl.policy|get to see
-policies.
+A user needs the rights ` + rights + `.
 
 Examples:
   cellserver top
   cellserver top --once --interval 10s
   cellserver top -h limits.internal -p 7000 --user viewer
 `
+
+// rights are those that a view needs.
+const rights = "+info, +time and +cl.top, and for the policies +cl.policy|list and +cl.policy|get"
 
 // The bounds of the options. A sample costs the server less than a millisecond.
 const (

@@ -61,6 +61,10 @@ func TestTopWithFewRights(t *testing.T) {
 	out = run(t, topOf(server.Port, "--once", "--user", "viewer", "-a", "secret"), "")
 	assert.Equal(t, 1, out.status)
 	assert.Contains(t, out.stderr, "127.0.0.1:"+port+": NOPERM ")
+	assert.Contains(t, out.stderr, "cellserver top needs +info, +time and +cl.top, and for the policies +cl.policy|list and")
+	run(t, ours("-p", port, "CONFIG", "SET", "requirepass", "secret"), "")
+	out = run(t, topOf(server.Port, "--once"), "")
+	assert.Contains(t, out.stderr, "NOAUTH Authentication required. -a gives a password")
 }
 
 func TestTopWithoutTerminalOrServer(t *testing.T) {
