@@ -232,6 +232,10 @@ func TestHelpWithWord(t *testing.T) {
 	out.Reset()
 	require.NoError(t, helpWith([]string{"replay"}, &out))
 	require.Contains(t, out.String(), "cellserver policies replay PATH LOG...")
+	out.Reset()
+	require.NoError(t, helpWith([]string{"GET"}, &out))
+	require.Contains(t, out.String(), "--maxclients", "whose text has the word")
+	require.NotContains(t, out.String(), "--maxmemory-clients", "whose text has it only inside of another")
 	require.ErrorContains(t, helpWith([]string{"no such", "words"}, &out), `nothing in --help has "no such words"`)
 	for _, words := range [][]string{{"CLIENTS", "memory"}, {"memory clients"}} {
 		out.Reset()

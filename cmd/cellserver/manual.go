@@ -47,7 +47,7 @@ func helpWith(words []string, out io.Writer) error {
 	words = strings.Fields(strings.Join(words, " ")) // an argument may have several
 	var text strings.Builder
 	for line := range strings.Lines(usageOfSubcommands()) {
-		if option.HasWords(line, words) {
+		if option.HasWords("", line, words) {
 			text.WriteString(line)
 		}
 	}

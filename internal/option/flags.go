@@ -29,6 +29,9 @@ func (l *List) Parse(f *pflag.FlagSet, args []string) error {
 	}
 	if unknown, is := err.(*pflag.NotExistError); is {
 		name := unknown.GetSpecifiedName()
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			return fmt.Errorf("unknown option -%s: options begin with --; --help lists them", short)
+		}
 		if meant := l.Nearest(name); meant != "" {
 			return fmt.Errorf("unknown option --%s; did you mean --%s?", name, meant)
 		}

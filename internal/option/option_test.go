@@ -156,6 +156,7 @@ func TestParse(t *testing.T) {
 	for args, says := range map[string]string{
 		"--prot=1":      "unknown option --prot; did you mean --port?",
 		"--maxmem=1gb":  "unknown option --maxmem; did you mean --maxmemory?",
+		"-p7":           "unknown option -p7: options begin with --; --help lists them",
 		"--nosuch":      "unknown option --nosuch; --help lists the options",
 		"--save=":       "unknown option --save",
 		"--port=65536":  `invalid argument "65536" for "--port" flag: it must be a number from 0 to 65535`,

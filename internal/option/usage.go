@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Usage returns the options for --help by their groups, in lines of at most width columns.
@@ -28,22 +30,35 @@ func (l *List) Usage(width int) string {
 func (l *List) UsageOf(words []string, width int) string {
 	var out strings.Builder
 	for _, o := range l.options {
-		if !o.IsFixed() && HasWords(o.Name+" "+o.Help, words) {
+		if !o.IsFixed() && HasWords(o.Name, o.Help, words) {
 			o.describe(&out, width)
 		}
 	}
 	return out.String()
 }
 
-// HasWords reports whether a text has all of some words, or the names of options, in any order and whatever their case.
-func HasWords(text string, words []string) bool {
+// HasWords reports whether each of some words is in a name, or begins a word of a text, whatever their case.
+// A word may be the name of an option.
+func HasWords(name, text string, words []string) bool {
 	text = strings.ToLower(text)
 	for _, word := range words {
-		if !strings.Contains(text, strings.ToLower(strings.TrimPrefix(word, "--"))) {
+		word = strings.ToLower(strings.TrimPrefix(word, "--"))
+		if !strings.Contains(name, word) && !hasBeginning(text, word) {
 			return false
 		}
 	}
 	return true
+}
+
+// hasBeginning reports whether a word of a text begins so.
+func hasBeginning(text, beginning string) bool {
+	for at := range text {
+		before, _ := utf8.DecodeLastRuneInString(text[:at])
+		if strings.HasPrefix(text[at:], beginning) && !unicode.IsLetter(before) && !unicode.IsDigit(before) {
+			return true
+		}
+	}
+	return false
 }
 
 // describe appends the lines about an option to --help.
