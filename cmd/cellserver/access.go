@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 
@@ -74,6 +75,14 @@ func (a *access) file() commands.ACLFile {
 		return nil
 	}
 	return aclFile(a.aclFile)
+}
+
+// explain adds to an error of the start what to do if there is no ACL file: the rest of it is in the words of Redis.
+func (a *access) explain(err error) error {
+	if _, missing := os.Stat(a.aclFile); a.aclFile != "" && errors.Is(missing, fs.ErrNotExist) {
+		return fmt.Errorf("%w; create the file: it may be empty, and ACL SAVE writes the users into it", err)
+	}
+	return err
 }
 
 // readBounded reads a file, but not if it is longer than limit bytes.

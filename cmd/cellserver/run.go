@@ -77,7 +77,7 @@ func (c *config) run() (err error) {
 		Info: grpcapi.Info(c.envoy.current), Post: postTo(reports), Metrics: []metric.Group{reports.Metrics()},
 	})
 	if err != nil {
-		return err
+		return c.access.explain(err)
 	}
 	return c.runServer(ctx, stop, &running{instance, folder, turns, hangUps, supervisor, log, clientLog})
 }
