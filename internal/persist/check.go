@@ -203,7 +203,12 @@ func (c *contents) describe(out io.Writer) {
 	}
 	for i := range c.segments {
 		s := &c.segments[i]
-		fmt.Fprintf(out, "%s: segment, %d bytes, passes %d to %d", s.name, s.size, s.First, s.Last)
+		fmt.Fprintf(out, "%s: segment, %d bytes, ", s.name, s.size)
+		if s.Last < s.First {
+			fmt.Fprint(out, "no pass")
+		} else {
+			fmt.Fprintf(out, "passes %d to %d", s.First, s.Last)
+		}
 		if s.Torn > 0 && s.fault == nil {
 			fmt.Fprintf(out, ", then %d bytes of an incomplete pass, which are not used", s.Torn)
 		}

@@ -148,7 +148,7 @@ func lockAndOpen(ctx context.Context, dir string, o Options) (*Folder, error) {
 	}
 	d, err := makeDirectory(dir)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("--dir: %w", err)
 	}
 	env := newEnvironment(d)
 	lock := &folderLock{dir: d, machine: env.machine}

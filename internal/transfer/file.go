@@ -155,7 +155,10 @@ func (f *outputFile) abortAtSignal() (stop func()) {
 
 // complete syncs the file, renames it and syncs the folder.
 func (f *outputFile) complete() error {
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+	if err := f.Sync(); err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
 		return err
 	}
 	if err := os.Rename(f.Name(), f.name); err != nil {
