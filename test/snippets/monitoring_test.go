@@ -29,9 +29,10 @@ var (
 	code         = regexp.MustCompile("`([^`]+)`")
 )
 
-// shell runs a command of a document, with redis-cli connected to a server.
+// shell runs a command of a document, with the small client or redis-cli connected to a server.
 func shell(t *testing.T, server *peer.Server, command string) string {
-	command = strings.Replace(command, "cellserver cli ", "redis-cli ", 1)
+	own := peer.Command().Path + " cli -p " + strconv.Itoa(server.Port) + " "
+	command = strings.ReplaceAll(command, "cellserver cli ", own)
 	command = strings.ReplaceAll(command, "redis-cli ", "redis-cli -e -p "+strconv.Itoa(server.Port)+" ")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
