@@ -73,7 +73,7 @@ func (s *Server) stop(ctx context.Context, k *caller, r *pb.RateLimitRequest) er
 	stops := false
 	for i := range k.asked {
 		a := &k.asked[i]
-		a.over = a.Limit != nil && a.hits >= 0 && (a.over || a.Limit.Policy == "" && a.hits > a.remaining)
+		a.over = a.Limit != nil && !a.gives && (a.over || a.Limit.Policy == "" && a.hits > a.remaining)
 		stops = stops || a.over
 	}
 	for i := range k.asked {
@@ -140,7 +140,7 @@ func (s *Server) make(ctx context.Context, k *caller) error {
 			continue
 		}
 		replies.Next() // an array
-		a.over = replies.Int() != 0 && a.hits >= 0
+		a.over = replies.Int() != 0 && !a.gives
 		replies.Int() // the limit
 		a.remaining = replies.Int()
 		replies.Int() // when to try again
@@ -182,9 +182,9 @@ func (s *Server) withoutReply(a *ask, text string) error {
 	a.remaining, a.reset = 0, s.untilReset(a.Limit.Unit)
 	switch code, _, _ := strings.Cut(text, " "); {
 	case strings.HasSuffix(text, "quantity is too large"):
-		a.over, a.overflows = a.hits >= 0, a.Limit.Policy == ""
+		a.over, a.overflows = !a.gives, a.Limit.Policy == ""
 	case code == "STOREBUSY", s.answers.Fails == failsDeny:
-		a.over = true
+		a.over = !a.gives
 	case a.Limit.Shadow, s.answers.Fails == failsAllow:
 		a.over, a.remaining = false, int64(a.Limit.Requests)
 	case code == "NOPERM", code == "NOAUTH":

@@ -42,6 +42,7 @@ func TestFails(t *testing.T) {
 			watched=b -> OK, OK 3/HOUR  3 3590`,
 		"deny": `
 			user=b -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+			user=b +1 negative -> OK, OK 3/HOUR users 0 3590
 			user=a | user=b -> OVER_LIMIT, OK 3/HOUR users 2 3590, OVER_LIMIT 3/HOUR users 0 3590
 			quota=b | quota=c -> OK, OVER_LIMIT 3/HOUR  0 3590, OK 3/HOUR  2 3590
 			watched=b -> OK, OK 3/HOUR  0 3590`,

@@ -21,7 +21,7 @@ func (s *Server) nameSubject(a *ask, d *common.RateLimitDescriptor) {
 	limits := s.instance.Limits.Load()
 	a.subject = envoy.SubjectOf(&a.Match, d.GetEntries())
 	if len(a.subject) > min(s.instance.MaxKeySize, limits.Bulk, limits.Query-others) {
-		a.isLong, a.over = true, a.hits >= 0
+		a.isLong, a.over = true, !a.gives
 	}
 }
 
@@ -49,7 +49,7 @@ func (a *ask) readTake(replies *resp.Replies) {
 			decider = string(replies.Next().Text)
 		case "decision":
 			replies.Next() // an array
-			a.over = replies.Int() != 0 && a.hits >= 0
+			a.over = replies.Int() != 0 && !a.gives
 			limit, a.remaining, retry, a.reset = replies.Int(), replies.Int(), replies.Int(), replies.Int()
 		case "fields":
 			for range replies.Next().N / 2 {

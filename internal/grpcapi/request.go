@@ -26,7 +26,8 @@ var (
 // ask is the limit and the hits of a descriptor of a request.
 type ask struct {
 	envoy.Match
-	hits      int64 // negative if the hits are given back
+	hits      int64 // negative if they are given back
+	gives     bool  // the hits are given back, which may be 0: it is never over
 	asked     int64 // the hits, for metrics; --envoy-stop-when-over may take none of them
 	unlimited bool  // it matches, and is not counted
 	subject   string
@@ -113,7 +114,7 @@ func askOf(config *envoy.Config, r *pb.RateLimitRequest, d *common.RateLimitDesc
 	if a.hits, err = hitsOf(r, d); err != nil {
 		return a, err
 	}
-	a.asked = max(a.hits, 0)
+	a.asked, a.gives = max(a.hits, 0), d.GetIsNegativeHits()
 	own := d.GetLimit()
 	switch {
 	case own == nil:

@@ -316,6 +316,18 @@ func TestModes(t *testing.T) {
 	}
 }
 
+// A descriptor that gives hits back is never over, even if the count is: neither with no hits, nor if another
+// descriptor keeps it from giving them back.
+func TestGivingBackIsNeverOver(t *testing.T) {
+	s := newService(t, func(s *grpcapi.Settings) { s.StopWhenOver, s.Quota = "yes", "yes" })
+	s.requireAnswers(`
+		user=a +5 -> OVER_LIMIT, OVER_LIMIT 3/HOUR users 0 3590
+		user=a +0 negative -> OK, OK 3/HOUR users 0 3590
+		user=a +1 negative | minute=a +2 -> OK, OK 3/HOUR users 0 3590, OVER_LIMIT 1/MINUTE minutes 0 50
+		user=a +4 negative -> OK, OK 3/HOUR users 2 3590
+	`)
+}
+
 // A client makes the calls for requests. CLIENT LIST shows this client, and its keys are ordinary keys.
 func TestKeysAreOrdinary(t *testing.T) {
 	s := newService(t, nil)
