@@ -168,6 +168,38 @@ func TestEndedStreamsHoldNothing(t *testing.T) {
 	s.release()
 }
 
+// A handler that panics fails its own request, and ends no worker. Handlers that keep all workers waiting keep no
+// other request waiting.
+func TestWorkersThatPanicOrWait(t *testing.T) {
+	s := newPaused(t, 64<<20)
+	wait, fails, waits := s.pause, atomic.Bool{}, atomic.Bool{}
+	s.pause = func() {
+		if fails.Load() {
+			panic("planted")
+		}
+		if waits.Load() {
+			wait()
+		}
+	}
+	fails.Store(true)
+	for range 100 { // more than there are workers
+		require.Equal(t, "rpc error: code = Internal desc = the handler failed", s.ask("user=a"))
+	}
+	s.until("nothing counts", func() bool { return s.server.Held() == 0 })
+	fails.Store(false)
+	waits.Store(true)
+	f := s.dialFrames()
+	for range 50 {
+		f.ask(f.begin())
+		f.begin() // without a message, for which its handler waits
+	}
+	s.awaitHandlers(50)
+	waits.Store(false)
+	s.requireAnswers("user=a -> OK, OK 3/HOUR users 2 3590")
+	f.Close()
+	s.release()
+}
+
 // Requests to methods that do not exist, and with fields that are refused, end however they end.
 func TestRefusedRequestsHoldNothing(t *testing.T) {
 	for name, more := range map[string]hpack.HeaderField{
