@@ -76,6 +76,7 @@ func (p *plane) StreamAggregatedResources(
 type client struct {
 	*plane
 	current *envoy.Current
+	first   <-chan struct{}
 	pauses  chan time.Duration
 }
 
@@ -98,6 +99,7 @@ func startClient(t *testing.T, hasPlane bool, maxMessage int) *client {
 	settings.Address, settings.NodeID, settings.MaxMessage = listener.Addr().String(), "n", maxMessage
 	own, err := New(settings, c.current, c.current.Log)
 	require.NoError(t, err)
+	c.first = own.First()
 	own.rest = func(ctx context.Context, pause time.Duration) {
 		select {
 		case c.pauses <- pause:
@@ -186,6 +188,22 @@ func TestRefused(t *testing.T) {
 	require.Empty(t, s.requireAsked("4", "fourth"))
 	require.Zero(t, c.current.InForce().Domains())
 	require.False(t, c.current.IsFailing())
+}
+
+// A server that waits for its first configuration also starts if that is refused, as the original does.
+func TestFirstIsRefused(t *testing.T) {
+	c := startClient(t, true, 4<<20)
+	s := c.stream(t)
+	require.Empty(t, s.requireAsked("", ""))
+	select {
+	case <-c.first:
+		t.Fatal("nothing was sent yet")
+	default:
+	}
+	s.send("1", "first", "!shop")
+	require.NotEmpty(t, s.requireAsked("", "first"))
+	<-c.first
+	require.Nil(t, c.current.InForce())
 }
 
 // A long reason is cut between characters, because a message with half a character cannot be sent.
