@@ -83,13 +83,19 @@ func newFailing(t *testing.T, fails, stops string) *service {
 // set sets an option with CONFIG SET.
 func (s *service) set(name, value string) {
 	s.Helper()
+	require.Equal(s, "OK", s.call("CONFIG", "SET", name, value))
+}
+
+// call makes a call as a client of Redis's protocol would, and returns a reply of one word.
+func (s *service) call(words ...string) string {
+	s.Helper()
 	var calls session.Calls
-	calls.Add("CONFIG", "SET", name, value)
+	calls.Add(words...)
 	k := s.instance.OpenCaller(client.Peer{Remote: "test", FD: -1})
 	defer k.Close()
 	replies, err := k.Do(s.Context(), &calls, nil)
 	require.NoError(s, err)
-	require.Equal(s, "OK", string(replies.Next().Text))
+	return string(replies.Next().Text)
 }
 
 // When maxmemory is reached, limits go on counting for the keys that there are, and --envoy-fails decides about others.

@@ -335,6 +335,9 @@ func TestKeysAreOrdinary(t *testing.T) {
 	n, err := s.view().Count(t.Context(), [][]byte{[]byte("envoy:{4:shop4:user1:a}:hour")})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, n)
+	require.Equal(t, "1", s.call("EXISTS", "envoy:{4:shop4:user1:a}:hour"))
+	require.Equal(t, "1", s.call("DEL", "envoy:{4:shop4:user1:a}:hour"))
+	s.requireAnswers("user=a -> OK, OK 3/HOUR users 2 3590")
 	s.spoil("envoy:{4:shop4:user1:b}:hour")
 	require.Contains(t, s.ask("user=b"), "code = Unavailable desc = WRONGTYPE")
 }

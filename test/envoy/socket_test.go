@@ -1,9 +1,11 @@
 package envoy
 
 import (
+	"cmp"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -39,14 +41,15 @@ func TestUnixSocket(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 }
 
-// While the store cannot be reached, --envoy-fails decides.
+// While the store cannot be reached, --envoy-fails decides, unless --store-fails does.
 func TestStoreFails(t *testing.T) {
 	folder := write(t, "shop.yaml", limits(1, ""))
 	store := peer.StartStore(t)
 	services := map[string]*service{}
-	for _, fails := range []string{"error", "allow", "deny"} {
+	for _, fails := range []string{"error", "allow", "deny", "error allow", "deny allow", "allow deny"} {
+		envoys, stores, _ := strings.Cut(fails, " ")
 		services[fails] = start(t, folder, "--store", "redis://"+store.Addr, "--store-timeout", "30000",
-			"--envoy-fails", fails, "--loglevel", "nothing")
+			"--envoy-fails", envoys, "--store-fails", cmp.Or(stores, "error"), "--loglevel", "nothing")
 		services[fails].ask(t, "generic_key=checkout")
 	}
 	store.Stop()
@@ -55,10 +58,10 @@ func TestStoreFails(t *testing.T) {
 		switch fails {
 		case "error":
 			require.Equal(t, codes.Unavailable, status.Code(err), err)
-		case "allow":
+		case "allow", "error allow", "deny allow":
 			require.NoError(t, err)
 			require.Equal(t, pb.RateLimitResponse_OK, a.OverallCode)
-		case "deny":
+		case "deny", "allow deny":
 			require.NoError(t, err)
 			require.Equal(t, pb.RateLimitResponse_OVER_LIMIT, a.OverallCode)
 		}
