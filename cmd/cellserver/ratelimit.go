@@ -84,7 +84,7 @@ var ratelimitVariables = []struct {
 	{"HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED", "envoy-healthy-needs-domain", yesNo},
 	{"NEAR_LIMIT_RATIO", "envoy-near-limit", perCent},
 	{"CACHE_KEY_PREFIX", "policies-prefix", nil},
-	{"GRPC_MAX_CONNECTION_AGE", "grpc-max-connection-age", seconds},
+	{"GRPC_MAX_CONNECTION_AGE", "grpc-max-connection-age", age},
 	{"LOG_LEVEL", "loglevel", logLevel},
 	{"LOG_FORMAT", "log-format", logFormat},
 	{"CONFIG_GRPC_XDS_NODE_ID", "envoy-xds-node", nil},
@@ -261,10 +261,16 @@ func perCent(value string) (string, error) {
 	return strconv.Itoa(int(ratio*100 + 0.5)), nil
 }
 
-func seconds(value string) (string, error) {
+// age returns the age of a connection in seconds. In the original, 0 means that connections have no greatest age; here,
+// they have the greatest that the option allows.
+func age(value string) (string, error) {
+	const greatest = 365 * 24 * time.Hour
 	d, err := time.ParseDuration(value)
 	if err != nil {
 		return "", errors.New("it must be a duration, such as 24h")
+	}
+	if d == 0 || d > greatest {
+		d = greatest
 	}
 	return strconv.Itoa(max(int(d/time.Second), 1)), nil
 }

@@ -8,12 +8,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// What the environment of envoyproxy/ratelimit sets always, and what it sets if it is empty.
+const (
+	always    = "--port=0 --protected-mode=no --grpc-trusted=0.0.0.0/0 ::/0 "
+	byDefault = always + "--bind=* -::* --grpc-port=8081 --envoy-http-port=8080 " +
+		"--envoy-config=/srv/runtime_data/current/config"
+)
+
 // The environment of envoyproxy/ratelimit becomes options: with nothing set, like the original's defaults; with
 // TLS and a control plane; and settings that are refused.
 func TestRatelimitArgs(t *testing.T) {
-	const always = "--port=0 --protected-mode=no --grpc-trusted=0.0.0.0/0 ::/0 "
 	for environment, want := range map[string]string{
-		"": always + "--bind=* -::* --grpc-port=8081 --envoy-http-port=8080 --envoy-config=/srv/runtime_data/current/config",
+		"": byDefault,
 		"GRPC_HOST=127.0.0.1 HOST=127.0.0.1 GRPC_PORT=1 PORT=2 RUNTIME_ROOT=/a RUNTIME_SUBDIRECTORY=b RUNTIME_APPDIRECTORY=c": always +
 			"--bind=127.0.0.1 --grpc-port=1 --envoy-http-port=2 --envoy-config=/a/b/c",
 		"GRPC_SERVER_USE_TLS=true GRPC_SERVER_TLS_CERT=a GRPC_UDS= NEAR_LIMIT_RATIO=0.29": "--envoy-near-limit=29 --tls-cert-file=a " +
@@ -25,6 +31,9 @@ func TestRatelimitArgs(t *testing.T) {
 		"GRPC_UDS=/s USE_PROMETHEUS=true GRPC_MAX_CONNECTION_AGE=1h": "--grpc-max-connection-age=3600 " + always +
 			"--bind=* -::* --grpc-unixsocket=/s --envoy-http-port=8080 --metrics-port=9090 " +
 			"--envoy-config=/srv/runtime_data/current/config",
+		"GRPC_MAX_CONNECTION_AGE=0":          "--grpc-max-connection-age=31536000 " + byDefault,
+		"GRPC_MAX_CONNECTION_AGE=87600h":     "--grpc-max-connection-age=31536000 " + byDefault,
+		"GRPC_MAX_CONNECTION_AGE=10ms":       "--grpc-max-connection-age=1 " + byDefault,
 		"CONFIG_TYPE=HTTP":                   "CONFIG_TYPE=HTTP: it must be FILE or GRPC_XDS_SOTW",
 		"SHADOW_MODE=maybe":                  "SHADOW_MODE=maybe: it must be true or false",
 		"PORT=x":                             "PORT=x: invalid syntax",
