@@ -42,6 +42,9 @@ func (c accessCase) check(t *testing.T) {
 	if err == nil {
 		var in *commands.Instance
 		in, err = newInstance(t, config)
+		if err != nil {
+			err = config.access.explain(err)
+		}
 		require.Equal(t, c.closed, err == nil && in.NeedsPassword(), "%q", c.args)
 	}
 	if c.says == "" {

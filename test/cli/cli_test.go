@@ -196,6 +196,7 @@ func TestPassword(t *testing.T) {
 	counted := run(t, ours("-p", port, "-a", "secret", "INFO", "errorstats"), "").stdout
 	assert.Contains(t, counted, "errorstat_WRONGPASS:count=1", "one failed login is counted once")
 	assert.Equal(t, outcome{}, run(t, ours("-p", port, "-a", "secret", "SHUTDOWN", "NOSAVE"), ""))
+	assert.Equal(t, 0, server.Wait())
 }
 
 func TestNoServer(t *testing.T) {
