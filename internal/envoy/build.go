@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/structpb"
 )
@@ -197,6 +198,8 @@ func (b *builder) limit(d *descriptorValue, at place) (*Limit, error) {
 	l := &Limit{Unlimited: v.Unlimited, Shadow: d.Shadow, Quota: d.Quota, Name: v.Name, detailed: d.Detailed}
 	l.Unit = UnitNamed(strings.ToLower(v.Unit))
 	switch {
+	case !utf8.ValidString(v.Name):
+		return nil, at.field("name").errorf("a name must be UTF-8, as answers have it")
 	case v.Unlimited && l.Unit.IsKnown():
 		return nil, at.field("unit").errorf("a limit that is unlimited has no unit")
 	case v.Unlimited && v.Unit != "":

@@ -103,6 +103,7 @@ func TestRefused(t *testing.T) {
 		"domain: a\ndescriptors:\n- key: b\n  rate_limit:\n    requests_per_unit: 1":                                                `4: unit must be second, minute, hour, day, week, month or year, and not ""`,
 		"domain: a\ndescriptors:\n- key: b\n  rate_limit: {unit: day,\n    unlimited: true}":                                        "4: a limit that is unlimited has no unit",
 		"domain: a\ndescriptors:\n- key: b\n  rate_limit:\n    unit: day\n    name: n\n    replaces:\n    - name: m\n    - name: n": `9: limit "n" may not replace itself`,
+		"domain: a\ndescriptors:\n- key: b\n  rate_limit:\n    unit: day\n    name: !!binary /w==":                                  "6: a name must be UTF-8, as answers have it",
 		"domain: a\ndescriptors:\n- key: b\n  rate_limit:\n    unit: day\n    replaces:\n    - name: ''":                            "7: a limit that is replaced must have a name, which is not empty",
 		"domain: a\ndescriptors:\n- key: b\n  value: c\n  share_threshold: true":                                                    `5: share_threshold is for values with *, and "b_c" has none`,
 		"domain: a\ndescriptors:\n- key: b\n  limit: 1":                                                                             `4: unknown key "limit"`,

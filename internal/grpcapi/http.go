@@ -85,8 +85,8 @@ func (s *Server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) serveConfig(w http.ResponseWriter, r *http.Request) {
-	if !web.IsLocal(r) {
-		http.Error(w, "the limits are for users on this machine", http.StatusForbidden)
+	if !web.IsLocal(r) || web.IsRebound(r) {
+		http.Error(w, "the limits are for users on this machine, and not for web pages", http.StatusForbidden)
 		return
 	}
 	if config := s.config.InForce(); config != nil {

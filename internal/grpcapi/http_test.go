@@ -13,6 +13,12 @@ import (
 // get makes a request to the paths for HTTP.
 func (s *service) get(method, path, body string) (status int, text string) {
 	s.Helper()
+	return s.getFrom("127.0.0.1", method, path, body)
+}
+
+// getFrom makes a request that names the server by a host.
+func (s *service) getFrom(host, method, path, body string) (status int, text string) {
+	s.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(s, err)
 	served, ended := s.server.NewHTTP(), make(chan error, 1)
@@ -20,7 +26,7 @@ func (s *service) get(method, path, body string) (status int, text string) {
 	r, err := http.NewRequestWithContext(s.Context(), method, "http://"+listener.Addr().String()+path,
 		strings.NewReader(body))
 	require.NoError(s, err)
-	r.Close = true
+	r.Close, r.Host = true, strings.Replace(listener.Addr().String(), "127.0.0.1", host, 1)
 	answer, err := http.DefaultClient.Do(r)
 	require.NoError(s, err)
 	defer answer.Body.Close()
@@ -53,5 +59,15 @@ func TestJSON(t *testing.T) {
 		status, text := s.get(http.MethodPost, "/json", wrong)
 		require.Equal(t, http.StatusBadRequest, status, wrong)
 		require.Equal(t, "Bad Request\n", text)
+	}
+}
+
+// A web page in a browser on this machine cannot read the limits by a name of its own for the server's address.
+func TestLimitsAreNotForWebPages(t *testing.T) {
+	s := newService(t, nil)
+	for host, want := range map[string]int{"127.0.0.1": http.StatusOK, "localhost": http.StatusOK,
+		"rebound.example": http.StatusForbidden} {
+		status, _ := s.getFrom(host, http.MethodGet, "/rlconfig", "")
+		require.Equal(t, want, status, host)
 	}
 }

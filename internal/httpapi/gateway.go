@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -47,7 +46,8 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 		writeError(w, http.StatusForbidden, "ERR this peer is not one of the trusted proxies (--http-trusted-proxies)")
 		return
 	}
-	if isRebound(r) {
+	// Requests of web pages for other paths have the header Origin, see authorize.
+	if web.IsRebound(r) {
 		a.counts.untrusted.Add(1)
 		writeError(w, http.StatusForbidden, "ERR the request names this server as the page of a stranger could: "+
 			"use its address, or a name without dots")
@@ -70,25 +70,6 @@ func (a *API) auth(w http.ResponseWriter, r *http.Request, rest string) {
 }
 
 var yes = []string{"1"}
-
-// isRebound reports whether a request may come from a web page in a browser on this machine. The owner of the page
-// could let the name of their site resolve to a loopback address (DNS rebinding). Such a page can set every header
-// except Host, in which the browser writes the site's name and this server's port. A gateway on this machine names the
-// server by an address or as localhost, or passes on its client's Host, which has another port or none. For other
-// paths, this check is not needed: requests of a page have the header Origin there, see authorize.
-func isRebound(r *http.Request) bool {
-	name, port, err := net.SplitHostPort(r.Host)
-	if err != nil || r.TLS != nil || !web.Peer(r).IsLoopback() { // over TLS, the site has no certificate for its name
-		return false
-	}
-	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if local == nil || strconv.Itoa(local.Port) != port {
-		return false
-	}
-	name = strings.ToLower(strings.TrimSuffix(name, "."))
-	_, err = netip.ParseAddr(name)
-	return err != nil && strings.Contains(name, ".") && !strings.HasSuffix(name, ".localhost")
-}
 
 const (
 	withoutSubject = "ERR the request has no header that the policy needs, or has it twice"

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/netip"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -244,6 +245,24 @@ func Peer(r *http.Request) netip.Addr {
 		return netip.Addr{}
 	}
 	return peer.Addr().Unmap().WithZone("")
+}
+
+// IsRebound reports whether a request may come from a web page in a browser on this machine. The owner of the page
+// could let the name of their site resolve to a loopback address (DNS rebinding). Such a page can set every header
+// except Host, in which the browser writes the site's name and this server's port. A gateway on this machine names the
+// server by an address or as localhost, or passes on its client's Host, which has another port or none.
+func IsRebound(r *http.Request) bool {
+	name, port, err := net.SplitHostPort(r.Host)
+	if err != nil || r.TLS != nil || !Peer(r).IsLoopback() { // over TLS, the site has no certificate for its name
+		return false
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if local == nil || strconv.Itoa(local.Port) != port {
+		return false
+	}
+	name = strings.ToLower(strings.TrimSuffix(name, "."))
+	_, err = netip.ParseAddr(name)
+	return err != nil && strings.Contains(name, ".") && !strings.HasSuffix(name, ".localhost")
 }
 
 // KeepOpen lifts the limits on the time of a request, for a handler that answers for as long as its client
