@@ -36,7 +36,7 @@ func TestCheckEnvoy(t *testing.T) {
 	write("c", "domain: a\ndescriptors: [{key: l}]")
 	_, err = run(folder)
 	require.EqualError(t, err, folder+"/c:1: domain \"a\" is in "+folder+"/below/a.txt already")
-	out, err = run(folder, "--envoy-merge-domains")
+	out, err = run(folder, "--envoy-merge-domains", "yes")
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(out, "domains: 2, limits: 2, files: 3\n"), out)
 	write(strings.Repeat("d/", maxEnvoyDepth)+"e", "")

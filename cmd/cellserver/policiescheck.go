@@ -14,7 +14,7 @@ import (
 
 const policiesUsage = `Usage:
   cellserver policies check [--max-log-limit N] FILE|FOLDER
-  cellserver policies check --envoy [--envoy-merge-domains] [--policies FILE|FOLDER] FILE|FOLDER
+  cellserver policies check --envoy [--envoy-merge-domains yes] [--policies FILE|FOLDER] FILE|FOLDER
   cellserver policies replay [options] FILE|FOLDER LOG...
   cellserver policies suggest [options] LOG...
 
@@ -23,7 +23,7 @@ with file and line; the exit status is then 1. It also prints what is valid, but
 overrides that match no request over HTTP, and how much a throttle admits in a period at most. --max-log-limit is that of the server.
 
 With --envoy, it checks configurations of Envoy's rate limit service (envoyproxy/ratelimit), and prints what
-that service accepts but probably is a mistake. With --envoy-merge-domains, two files may have one domain. With
+that service accepts but probably is a mistake. With --envoy-merge-domains yes, two files may have one domain. With
 --policies, the policies that these files name must be there.
 
 replay tells what a policy would have done to an access log: see cellserver policies replay --help.
@@ -36,7 +36,7 @@ func checkPolicies(args []string, out io.Writer) error {
 	f.Usage = func() { fmt.Fprint(out, policiesUsage) }
 	longest := f.Int("max-log-limit", commands.NewSettings().Limiter.MaxLogLimit, "")
 	isEnvoy := f.Bool("envoy", false, "")
-	merge := f.Bool("envoy-merge-domains", false, "")
+	merge := f.String("envoy-merge-domains", "no", "")
 	named := f.String("policies", "", "")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -44,8 +44,11 @@ func checkPolicies(args []string, out io.Writer) error {
 	if f.NArg() != 2 || f.Arg(0) != "check" {
 		return errors.New("policies needs check, replay or suggest; see cellserver policies --help")
 	}
+	if *merge != "yes" && *merge != "no" {
+		return errors.New("--envoy-merge-domains must be yes or no, as for the server")
+	}
 	if *isEnvoy {
-		return checkEnvoy(f.Arg(1), *merge, *named, *longest, out)
+		return checkEnvoy(f.Arg(1), *merge == "yes", *named, *longest, out)
 	}
 	if *named != "" {
 		return errors.New("--policies is for --envoy")
