@@ -206,6 +206,9 @@ func (e *ratelimitEnvironment) network() {
 		}
 	}
 	if socket := e.values["GRPC_UDS"]; socket != "" {
+		if option == "grpc-tls-port" && e.err == nil {
+			e.err = errors.New("GRPC_SERVER_USE_TLS: the socket of GRPC_UDS has no TLS; only users of this machine reach it")
+		}
 		port, option = socket, "grpc-unixsocket"
 	}
 	e.set(option, port)

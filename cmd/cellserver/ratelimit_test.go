@@ -44,6 +44,7 @@ func TestRatelimitArgs(t *testing.T) {
 		"GRPC_MAX_CONNECTION_AGE=day":        "GRPC_MAX_CONNECTION_AGE=day: it must be a duration, such as 24h",
 		"HOST=127.0.0.1":                     "HOST=127.0.0.1: it must be the same as GRPC_HOST, which is 0.0.0.0",
 		"USE_PROMETHEUS=1 PROMETHEUS_ADDR=x": "PROMETHEUS_ADDR=x: address x: missing port in address",
+		"GRPC_UDS=s GRPC_SERVER_USE_TLS=1":   "GRPC_SERVER_USE_TLS: the socket of GRPC_UDS has no TLS; only users of this machine reach it",
 	} {
 		args, im, err := ratelimitArgs(strings.Fields(environment))
 		if err != nil {
