@@ -297,6 +297,14 @@ func isClosed(err error) bool {
 		errors.Is(err, syscall.EPIPE)
 }
 
+// refused returns the error for a login that got an error reply, with advice about options if they name the server.
+func (l *connection) refused(text, advice string) error {
+	if l.isURL {
+		advice = ""
+	}
+	return fmt.Errorf("%s refuses: %s%s", l.address, strings.TrimSuffix(text, "."), advice)
+}
+
 // describeError returns the error to be shown for an error of go-redis.
 func (l *connection) describeError(err error) error {
 	var refusal redis.Error
@@ -304,18 +312,11 @@ func (l *connection) describeError(err error) error {
 	switch {
 	case errors.Is(err, errConnectionClosed):
 		return err
-	case errors.As(err, &wrong) && l.isURL:
-		return fmt.Errorf("%s refuses: %s", l.address, strings.TrimSuffix(wrong.text, "."))
 	case errors.As(err, &wrong):
-		return fmt.Errorf("%s refuses: %s. -a gives the password, --user the name of its user", l.address,
-			strings.TrimSuffix(wrong.text, "."))
+		return l.refused(wrong.text, ". -a gives the password, --user the name of its user")
 	// an error reply to HELLO, AUTH or SELECT; DoRaw returns those to commands as replies
 	case errors.As(err, &refusal):
-		advice := ". -a gives a password, -n a database"
-		if l.isURL {
-			advice = ""
-		}
-		return fmt.Errorf("%s refuses: %s%s", l.address, strings.TrimSuffix(refusal.Error(), "."), advice)
+		return l.refused(refusal.Error(), ". -a gives a password, -n a database")
 	case errors.Is(err, net.ErrClosed):
 		return fmt.Errorf("%s accepts connections but has not answered within %v: is it stopped, or overloaded?",
 			l.address, l.timeout)

@@ -248,3 +248,9 @@ func TestFullDisk(t *testing.T) {
 	assert.Equal(t, "-ERR Protocol error: invalid bulk length\r\n", string(all))
 	assert.Equal(t, "+OK\r\n$1\r\n1\r\n", exchange(t, server, append(command("SET", "a", "1"), command("GET", "a")...)))
 }
+
+// A file of users that does not exist is refused as in Redis, with what to do about it.
+func TestMissingACLFile(t *testing.T) {
+	says := refusesToStart(t, "--port", "0", "--aclfile", filepath.Join(t.TempDir(), "users.acl"))
+	assert.Contains(t, says, "no such file or directory; create the file")
+}
