@@ -128,13 +128,13 @@ func (p *patterns) findIn(text []byte, steps int) *level {
 	if len(p.list) == 0 {
 		return nil
 	}
-	s := search{of: p, text: text, steps: steps, best: none}
+	s := search{of: p, steps: steps, best: none}
 	for _, head := range p.heads {
 		if head > len(text) {
 			break
 		}
 		if t := p.byHead[string(text[:head])]; t != nil {
-			s.look(t, head)
+			s.look(t, text, head)
 		}
 	}
 	if s.found != nil {
@@ -146,23 +146,23 @@ func (p *patterns) findIn(text []byte, steps int) *level {
 	return p.list[s.best].level
 }
 
-// search is the state of a find.
+// search is the state of a find. The text is not part of it: found goes back to a pool, so that the compiler lets
+// everything that is in one struct with it escape to the heap.
 type search struct {
 	of    *patterns
-	text  []byte
 	found *found // where the parts are; nil before that is needed
 	steps int    // that are left; negative if there were too few
 	best  int    // the place of the first pattern, in order, that matches
 }
 
 // look looks for a better pattern among the patterns with the same beginning, which ends at the index head of the text.
-func (s *search) look(t *tails, head int) {
+func (s *search) look(t *tails, text []byte, head int) {
 	for _, tail := range t.lengths {
-		end := len(s.text) - tail
+		end := len(text) - tail
 		if end < head {
 			return
 		}
-		g := t.byTail[string(s.text[end:])]
+		g := t.byTail[string(text[end:])]
 		if g == nil {
 			continue
 		}
@@ -171,7 +171,7 @@ func (s *search) look(t *tails, head int) {
 			continue
 		}
 		if s.found == nil {
-			s.found = s.of.parts.in(s.text, &s.steps)
+			s.found = s.of.parts.in(text, &s.steps)
 		}
 		s.compare(g, head, end)
 		if s.steps < 0 {

@@ -28,8 +28,12 @@ func (c codec) Unmarshal(data mem.BufferSlice, message any) error {
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
 	text := buffer.ReadOnlyData()
-	if hasDomain, isTooLong := survey(text); isTooLong {
-		refuse(r, hasDomain)
+	size := survey(text)
+	if size.isTooLong {
+		refuse(r, size.hasDomain)
+		return nil
+	}
+	if decode(text, size, r) {
 		return nil
 	}
 	return protobuf.UnmarshalOptions{DiscardUnknown: true}.Unmarshal(text, r)
@@ -46,38 +50,47 @@ func refuse(r *pb.RateLimitRequest, hasDomain bool) {
 	}
 }
 
-// The fields of requests and descriptors that survey needs.
+// The fields of requests, of descriptors and of entries.
 const (
 	domainField      = 1 // of a request
 	descriptorsField = 2 // of a request
+	hitsField        = 3 // of a request
 	entriesField     = 1 // of a descriptor
+	keyField         = 1 // of an entry
+	valueField       = 2 // of an entry
 )
 
-// survey reports whether a request has a domain, and whether it has more descriptors, or a descriptor more entries,
-// than check accepts. Of text that is no request, it reports what precedes the mistake, which is what would be decoded.
-func survey(text []byte) (hasDomain, isTooLong bool) {
-	descriptors := 0
+// size is what survey finds in a request.
+type size struct {
+	hasDomain            bool
+	isTooLong            bool // it has more descriptors, or a descriptor has more entries, than check accepts
+	descriptors, entries int  // the latter are those of all descriptors
+}
+
+// survey returns the size of a request. Of text that is no request, it returns that of what precedes the mistake, which
+// is what would be decoded.
+func survey(text []byte) (s size) {
 	for field, value := range fields(text) {
 		switch field {
 		case domainField:
-			hasDomain = len(value) > 0
+			s.hasDomain = len(value) > 0
 		case descriptorsField:
-			descriptors++
-			isTooLong = isTooLong || descriptors > maxDescriptors || hasManyEntries(value)
+			entries := entriesIn(value)
+			s.descriptors, s.entries = s.descriptors+1, s.entries+entries
+			s.isTooLong = s.isTooLong || s.descriptors > maxDescriptors || entries > maxEntries
 		}
 	}
-	return hasDomain, isTooLong
+	return s
 }
 
-// hasManyEntries reports whether a descriptor has more entries than check accepts.
-func hasManyEntries(text []byte) bool {
-	entries := 0
+// entriesIn returns the number of entries of a descriptor.
+func entriesIn(text []byte) (entries int) {
 	for field := range fields(text) {
 		if field == entriesField {
 			entries++
 		}
 	}
-	return entries > maxEntries
+	return entries
 }
 
 // fields returns the numbers and the values of the fields of bytes in a text, up to its first mistake.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
@@ -30,7 +31,8 @@ func randomFields(t *rapid.T, inner func() []byte) (text []byte) {
 		number := rapid.SampledFrom([]protowire.Number{1, 1, 2, 2, 3, 99}).Draw(t, "number")
 		switch rapid.IntRange(0, 5).Draw(t, "kind") {
 		case 0:
-			text = protowire.AppendVarint(protowire.AppendTag(text, number, protowire.VarintType), 5)
+			hits := rapid.SampledFrom([]uint64{0, 5, 1<<32 + 3}).Draw(t, "hits")
+			text = protowire.AppendVarint(protowire.AppendTag(text, number, protowire.VarintType), hits)
 		case 1:
 			text = protowire.AppendTag(text, number, protowire.StartGroupType)
 			text = protowire.AppendTag(append(text, bytesField(2, nil, 70)...), number, protowire.EndGroupType)
@@ -47,23 +49,36 @@ func requireSame(t require.TestingT, text []byte) {
 	config, _, err := envoy.Parse([]envoy.File{{Name: "a", Text: []byte("domain: shop")}}, false, nil)
 	require.NoError(t, err)
 	want, got := new(pb.RateLimitRequest), new(pb.RateLimitRequest)
-	if (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, want) != nil {
-		return // a domain may be no UTF-8
+	before := bytes.Clone(text)
+	wrong := newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, got)
+	clear(text) // its buffer is used for the next message
+	if err := (proto.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(before, want); err != nil {
+		if !survey(before).isTooLong { // such a request is not decoded
+			require.Equal(t, err, wrong)
+		}
+		return
 	}
-	require.NoError(t, newCodec().Unmarshal(mem.BufferSlice{mem.SliceBuffer(text)}, got))
+	require.NoError(t, wrong)
 	for _, config := range []*envoy.Config{config, nil} {
 		require.Equal(t, check(want, config), check(got, config))
 	}
-	if check(want, config) == nil {
+	if !survey(before).isTooLong {
 		require.True(t, proto.Equal(want, got))
 	}
 }
 
 func TestCodecRefusesAsCheckDoes(t *testing.T) {
+	texts := rapid.SampledFrom([]string{"", "", "a", "ä", "\xff", strings.Repeat("long", 300)})
+	text := func(t *rapid.T) func() []byte {
+		return func() []byte { return []byte(texts.Draw(t, "text")) }
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		requireSame(t, randomFields(t, func() []byte {
-			return randomFields(t, func() []byte { return nil })
+			return randomFields(t, func() []byte { return randomFields(t, text(t)) })
 		}))
+	})
+	rapid.Check(t, func(t *rapid.T) {
+		requireSame(t, randomFields(t, text(t)))
 	})
 	domain, none := bytesField(domainField, []byte("shop"), 1), bytesField(domainField, nil, 1)
 	number := protowire.AppendVarint(protowire.AppendTag(nil, descriptorsField, protowire.VarintType), 1)
