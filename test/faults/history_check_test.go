@@ -1,9 +1,12 @@
 package faults
 
 import (
+	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -116,4 +119,22 @@ func TestTheCheckerFollowsSwaps(t *testing.T) {
 	require.Error(t, check("b b", "b b", 0), "half a swap")
 	require.Error(t, check("x x", "nil nil", 0), "a database is lost")
 	require.Error(t, check("d nil", "c c", 0), "half a step")
+}
+
+// A DEL is one step on both keys of a standing only if it removes both. Otherwise a pass may have it
+// without the step that removed the other key.
+func TestDeletionOfOneKeyIsNotWhole(t *testing.T) {
+	next := standings([]string{"p:{a}:standing", "p:{a}:fixed"})
+	banned := standing{banned: true, level: 1}.String()
+	for _, c := range []struct {
+		state []string
+		whole bool
+	}{{[]string{banned, "0"}, true}, {[]string{absent, "0"}, false}, {[]string{banned, "2"}, false}} {
+		r := rand.New(rand.NewPCG(1, 0))
+		p := next(r, 1, c.state)
+		for !strings.HasPrefix(p.calls[0], "DEL ") {
+			p = next(r, 1, c.state)
+		}
+		assert.Equal(t, c.whole, p.whole, c.state)
+	}
 }

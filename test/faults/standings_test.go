@@ -72,7 +72,8 @@ func standings(key []string) func(*rand.Rand, int, []string) plan {
 			s, p.want = standing{exempt: s.exempt}, ""
 			p.calls = call("CL.PARDON", "")
 		case 4:
-			s, left, p.want, p.whole = standing{}, takesOf, "", true
+			p.whole = s != standing{} && left < takesOf // it changes both keys, if there are both
+			s, left, p.want = standing{}, takesOf, ""
 			p.calls = []string{"DEL " + strings.Join(key, " ")}
 		default:
 			p.calls = call("CL.TAKE", "")

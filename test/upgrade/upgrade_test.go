@@ -95,7 +95,8 @@ func expected(t *testing.T, file string) (calls []string, replies map[string]str
 // ask makes a call as make.sh does, and returns the steady part of its reply.
 func ask(t *testing.T, server *peer.Server, call string) string {
 	cmd := peer.Command("cli", "-p", strconv.Itoa(server.Port))
-	cmd.Env, cmd.Stdin = os.Environ(), strings.NewReader(call)
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0") // it would sleep for a second
+	cmd.Stdin = strings.NewReader(call)
 	reply, err := cmd.Output()
 	require.NoError(t, err, "%s: %s", call, reply)
 	return steady(call, strings.TrimSuffix(string(reply), "\n"))
