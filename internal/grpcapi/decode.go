@@ -10,9 +10,9 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 )
 
-// decoder decodes a request. Its descriptors are allocated together, and so are their entries and their text: 8
-// allocations for a request of four descriptors, of which the library makes 26. This takes two thirds of the library's
-// time, and a sixth of the whole time of such a request, with the garbage collector's.
+// decoder decodes a request. It allocates all descriptors together, all entries together, and their text together. A
+// request with four descriptors is decoded with 8 allocations in a third less time than by the library, which makes 26
+// allocations.
 type decoder struct {
 	descriptors []common.RateLimitDescriptor       // those that are not yet used
 	entries     []common.RateLimitDescriptor_Entry // likewise
@@ -56,8 +56,8 @@ func decode(text []byte, size size, r *pb.RateLimitRequest) bool {
 	return true
 }
 
-// setHits reads the first field of text, whose number is that of the hits. It is another, unknown one if it has another
-// kind.
+// setHits sets the hits to the first field of text, which has their number. A field of another kind is not a known
+// field.
 func setHits(r *pb.RateLimitRequest, text []byte) {
 	if _, kind, n := protowire.ConsumeTag(text); kind == protowire.VarintType {
 		hits, _ := protowire.ConsumeVarint(text[n:])
