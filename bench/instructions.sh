@@ -6,7 +6,8 @@
 #   bench/instructions.sh              # of this tree
 #   bench/instructions.sh COMMIT       # CL.THROTTLE also of that commit, and the difference
 #   bench/instructions.sh --dir        # 64 in flight, without --dir, and with --dir and a pass after a million calls
-#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE cost 2.4 times two calls with ID; the aim is 1.6
+#   bench/instructions.sh --holds      # 64 in flight: HOLD and SETTLE cost 2.4 times two calls with ID, which is 0.8 of what
+#                                      # these cost when the aim was 1.6: see ARCHITECTURE.md
 #   bench/instructions.sh --notify     # 64 in flight: CL.TAKE of a policy with notify, also with its history, may cost
 #                                      # 2 % more than CL.TAKE of a policy without notify
 #   bench/instructions.sh --plan       # 64 in flight: CL.TAKE of a subject with a plan may cost 5 % more than with another
