@@ -109,7 +109,7 @@ func TestLeasesSaveOperations(t *testing.T) {
 			d := callTogether(t, servers, clients, every, time.Duration(amount(2, 10))*time.Second,
 				"CL.THROTTLE", "k", c.rate, c.rate, 1)
 			calls[i], asked[i] = d.calls, max(operations(t, store)-before, 1)
-			t.Logf("load %s, lease %s ms: %d calls, %d allowed, 1 operation for %.1f calls, p50 %v, p99 %v", c.load, lease,
+			t.Logf("load %s, lease %s ms: %d calls, %d allowed, 1 operation for %.2f calls, p50 %v, p99 %v", c.load, lease,
 				calls[i], d.allowed, float64(calls[i])/float64(asked[i]), d.percentile(0.5), d.percentile(0.99))
 			for _, s := range servers {
 				s.Stop()

@@ -17,6 +17,7 @@ import (
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
 	"cellserver/internal/store/remote/adding"
+	"cellserver/internal/store/remote/ahead"
 	"cellserver/internal/store/remote/combine"
 	"cellserver/internal/window"
 	"cellserver/test/peer"
@@ -69,7 +70,7 @@ func someCalls(r *rand.Rand, rule *limit.Rule, now int64) (calls []combine.Addin
 		c := new(adding.Call)
 		if c.Set(rule, quantity, mode, 1e8) && c.Fits(append(calls, c)[0], now) {
 			if mode == quota.Take && rule.Kind != limit.Sliding && r.IntN(4) == 0 {
-				c.TakeAhead(1 + r.Int64N(min(most, 500_000)))
+				c.TakeAhead(ahead.Extra{Most: 1 + r.Int64N(min(most, 500_000)), Share: 1 + r.Int64N(4)})
 			}
 			calls = append(calls, c)
 		}

@@ -125,7 +125,7 @@ func (p *process) submitAhead(sent ahead.Time, answer *ahead.Step) {
 // take returns the TAT of a limit after a step, and how many tokens the step takes ahead.
 func (s *step) take(now, tat, burst int64) (next, extra int64) {
 	next = max(tat, now) + emission
-	extra = ahead.Extra(s.extra, (now+burst*emission-next)/emission)
+	extra = s.extra.Of((now + burst*emission - next) / emission)
 	return next + extra*emission, extra
 }
 

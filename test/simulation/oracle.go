@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"cellserver/internal/store/remote/ahead"
 	"cellserver/internal/store/remote/combine"
 )
 
@@ -72,7 +73,7 @@ type step struct {
 	applied   map[string]int
 	forgotten bool
 	committed int64
-	extra     int64 // how many tokens the step may take ahead
+	extra     ahead.Extra
 	taken     int64 // how many tokens the last run has taken ahead
 	tat       int64 // the TAT after the last run
 	now       int64 // the time of the last run, by the server's clock

@@ -70,7 +70,7 @@ var plantedInBlocks = []fault{
 		"return e.unspent"},
 	{"a block is as large as it was asked for", "book.go",
 		"\t\te.refused, e.sent, e.state, e.unspent = false, sent, r.State, r.Extra\n",
-		"e.refused, e.sent, e.state, e.unspent = false, sent, r.State, s.Extra"},
+		"e.refused, e.sent, e.state, e.unspent = false, sent, r.State, s.Extra.Most"},
 	{"tokens stay when they are spent", "book.go", "\t\t\te.unspent -= quantity\n", ""},
 }
 

@@ -141,7 +141,7 @@ func (v *view) throttleAhead(ctx context.Context, key []byte, rule *limit.Rule, 
 	}
 	defer l.end()
 	c := v.newThrottle(rule.Throttle, quantity, quota.Take, name)
-	if c.extra = l.answer.Step.Extra; c.extra > 0 {
+	if c.extra = l.answer.Step.Extra; c.extra.Most > 0 {
 		c.adds.TakeAhead(c.extra)
 	}
 	o, err := v.throttle(ctx, c)
@@ -186,7 +186,7 @@ func (s *scratch) takeAhead(key []byte, rule *limit.Rule, quantity int64, step *
 		return d, err
 	}
 	s.denied, r.Limited = d.Limited, d.Limited
-	if extra := ahead.Extra(step.Extra, d.Remaining); extra > 0 && !d.Limited {
+	if extra := step.Extra.Of(d.Remaining); extra > 0 && !d.Limited {
 		more, err := s.view.Take(background, key, rule, extra, quota.UpTo)
 		if err != nil {
 			return d, err

@@ -88,7 +88,7 @@ type throttleCall struct {
 	adds     adding.Call
 
 	// For a call that takes tokens ahead:
-	extra int64 // tokens to take at most
+	extra ahead.Extra
 	taken int64 // tokens that it has taken
 	next  int64 // the TAT after the call
 }
@@ -112,7 +112,7 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 	}
 	var next int64
 	c.outcome, next, c.result = c.limit.Outcome(now, tat, c.quantity, c.mode)
-	if c.taken = 0; c.extra > 0 && c.result == nil && !c.outcome.Limited {
+	if c.taken = 0; c.extra.Most > 0 && c.result == nil && !c.outcome.Limited {
 		next = c.takeAhead(now, next)
 	}
 	c.next = next
@@ -131,7 +131,7 @@ func (c *throttleCall) run(now int64, values []combine.Value, changes []combine.
 
 // takeAhead takes tokens for later calls, and returns the TAT after that.
 func (c *throttleCall) takeAhead(now, tat int64) int64 {
-	extra := ahead.Extra(c.extra, c.limit.Decision(c.outcome).Remaining)
+	extra := c.extra.Of(c.limit.Decision(c.outcome).Remaining)
 	if extra == 0 {
 		return tat
 	}
@@ -178,7 +178,7 @@ func (v *view) newThrottle(l gcra.Limit, quantity int64, mode quota.Mode, name s
 		c = new(throttleCall)
 	}
 	v.initCall(&c.call, c)
-	c.limit, c.quantity, c.mode, c.extra = l, quantity, mode, 0
+	c.limit, c.quantity, c.mode, c.extra = l, quantity, mode, ahead.Extra{}
 	c.prepare(v.store, name)
 	return c
 }

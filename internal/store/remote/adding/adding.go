@@ -33,8 +33,8 @@ type Call struct {
 	rule     limit.Rule
 	quantity int64
 	upTo     bool
-	extra    int64 // tokens to take ahead if it is allowed: see ahead.Extra
-	margin   int64 // how long the key stays after its state has ended, in nanoseconds
+	extra    ahead.Extra // tokens to take ahead if it is allowed
+	margin   int64       // how long the key stays after its state has ended, in nanoseconds
 }
 
 // Set sets the call. It returns false, and sets nothing, if the scripts cannot make it.
@@ -56,8 +56,8 @@ func (c *Call) Set(rule *limit.Rule, quantity int64, mode quota.Mode, margin int
 	return true
 }
 
-// TakeAhead makes the call take up to extra further tokens if it is allowed: see ahead.Extra.
-func (c *Call) TakeAhead(extra int64) { c.extra = extra }
+// TakeAhead makes the call take further tokens if it is allowed.
+func (c *Call) TakeAhead(extra ahead.Extra) { c.extra = extra }
 
 // Fits reports whether one script can make the call together with a first one, at the instant now.
 func (c *Call) Fits(first combine.Adding, now int64) bool {
@@ -100,7 +100,7 @@ func (c *Call) applyThrottle(now int64, v combine.Value) combine.Value {
 	if err != nil || next == tat {
 		return v
 	}
-	if extra := ahead.Extra(c.extra, c.rule.Throttle.Decision(o).Remaining); extra > 0 {
+	if extra := c.extra.Of(c.rule.Throttle.Decision(o).Remaining); extra > 0 {
 		_, next, _ = c.rule.Throttle.Outcome(now, next, extra, quota.UpTo)
 	}
 	return combine.Value{Bytes: form.AppendTAT(nil, next), Expires: next + c.margin}
@@ -120,7 +120,7 @@ func (c *Call) step(now int64, s *form.State) bool {
 	if err != nil || d.Taken == 0 {
 		return false
 	}
-	if extra := ahead.Extra(c.extra, d.Remaining); extra > 0 {
+	if extra := c.extra.Of(d.Remaining); extra > 0 {
 		_, _ = c.take(now, s, extra, quota.UpTo)
 	}
 	return true

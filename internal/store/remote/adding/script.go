@@ -70,13 +70,13 @@ func appendKeys(args []any, key, turnKey string) []any {
 }
 
 // appendGroups appends two arguments for each group of equal calls: their quantity and their number. The number is 0
-// for a call with UPTO, and -1 for the tokens that the call before takes ahead.
+// for a call with UPTO, and -n for the tokens that the call before takes ahead: an nth part of what remains.
 func appendGroups(args []any, calls []combine.Adding) []any {
 	for i := 0; i < len(calls); {
 		c, n := calls[i].(*Call), 1
-		for !c.upTo && c.extra == 0 && i+n < len(calls) {
+		for !c.upTo && c.extra.Most == 0 && i+n < len(calls) {
 			next := calls[i+n].(*Call)
-			if next.upTo || next.extra != 0 || next.quantity != c.quantity {
+			if next.upTo || next.extra.Most != 0 || next.quantity != c.quantity {
 				break
 			}
 			n++
@@ -86,8 +86,8 @@ func appendGroups(args []any, calls []combine.Adding) []any {
 			n = 0
 		}
 		args = append(args, strconv.FormatInt(c.quantity, 10), n)
-		if c.extra > 0 {
-			args = append(args, strconv.FormatInt(c.extra, 10), -1)
+		if c.extra.Most > 0 {
+			args = append(args, strconv.FormatInt(c.extra.Most, 10), -c.extra.Share)
 		}
 	}
 	return args

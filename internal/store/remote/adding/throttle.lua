@@ -1,7 +1,7 @@
 -- Takes from a throttle key. ARGV has now, the TAT that a call may leave at most, and the emission interval, all in
 -- nanoseconds; how long the key stays after its TAT, in milliseconds; and then for each group of equal calls the
--- quantity and the number of calls, 0 for one call that takes up to the quantity, or -1 for what the call before takes
--- ahead: up to the quantity and a quarter of what remains, if it was allowed.
+-- quantity and the number of calls, 0 for one call that takes up to the quantity, or -n for what the call before takes
+-- ahead: up to the quantity and an nth part of what remains, if it was allowed.
 --
 -- A number of Lua has 53 bits, and an instant in nanoseconds has 63. An instant is therefore two numbers, its seconds
 -- and the nanoseconds of the second. Quantities are at most 1e6, so that no product of a quantity is too large.
@@ -50,7 +50,7 @@ for i = 5, #ARGV, 2 do
   if calls == 0 then
     quantity = room(quantity)
   elseif calls < 0 then
-    quantity = allowed and math.floor(room(4 * quantity + 3) / 4) or 0
+    quantity = allowed and math.floor(room(-calls * (quantity + 1) - 1) / -calls) or 0
   end
   if calls <= 0 then calls = math.min(quantity, 1) end
   for _ = 1, calls do

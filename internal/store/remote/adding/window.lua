@@ -2,7 +2,7 @@
 -- package form. ARGV has the mark of the form; now, the limit, and the period or, of a quota, the end of the present
 -- window, in 8 bytes each; how long the key stays after the end of its state, in milliseconds; the windows of a quota
 -- as in its form; and then for each group of equal calls the quantity and the number of calls, 0 for one call that
--- takes up to the quantity, or -1 for what the call before takes ahead: up to the quantity and a quarter of what remains,
+-- takes up to the quantity, or -n for what the call before takes ahead: up to the quantity and an nth of what remains,
 -- if it was allowed.
 --
 -- A number of Lua has 53 bits, and those of a form have 63. A number n is therefore a table of three digits of 21 bits,
@@ -162,7 +162,7 @@ for i = 5, #ARGV, 2 do
   if calls <= 0 then
     local room = less(used, size) and minus(size, used) or zero
     if calls < 0 and not allowed then room = zero end
-    if room[2] == 0 and room[3] == 0 then quantity = math.min(quantity, floor(room[1] / (calls < 0 and 4 or 1))) end
+    if room[2] == 0 and room[3] == 0 then quantity = math.min(quantity, floor(room[1] / math.max(-calls, 1))) end
     calls = math.min(quantity, 1)
   end
   for _ = 1, calls do

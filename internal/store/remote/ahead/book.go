@@ -31,6 +31,9 @@ const (
 	largest = 500_000
 	// share is the divisor of the remaining quantity: a block may take a quarter of it. Other processes need the rest.
 	share = 4
+	// saturated is the divisor of the tokens asked for during a lease: if as many were refused, little remains at any
+	// time, and a block may take all of it. Quarters would be spent at once, with a step for each token or two.
+	saturated = 4
 	// longestRefusal is the longest time, in nanoseconds, for which a refusal of the store may be repeated.
 	longestRefusal = int64(50e6)
 )
@@ -80,10 +83,9 @@ type Answer struct {
 	Step     Step           // if it is not decided
 }
 
-// Step asks the store to take the quantity of the call, and then up to Extra tokens, but at most a quarter of what
-// remains.
+// Step asks the store to take the quantity of the call, and then Extra.
 type Step struct {
-	Extra   int64
+	Extra   Extra
 	Surplus int64 // tokens to give back first, if the window still is the one with Start and End
 	Start   int64
 	End     int64
@@ -94,8 +96,17 @@ type Step struct {
 // IsOfWindow reports whether the window of the last block is still the one of a state.
 func (s *Step) IsOfWindow(state State) bool { return s.Start == state.Start && s.End == state.End }
 
-// Extra returns how many tokens a step takes ahead, given how many it may take and how many remain after the call.
-func Extra(extra, remaining int64) int64 { return max(min(extra, remaining/share), 0) }
+// Extra are the tokens that a step takes ahead: at most Most, and at most what remains after the call divided by
+// Share.
+type Extra struct{ Most, Share int64 }
+
+// Of returns the number of these tokens. The zero Extra has none.
+func (e Extra) Of(remaining int64) int64 {
+	if e.Most == 0 {
+		return 0
+	}
+	return max(min(e.Most, remaining/e.Share), 0)
+}
 
 // Result is what a step has found.
 type Result struct {
@@ -137,10 +148,13 @@ type block struct {
 	asked   Time  // when the refused step was sent
 	asking  bool  // a step that takes ahead is under way
 
-	counted Time  // when the present count began
-	last    int64 // tokens asked for during the last whole lease
-	now     int64 // tokens asked for during the present one
+	counted Time   // when the present count began
+	last    demand // during the last whole lease
+	now     demand // during the present one
 }
+
+// demand is the number of tokens that calls asked for, and of those that the process refused by itself.
+type demand struct{ asked, refused int64 }
 
 // Leasable reports whether a call of a limiter may be decided from a block.
 func Leasable(rule *limit.Rule, quantity int64, mode quota.Mode) bool {
@@ -201,6 +215,7 @@ func (b *Book) spend(e *block, t Time, quantity int64) Answer {
 	}
 	if rest := e.refusal() - t.since(e.asked); e.refused && rest > 0 {
 		b.counters.Refused++
+		e.now.refused = min(e.now.refused+quantity, largest)
 		return e.refuse(t, quantity, rest)
 	}
 	return Answer{}
@@ -239,13 +254,13 @@ func (b *Book) makeRoom(t Time) bool {
 // count counts the tokens that calls ask for.
 func (e *block) count(t Time, quantity int64) {
 	if passed := t.since(e.counted); passed >= e.lease {
-		e.last, e.now = e.now, 0
+		e.last, e.now = e.now, demand{}
 		if passed >= 2*e.lease {
-			e.last = 0
+			e.last = demand{}
 		}
 		e.counted = t
 	}
-	e.now = min(e.now+quantity, largest)
+	e.now.asked = min(e.now.asked+quantity, largest)
 }
 
 // left returns how many tokens have not lapsed.
@@ -304,12 +319,15 @@ func (e *block) step(t Time, quantity int64) Step {
 		return Step{}
 	}
 	s := Step{owner: true, Start: e.state.Start, End: e.state.End}
-	want := min(e.last, share64(e.rule.Size(), e.lease, e.rule.Period(t.Store)), largest) - quantity
+	want := min(e.last.asked, share64(e.rule.Size(), e.lease, e.rule.Period(t.Store)), largest) - quantity
 	if e.rule.Kind != limit.Throttle {
 		s.kept = max(min(e.unspent, want), 0)
 		s.Surplus = e.unspent - s.kept
 	}
-	s.Extra = max(want-s.kept, 0)
+	s.Extra = Extra{Most: max(want-s.kept, 0), Share: share}
+	if e.last.refused > e.last.asked/saturated {
+		s.Extra.Share = 1
+	}
 	e.unspent, e.asking = 0, true
 	return s
 }
