@@ -30,18 +30,19 @@ build-fips: ## build bin/cellserver-fips, whose cryptography is Go's FIPS 140-3 
 test-fips: build-fips ## run bin/cellserver-fips where no other cryptography is allowed (nightly)
 	test/fips/run.sh bin/cellserver-fips
 
-# The binaries that tests start are built once, before the tests: see test/peer.
+# The binaries that tests start are built once, before the tests: see test/peer. The first is built as a release is. Everything
+# else is compiled without the profile, which would mean compiling each package once more, and again for the race detector.
 SERVERS := $(CURDIR)/bin/test
-TEST_SERVER := $(GO) build -buildvcs=false -ldflags='-X main.version=1.2.3'
+TEST_VERSION := -buildvcs=false -ldflags='-X main.version=1.2.3'
 
 .PHONY: test-servers
 test-servers: # the binaries that the tests of several packages start
-	@$(TEST_SERVER) -o $(SERVERS)/cellserver ./cmd/cellserver
-	@$(TEST_SERVER) -race -o $(SERVERS)/cellserver-race ./cmd/cellserver
+	@CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace $(TEST_VERSION) -o $(SERVERS)/cellserver ./cmd/cellserver
+	@$(GO) build -pgo=off -race $(TEST_VERSION) -o $(SERVERS)/cellserver-race ./cmd/cellserver
 
 # -count=1, because Go's cache of test results does not know that tests start other programs. The timeout
 # is long, because machines may be slow. Vet is a target of its own.
-GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -count=1 -timeout 30m -vet=off
+GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeout 30m -vet=off
 
 .PHONY: test
 test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
@@ -53,7 +54,7 @@ test-race: test-servers ## run every test with the race detector
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
 	$(GOTEST) ./internal/store/memory ./internal/store/remote/... ./internal/commands/... ./internal/session \
-		./internal/client ./internal/maxmemory ./internal/replay ./test/hostile
+		./internal/client ./internal/maxmemory ./internal/replay ./test/hostile ./test/simulation
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 
@@ -174,20 +175,20 @@ test-redis-suite: build ## run Redis's own tests; those not listed must pass (AR
 	test/redis-suite/run.sh bin/cellserver $(ARGS)
 
 .PHONY: test-valkey
-test-valkey: ## test the remote store with a valkey-server of 8.1 or later (downloads one if possible; VALKEY=required fails without one)
-	test/valkey/run.sh
+test-valkey: test-servers ## test the remote store with a valkey-server of 8.1 or later (downloads one if possible; VALKEY=required fails without one)
+	CELLSERVER_TEST_SERVERS=$(SERVERS) test/valkey/run.sh
 
 .PHONY: test-redis-cell
-test-redis-cell: ## test the remote store together with redis-cell on the same keys (built by cargo if possible; REDISCELL=required fails without it)
-	test/rediscell/run.sh $(ARGS)
+test-redis-cell: test-servers ## test the remote store together with redis-cell on the same keys (built by cargo if possible; REDISCELL=required fails without it)
+	CELLSERVER_TEST_SERVERS=$(SERVERS) test/rediscell/run.sh $(ARGS)
 
 .PHONY: test-traefik
 test-traefik: ## run the configuration of docs/gateways.md in Traefik, which takes minutes to build (TRAEFIK=required fails without it)
 	test/gateways/traefik.sh $(ARGS)
 
 .PHONY: test-redis8
-test-redis8: ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)
-	test/redis8/run.sh
+test-redis8: test-servers ## compare recorded replies with a redis-server of 8.4 or later (downloads one if possible; REDIS8=required fails without one)
+	CELLSERVER_TEST_SERVERS=$(SERVERS) test/redis8/run.sh
 
 .PHONY: rewrite
 rewrite: ## rewrite transcripts, plots and the generated parts of docs/; review the diff

@@ -119,37 +119,57 @@ func TestLeasesSaveOperations(t *testing.T) {
 	}
 }
 
-// Servers use one key, each with 16 callers that pause for 10 ms. The test compares the store's CPU time per call
-// with its CPU time when the callers run redis_rate's script themselves.
+// Servers use one key, each with 16 callers that pause for 10 ms. The test compares the store's CPU time per call, and
+// the median time of a call, with those when the callers run redis_rate's script themselves. The store is on this
+// machine, or a millisecond away, as in another zone.
 func TestModestHotKey(t *testing.T) {
-	const callers, pause = 16, 10 * time.Millisecond
 	for _, n := range []int{4, 8} {
-		store := peer.StartStore(t)
-		var servers, direct []*peer.Server
-		for range n {
-			servers = append(servers, peer.Start(t, "--store", "redis://"+store.Addr, "--store-timeout", "30000"))
-			direct = append(direct, store)
-		}
-		var ratios []float64
-		for range amount(2, 6) {
-			var spent, middle [2]time.Duration
-			for i, of := range [][]*peer.Server{direct, servers} {
-				words := []any{"CL.THROTTLE", "k", 1_000_000_000, 1_000_000_000, 1}
-				if i == 0 {
-					words = []any{"EVALSHA", scriptOfRedisRate(t, store.Addr), 1, "rate", 1_000_000_000, 1_000_000_000, 1, 1}
-				}
-				before := processorTime(t, store)
-				d := callTogether(t, of, callers, pause, time.Second, words...)
-				spent[i], middle[i] = (processorTime(t, store)-before)/time.Duration(d.calls), d.percentile(0.5)
+		for _, away := range []time.Duration{0, time.Millisecond}[:amount(1, 2)] {
+			var processor, middle []float64
+			for range amount(2, 6) {
+				spent, took := compareWithScript(t, n, away)
+				processor, middle = append(processor, spent), append(middle, took)
 			}
-			t.Logf("%d servers: CPU of the store %v, p50 %v; with redis_rate's script %v, %v", n, spent[1], middle[1], spent[0],
-				middle[0])
-			ratios = append(ratios, float64(spent[1])/float64(spent[0]))
+			slices.Sort(processor)
+			slices.Sort(middle)
+			t.Logf("%d servers, %v away: CPU of the store %.2f of redis_rate's script, p50 %.2f", n, away,
+				processor[len(processor)/2], middle[len(middle)/2])
+			assert.Less(t, processor[0], 2.0, "the goal is 1.0, but a busy machine makes the figure inexact")
 		}
-		slices.Sort(ratios)
-		t.Logf("%d servers: CPU of the store %.2f of redis_rate's script", n, ratios[len(ratios)/2])
-		assert.Less(t, ratios[0], 2.0, "the goal is 1.0, but a busy machine makes the figure inexact")
 	}
+}
+
+// compareWithScript returns the CPU time of a store per call, and the median time of a call, in multiples of those with
+// redis_rate's script.
+func compareWithScript(t *testing.T, n int, away time.Duration) (processor, middle float64) {
+	const callers, pause, limit = 16, 10 * time.Millisecond, 1_000_000_000
+	store := peer.StartStore(t)
+	far := &peer.Server{Addr: store.Addr}
+	if away > 0 {
+		p := proxy.New(t, store.Addr)
+		p.SetDelay(away / 2)
+		far.Addr = p.Addr
+	}
+	var servers []*peer.Server
+	for range n {
+		servers = append(servers, peer.Start(t, "--store", "redis://"+far.Addr, "--store-timeout", "30000"))
+	}
+	var spent, took [2]time.Duration
+	for i, of := range [][]*peer.Server{slices.Repeat([]*peer.Server{far}, n), servers} {
+		words := []any{"CL.THROTTLE", "k", limit, limit, 1}
+		if i == 0 {
+			words = []any{"EVALSHA", scriptOfRedisRate(t, store.Addr), 1, "rate", limit, limit, 1, 1}
+		}
+		before := processorTime(t, store)
+		d := callTogether(t, of, callers, pause, time.Second, words...)
+		spent[i], took[i] = (processorTime(t, store)-before)/time.Duration(d.calls), d.percentile(0.5)
+	}
+	for _, s := range servers {
+		s.Stop()
+	}
+	t.Logf("%d servers, %v away: CPU of the store %v, p50 %v; with redis_rate's script %v, %v", n, away, spent[1], took[1],
+		spent[0], took[0])
+	return float64(spent[1]) / float64(spent[0]), float64(took[1]) / float64(took[0])
 }
 
 // processorTime returns the CPU time that a store has used.

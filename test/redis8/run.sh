@@ -28,6 +28,6 @@ fi
 export REDIS8_SERVER
 version=$("$REDIS8_SERVER" --version) || missing "$REDIS8_SERVER does not run on this system"
 echo "comparing with $version"
-go test -count=1 -tags redis8 ./test/differential -run Redis8
+go test -pgo=off -count=1 -tags redis8 ./test/differential -run Redis8
 # Redis 8.4 has SET IFEQ, as Valkey 8.1 has it.
-VALKEY_SERVER=$REDIS8_SERVER go test -count=1 -tags valkey ./test/remote -run 'TestRequests|TestScripts|TestSingleKeys|TestMemoryIsFull|TestKeyspace'
+VALKEY_SERVER=$REDIS8_SERVER go test -pgo=off -count=1 -tags valkey ./test/remote -run 'TestRequests|TestScripts|TestSingleKeys|TestMemoryIsFull|TestKeyspace'

@@ -16,4 +16,4 @@ missing() {
 . test/rediscell/build.sh
 build_redis_cell
 echo "testing with redis-cell $REDIS_CELL_VERSION"
-go test -count=1 -tags rediscell ./test/rediscell "$@"
+go test -pgo=off -count=1 -tags rediscell ./test/rediscell "$@"

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"cellserver/internal/racetest"
 )
 
 // The folders with the source of the machine, of the blocks of tokens taken ahead, and of the books of holds.
@@ -100,8 +102,9 @@ func TestPlantedFaultsOfBooksAreFound(t *testing.T) {
 
 // findPlanted requires that some tests find each of the faults in a package.
 func findPlanted(t *testing.T, folder string, planted []fault, tests string) {
+	racetest.HasOneGoroutine(t)
 	binary := buildPlanted(t, folder, planted)
-	assert.NoError(t, exec.Command(binary, "-test.run="+tests, "-count=3").Run(), "without a fault")
+	assert.NoError(t, exec.Command(binary, "-test.run="+tests).Run(), "without a fault")
 	for _, f := range planted {
 		t.Run(f.name, func(t *testing.T) {
 			command := exec.Command(binary, "-test.run="+tests, "-test.failfast", "-count=200")

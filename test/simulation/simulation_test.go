@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"cellserver/internal/racetest"
 )
 
 var (
@@ -19,6 +21,7 @@ var (
 
 // TestSeeds runs seeds, the same ones each time, or more with -long.
 func TestSeeds(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	end, corrected, repeated := time.Now().Add(*long), 0, 0
 	for seed := *first; seed < *first+*count || time.Now().Before(end); seed++ {
 		result := Run(PlanOf(seed))
@@ -36,6 +39,7 @@ func TestSeeds(t *testing.T) {
 
 // TestLeaseSeeds runs seeds in which processes take tokens ahead, the same ones each time, or more with -long.
 func TestLeaseSeeds(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	end, blocks := time.Now().Add(*long), 0
 	for seed := *first; seed < *first+*count || time.Now().Before(end); seed++ {
 		result := Run(PlanOfLeases(seed))
@@ -52,6 +56,7 @@ func TestLeaseSeeds(t *testing.T) {
 
 // TestRunsCanBeRepeated runs seeds twice, with the same result: otherwise a seed would be useless.
 func TestRunsCanBeRepeated(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for seed := range uint64(5) {
 		assert.Equal(t, Run(PlanOf(seed)), Run(PlanOf(seed)), "seed %d", seed)
 		assert.Equal(t, Run(PlanOfLeases(seed)), Run(PlanOfLeases(seed)), "seed %d", seed)
@@ -61,6 +66,7 @@ func TestRunsCanBeRepeated(t *testing.T) {
 // Clients charge and correct amid faults, repeat steps, and finish. If a repeated step does not look whether it was
 // made before, the oracle finds a charge that was corrected twice.
 func TestChargesAreCorrectedOnce(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	var done, repeated, found int
 	for seed := range uint64(20) {
 		plan := PlanOf(seed)
@@ -81,6 +87,7 @@ func TestChargesAreCorrectedOnce(t *testing.T) {
 // After a correction, a bucket holds at least what it would if the used quantity had been charged at first. If
 // corrections were refunds of the whole difference, it would hold less, which the oracle finds.
 func TestCorrectionsGiveBackNoMore(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	done, found := 0, 0
 	for seed := range uint64(20) {
 		plan := PlanOf(seed)

@@ -28,7 +28,7 @@ fi
 export VALKEY_SERVER
 version=$("$VALKEY_SERVER" --version) || missing "$VALKEY_SERVER does not run on this system"
 echo "testing with $version"
-go test -count=1 -timeout 30m -tags valkey ./test/remote/... ./test/exactness "$@"
+go test -pgo=off -count=1 -timeout 30m -tags valkey ./test/remote/... ./test/exactness "$@"
 
 # SENTINEL FAILOVER ... COORDINATED is new in Valkey 9, which is in Debian's unstable distributions.
 oldest=9.0
@@ -43,4 +43,4 @@ case $version in
     ;;
 esac
 echo "testing a coordinated failover with $version"
-go test -count=1 -tags valkey,valkey9 ./test/exactness -run TestCoordinatedFailoverLosesNothing
+go test -pgo=off -count=1 -tags valkey,valkey9 ./test/exactness -run TestCoordinatedFailoverLosesNothing
