@@ -104,7 +104,7 @@ func TestPlantedFaultsOfBooksAreFound(t *testing.T) {
 func findPlanted(t *testing.T, folder string, planted []fault, tests string) {
 	racetest.HasOneGoroutine(t)
 	binary := buildPlanted(t, folder, planted)
-	assert.NoError(t, exec.Command(binary, "-test.run="+tests).Run(), "without a fault")
+	assert.NoError(t, exec.Command(binary, "-test.run="+tests, "-count=3").Run(), "without a fault")
 	for _, f := range planted {
 		t.Run(f.name, func(t *testing.T) {
 			command := exec.Command(binary, "-test.run="+tests, "-test.failfast", "-count=200")
