@@ -128,7 +128,7 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 		// Steps that the backend makes do not disturb this write, so the turn is probably not needed any more.
 		c.heldUntil, c.gives = 0, true
 		return Turn{Op: GiveTurn, Key: q.key.name, Holder: m.config.Self}
-	case kind == Add || c.hot || m.known.isBusy(q.key, m.now, m.config.Timeout):
+	case kind == Add || c.hot || !f.added.rare && m.known.isBusy(q.key, m.now, m.config.Timeout):
 		return Turn{Op: LookTurn, Key: q.key.name}
 	}
 	return Turn{}

@@ -85,6 +85,12 @@ func (k *knownValues) isForeign(key keyID) bool {
 	return !ok || k.slots[at].foreign
 }
 
+// isOlder reports whether a key is known, and was not looked at within a time.
+func (k *knownValues) isOlder(key keyID, now, within int64) bool {
+	at, ok := k.find(key)
+	return ok && now-k.slots[at].held >= within
+}
+
 // setForeign says whether a key has just been found to hold what another process had written.
 func (k *knownValues) setForeign(key keyID, foreign bool) {
 	if at, ok := k.find(key); ok {
