@@ -47,28 +47,27 @@ func (d *demand) percentile(part float64) time.Duration {
 	return d.took[int(float64(len(d.took)-1)*part)]
 }
 
-// callTogether lets clients of several servers make calls at intervals, for a time. Each makes at least one.
-func callTogether(t *testing.T, servers []*peer.Server, clients int, every, span time.Duration, words ...any) *demand {
+// callTogether lets clients of several servers make calls, with a pause between two of them, for a time. Each makes at
+// least one.
+func callTogether(t *testing.T, servers []*peer.Server, clients int, pause, span time.Duration, words ...any) *demand {
 	ctx, cancel := context.WithTimeout(t.Context(), span)
 	defer cancel()
 	d := new(demand)
 	var running sync.WaitGroup
 	for i, s := range servers {
 		for j := range clients {
-			phase := every * time.Duration(j*len(servers)+i) / time.Duration(clients*len(servers))
+			phase := pause * time.Duration(j*len(servers)+i) / time.Duration(clients*len(servers))
 			running.Go(func() {
 				client := connect(s)
 				defer client.Close()
 				<-time.After(phase) // or all would call at once
-				ticks := time.NewTicker(every)
-				defer ticks.Stop()
 				for again := true; again; again = ctx.Err() == nil {
 					began := now()
 					decision, err := client.Do(context.Background(), words...).Slice()
 					d.note(now()-began, decision, err)
 					select {
 					case <-ctx.Done():
-					case <-ticks.C:
+					case <-time.After(pause):
 					}
 				}
 			})
@@ -97,7 +96,7 @@ func operations(t *testing.T, store *peer.Server) (n int) {
 // the store far less often. How much less depends on how busy the machine is; TestBlocksSaveSteps has the exact
 // figures.
 func TestLeasesSaveOperations(t *testing.T) {
-	const clients, every = 4, 16 * time.Millisecond // 2000 calls a second
+	const clients, pause = 4, 16 * time.Millisecond // 2000 calls a second
 	store := peer.StartStore(t)
 	for _, c := range []struct {
 		load string
@@ -110,13 +109,15 @@ func TestLeasesSaveOperations(t *testing.T) {
 				servers = append(servers, peer.Start(t, "--store", "redis://"+store.Addr, "--store-lease", lease,
 					"--store-prefix", c.load+lease, "--store-timeout", "30000"))
 			}
-			callTogether(t, servers, 1, every, time.Second/2, "CL.THROTTLE", "k", c.rate, c.rate, 1)
+			callTogether(t, servers, 1, pause, time.Second/2, "CL.THROTTLE", "k", c.rate, c.rate, 1)
 			before := operations(t, store)
-			d := callTogether(t, servers, clients, every, time.Duration(amount(2, 10))*time.Second,
+			d := callTogether(t, servers, clients, pause, time.Duration(amount(2, 10))*time.Second,
 				"CL.THROTTLE", "k", c.rate, c.rate, 1)
 			calls[i], asked[i] = d.calls, max(operations(t, store)-before, 1)
-			t.Logf("load %s, lease %s ms: %d calls, %d allowed, 1 operation for %.2f calls, p50 %v, p99 %v", c.load, lease,
-				calls[i], d.allowed, float64(calls[i])/float64(asked[i]), d.percentile(0.5), d.percentile(0.99))
+			bare := callTogether(t, servers, clients, pause, time.Duration(amount(1, 10))*time.Second, "TIME")
+			t.Logf("load %s, lease %s ms: %d calls, %d allowed, 1 operation for %.2f calls, p50 %v, p99 %v; TIME %v, %v",
+				c.load, lease, calls[i], d.allowed, float64(calls[i])/float64(asked[i]), d.percentile(0.5),
+				d.percentile(0.99), bare.percentile(0.5), bare.percentile(0.99))
 			for _, s := range servers {
 				s.Stop()
 			}
@@ -171,11 +172,12 @@ func compareWithScript(t *testing.T, n int, away time.Duration) (processor, midd
 		require.Zero(t, d.failed)
 		spent[i], took[i] = (processorTime(t, store)-before)/time.Duration(d.calls), d.percentile(0.5)
 	}
+	bare := callTogether(t, servers, callers, pause, time.Second, "TIME")
 	for _, s := range servers {
 		s.Stop()
 	}
-	t.Logf("%d servers, %v away: CPU of the store %v, p50 %v; with redis_rate's script %v, %v", n, away, spent[1],
-		took[1], spent[0], took[0])
+	t.Logf("%d servers, %v away: CPU of the store %v, p50 %v; with redis_rate's script %v, %v; p50 of TIME, without the "+
+		"store, %v", n, away, spent[1], took[1], spent[0], took[0], bare.percentile(0.5))
 	return float64(spent[1]) / float64(spent[0]), float64(took[1]) / float64(took[0])
 }
 
