@@ -47,9 +47,15 @@ GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeo
 .PHONY: test
 test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
 
+# Tests that only start servers. The race detector is on in these servers; in the tests themselves it would watch clients,
+# and take most of the time.
+CLIENTS_ONLY := cli differential envoy exactness faults gateways hostile integration prometheus shells snippets upgrade
+RACE := -tags raceserver
+
 .PHONY: test-race
 test-race: test-servers ## run every test with the race detector
-	$(GOTEST) -race ./...
+	$(GOTEST) -race $$($(GO) list ./... | grep -vx $(CLIENTS_ONLY:%=-e cellserver/test/%))
+	$(GOTEST) $(RACE) $(CLIENTS_ONLY:%=./test/%)
 
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
@@ -58,13 +64,16 @@ test-plain: test-servers ## run the tests that differ without the race detector,
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 
+# The port for HTTP is the same beside each transport.
+PORTS_OF_HTTP := 'UnusualHTTP|UnfinishedHTTP|UnauthenticatedHTTP|OfHTTP'
+
 .PHONY: test-transports
 test-transports: test-servers ## run the tests that depend on the transport: with goroutines, over TLS, and with both
-	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/integration ./test/hostile
-	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/integration ./test/hostile
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) $(RACE) -skip $(PORTS_OF_HTTP) ./test/integration ./test/hostile
+	CELLSERVER_TEST_TLS=yes $(GOTEST) $(RACE) -skip $(PORTS_OF_HTTP) ./test/integration ./test/hostile
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/integration
-	CELLSERVER_TRANSPORT=goroutines $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
-	CELLSERVER_TEST_TLS=yes $(GOTEST) -race ./test/differential -run OfSeveralAgainstRedis
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) $(RACE) ./test/differential -run OfSeveralAgainstRedis
+	CELLSERVER_TEST_TLS=yes $(GOTEST) $(RACE) ./test/differential -run OfSeveralAgainstRedis
 
 # The comparison with redis-server concerns commands, so other transports add little to it: only messages between clients take
 # another path there, and test-transports covers these.

@@ -1,4 +1,7 @@
 // Package racetest tells tests whether the race detector is on.
+//
+// With the tag raceserver, it is on in the servers that tests start, but not in the tests themselves, which are clients
+// and would take most of the CPU time.
 package racetest
 
 import "testing"

@@ -19,6 +19,7 @@ import (
 // HoldOne makes the holds that Once makes, with the same events and the same entries of passes, and leaves to it what
 // it does not make.
 func TestHoldOne(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for _, rule := range heldRules {
 		options := Options{Databases: 1, MaxHolds: 8}
 		one, once := newHoldRig(t, options), newHoldRig(t, options)

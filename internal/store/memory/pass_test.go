@@ -20,6 +20,7 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -392,6 +393,7 @@ func anyState(states []content, is func(content) bool) bool {
 }
 
 func TestPassesContainWholeSteps(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	for seed := range uint64(30) {
 		r := newTrackingRig(t, seed)
@@ -411,6 +413,7 @@ func TestPassesContainWholeSteps(t *testing.T) {
 // A snapshot, together with the passes from the one before it to the one after it, is the content
 // of the store.
 func TestSnapshotsAreCompletedByPasses(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	t.Parallel()
 	for seed := range uint64(30) {
 		r := newTrackingRig(t, seed)

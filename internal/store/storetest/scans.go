@@ -47,7 +47,7 @@ func (r *rig) entryOfPut() store.Entry {
 // scanAmidChange lets the table grow from 100 keys to 200 000 and shrink again during one scan.
 func scanAmidChange(r *rig) {
 	const calls, quiet = 10, 20
-	come := 200_000
+	come := 100_000
 	if r.external { // what the other program does with so many keys is not tested here
 		come = 2000
 	}
