@@ -7,12 +7,15 @@ import "bytes"
 // takes one round trip, however many processes write and however far away they are, and nothing is computed again. The
 // reply has the value before the steps, from which Run computes the decisions. As long as a key holds what this process
 // wrote last, compare and set is used, because it costs the backend less: a script costs as much as two to eight of
-// these requests. For the same reason, it is used for a key that this process has not used for a second. Others have
-// probably written it, but not within a round trip, so the second try succeeds.
+// these requests. For the same reason, it is used for a key that this process uses rarely. Others have probably written
+// it, but not within a round trip, so the second try succeeds.
 
-// rarely is the time after which a key counts as rarely used. If eight processes use a key once a second each, one of
-// the others writes it within a round trip of 40 ms in a quarter of the cases.
-const rarely = 1e9
+// A key is used rarely if this process has not used it for rareSpan and for rareTrips round trips. If eight processes
+// use a key so rarely, one of the others writes it between two tries in 7 of 100 cases.
+const (
+	rareTrips = 100
+	rareSpan  = 100e6 // in nanoseconds
+)
 
 // added is the state of a flight whose steps the backend may make.
 type added struct {
@@ -28,7 +31,7 @@ type added struct {
 // step takes all others in, because their decisions cost it nothing.
 func (m *Machine) choose(f *flight, l *lane) {
 	f.added.only = false
-	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.isDisputed(f) {
+	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.isDisputed(f, l) {
 		return
 	}
 	f.dropEnded() // what Adds refers to is not theirs any more
@@ -42,10 +45,10 @@ func (m *Machine) choose(f *flight, l *lane) {
 
 // isDisputed reports whether others have probably written the key of a flight, and may write it again before a second
 // try would arrive.
-func (m *Machine) isDisputed(f *flight) bool {
+func (m *Machine) isDisputed(f *flight, l *lane) bool {
 	key := f.queues[0].key
 	if !f.formed {
-		f.added.rare = m.known.isOlder(key, m.now, rarely)
+		f.added.rare = m.known.isOlder(key, m.now, max(rareTrips*l.roundTrip, rareSpan))
 	}
 	return m.known.isForeign(key) && (!f.added.rare || f.losing.losses > 1)
 }
