@@ -366,6 +366,8 @@ func measureOne(t *testing.T, entry worst, rows ...*command.Command) (r measured
 // measure plays an entry in several forms, each with a new server and client.
 func measure(t *testing.T, ways []callForm, entry worst, dial func(*commandstest.Server) *sessiontest.Client,
 	rows ...*command.Command) (r measured) {
+	runtime.LockOSThread() // whose CPU time is measured
+	defer runtime.UnlockOSThread()
 	r.worst, r.forms = entry, ways
 	words := expandWords(entry.call)
 	call := commandstest.Encode(words)
@@ -424,25 +426,19 @@ func TestWorstCalls(t *testing.T) {
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // background goroutines wait for the end of the turn
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	chosen := regexp.MustCompile(*onlyWorst)
-	var violations []string
-	for _, entry := range allWorstCalls(commandstest.AllRows()) {
-		if chosen.MatchString(entry.row) {
-			r := measureOne(t, entry)
-			violations = append(violations, r.violations()...)
-			r.print(t)
+	check := func(entries []worst, measure func(*testing.T, worst, ...*command.Command) measured) {
+		for _, entry := range entries {
+			if regexp.MustCompile(*onlyWorst).MatchString(entry.row) {
+				t.Run(entry.row, func(t *testing.T) { // at the end of which the memory of its servers is free
+					r := measure(t, entry)
+					r.print(t)
+					require.Empty(t, r.violations())
+				})
+			}
 		}
 	}
-	for _, entry := range unauthenticatedCalls {
-		if chosen.MatchString(entry.row) {
-			r := measureUnauthenticated(t, entry)
-			violations = append(violations, r.violations()...)
-			r.print(t)
-		}
-	}
-	require.Empty(t, violations)
+	check(allWorstCalls(commandstest.AllRows()), measureOne)
+	check(unauthenticatedCalls, measureUnauthenticated)
 }
 
 // print prints the work of the most expensive turn of each form, and the CPU time of the longest.
