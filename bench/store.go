@@ -102,7 +102,7 @@ func (b *bench) startBackend(ctx context.Context, kind backend, s *subject) erro
 func (c cores) withLoad() cores { return cores{server: c.load, load: c.load} }
 
 // patient are options with which calls do not fail on a busy machine.
-var patient = []string{"--store-timeout", "5000"}
+var patient = []string{"--store-timeout", "1000"}
 
 // connect starts cellservers on some cores, each with the backend at its address.
 func (b *bench) connect(ctx context.Context, s *subject, on cores, addresses, options []string) error {

@@ -72,7 +72,7 @@ func (s *storeOptions) options() []*option.Option {
 			Help: "milliseconds that a call may take in the store; KEYS, SCAN, DBSIZE, RANDOMKEY and FLUSHDB may take longer",
 			Use:  "Raise it if the store is far away; lower it if clients would rather have an error sooner."},
 		{Name: "store-known", Group: option.Store, Kind: option.Number(&s.known, 0, 10_000_000),
-			Help: "keys whose values are remembered, so that the next call on them needs one round trip in place of two",
+			Help: "keys whose values are remembered, so that the next call on them costs the store one request, in place of two or a script",
 			Use:  "Raise it if more keys than this are used again and again; lower it if memory is short."},
 		{Name: "store-cache-denials", Group: option.Store,
 			Kind: option.Time(&s.cacheDenials, time.Millisecond, 0, 10_000),

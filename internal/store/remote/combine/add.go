@@ -7,15 +7,12 @@ import "bytes"
 // takes one round trip, however many processes write and however far away they are, and nothing is computed again. The
 // reply has the value before the steps, from which Run computes the decisions. As long as a key holds what this process
 // wrote last, compare and set is used, because it costs the backend less: a script costs as much as two to eight of
-// these requests. For the same reason, it is used for a key that this process uses rarely. Others have probably written
-// it, but not within a round trip, so the second try succeeds.
+// these requests. For the same reason, a flight on a key that this process uses rarely is compared and set, unless it
+// loses twice. Others have probably written the key, but not within a round trip, so the second try succeeds.
 
-// A key is used rarely if this process has not used it for rareSpan and for rareTrips round trips. If eight processes
-// use a key so rarely, one of the others writes it between two tries in 7 of 100 cases.
-const (
-	rareTrips = 100
-	rareSpan  = 100e6 // in nanoseconds
-)
+// rareSpan is how long, in nanoseconds, this process has not looked at a key if it uses it rarely. If eight processes
+// use a key once in this time each, one of the others writes it within a round trip of 10 ms in 7 of 100 cases.
+const rareSpan = 1e9
 
 // added is the state of a flight whose steps the backend may make.
 type added struct {
@@ -31,7 +28,10 @@ type added struct {
 // step takes all others in, because their decisions cost it nothing.
 func (m *Machine) choose(f *flight, l *lane) {
 	f.added.only = false
-	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.isDisputed(f, l) {
+	if !f.formed && len(f.queues) == 1 {
+		f.added.rare = m.isRare(f.queues[0].key, l)
+	}
+	if len(f.queues) != 1 || f.expiry || f.added.refused || !m.known.isForeign(f.queues[0].key) {
 		return
 	}
 	f.dropEnded() // what Adds refers to is not theirs any more
@@ -43,15 +43,14 @@ func (m *Machine) choose(f *flight, l *lane) {
 	f.added.only = first != nil && f.added.fits(first, first)
 }
 
-// isDisputed reports whether others have probably written the key of a flight, and may write it again before a second
-// try would arrive.
-func (m *Machine) isDisputed(f *flight, l *lane) bool {
-	key := f.queues[0].key
-	if !f.formed {
-		f.added.rare = m.known.isOlder(key, m.now, max(rareTrips*l.roundTrip, rareSpan))
-	}
-	return m.known.isForeign(key) && (!f.added.rare || f.losing.losses > 1)
+// isRare reports whether this process uses a key rarely, and two tries and a script leave a flight on it time enough.
+// Within the timeout of its last use, the turns of other processes on the key would have to be looked at.
+func (m *Machine) isRare(key keyID, l *lane) bool {
+	return m.known.isOlder(key, m.now, max(rareSpan, m.config.Timeout)) && 5*l.roundTrip < m.config.Timeout
 }
+
+// isSpared reports whether a flight whose steps the backend could make is compared and set, because that costs less.
+func (f *flight) isSpared() bool { return f.added.only && f.added.rare && f.losing.losses < 2 }
 
 // fits reports whether the backend can make a step together with a first one.
 func (a *added) fits(s, first *Step) bool {
@@ -61,7 +60,7 @@ func (a *added) fits(s, first *Step) bool {
 // isForBackend reports whether the backend is asked to make the steps of a flight itself. A flight that takes only such
 // steps has one key, because no step on several keys fits.
 func (m *Machine) isForBackend(f *flight) bool {
-	if !f.added.only {
+	if !f.added.only || f.isSpared() {
 		return false
 	}
 	f.added.steps = f.added.steps[:0]

@@ -6,13 +6,14 @@ import "time"
 // all of them write, because its known value is older when it arrives. So that it does not starve,
 // processes take turns. A process that has lost twice in a row on a key sets the turn key with its next
 // try. A process that writes to the key again and again, or has seen what another has written, reads
-// the turn key with each try. Processes that see another's turn let the key rest as long as the turn
-// lasts, and gather steps meanwhile.
+// the turn key with each try, unless it uses the key rarely (add.go). Processes that see another's turn
+// let the key rest as long as the turn lasts, and gather steps meanwhile.
 //
 // Steps that the backend makes by itself (add.go) never lose, and need no turns. They may still share a key with steps
 // that have to be compared and set. So every few milliseconds, and each time while processes take turns on
 // the key, they look at the turn, and the backend does not make them while another process has it. Such a
-// turn lasts hardly longer than a round trip of its holder, because only other holders can make its write fail.
+// turn lasts hardly longer than a round trip of its holder, because only other holders, and processes that use the key
+// rarely, can make its write fail.
 type contention struct {
 	losses       int   // tries lost in a row
 	restUntil    int64 // the end of the turn of another process
@@ -128,7 +129,7 @@ func (m *Machine) turnFor(f *flight, l *lane, kind RequestKind) Turn {
 		// Steps that the backend makes do not disturb this write, so the turn is probably not needed any more.
 		c.heldUntil, c.gives = 0, true
 		return Turn{Op: GiveTurn, Key: q.key.name, Holder: m.config.Self}
-	case kind == Add || c.hot || !f.added.rare && m.known.isBusy(q.key, m.now, m.config.Timeout):
+	case kind == Add || c.hot || !f.isSpared() && m.known.isBusy(q.key, m.now, m.config.Timeout):
 		return Turn{Op: LookTurn, Key: q.key.name}
 	}
 	return Turn{}

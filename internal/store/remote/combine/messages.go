@@ -103,7 +103,8 @@ type Step struct {
 	// known already, if that is a denial: see Config.DenialAge.
 	Deniable bool
 	// Adds is not nil if the backend can make the step itself: the step has one key, and Adds makes of its value what
-	// Run makes of it. The backend is asked to do so if the key did not hold what this process has written last.
+	// Run makes of it. The backend is asked to do so if the key did not hold what this process has written last, unless
+	// this process uses the key rarely.
 	Adds Adding
 	// Raw is a command that is sent as it is when the step is the first in the queues of its keys.
 	// Without keys, it is sent to Primary.
