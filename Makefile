@@ -52,9 +52,10 @@ test: test-race test-plain test-transports ## run every test (needs redis-server
 CLIENTS_ONLY := cli differential envoy exactness faults gateways hostile integration prometheus shells snippets upgrade
 RACE := -tags raceserver
 
+# The longest tests are first, because at the end nothing would run beside them.
 .PHONY: test-race
 test-race: test-servers ## run every test with the race detector
-	$(GOTEST) -race $$($(GO) list ./... | grep -vx $(CLIENTS_ONLY:%=-e cellserver/test/%))
+	$(GOTEST) -race ./test/remote ./test/worst ./internal/store/memory $$($(GO) list ./... | grep -vx $(CLIENTS_ONLY:%=-e cellserver/test/%))
 	$(GOTEST) $(RACE) $(CLIENTS_ONLY:%=./test/%)
 
 .PHONY: test-plain
