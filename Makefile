@@ -118,8 +118,8 @@ simulate-scale: ## simulate up to 1000 processes and 100 primaries, in two minut
 
 .PHONY: check
 check: ## run everything that CI runs, with a summary at the end
-	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-race \
-		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients test-release test-helm soak' test-plain test-transports
+	@MAKE='$(MAKE)' test/check.sh vet tidy vulnerabilities test-servers \
+		'test-redis-suite test-redis8 test-valkey test-redis-cell test-clients test-release test-helm soak' test-race test-plain test-transports
 
 .PHONY: vet
 vet: ## go vet and staticcheck
