@@ -44,7 +44,7 @@ func (r *rig) entryOfPut() store.Entry {
 	return store.Entry{Kind: limit.Throttle, Expires: r.epoch + int64(longLived.EmissionInterval())}
 }
 
-// scanAmidChange lets the table grow from 100 keys to 200 000 and shrink again during one scan.
+// scanAmidChange lets the table grow from 100 keys to 100 000 and shrink again during one scan.
 func scanAmidChange(r *rig) {
 	const calls, quiet = 10, 20
 	come := 100_000
