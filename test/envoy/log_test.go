@@ -35,12 +35,12 @@ type logReport struct {
 // requests that were sent: who, when, to which host, and how they were answered. A line with a quotation mark in a
 // header is ambiguous, so it counts as bad.
 func TestAccessLogIsReadBack(t *testing.T) {
-	folder := write(t, "shop.yaml", limits(9, ""))
+	folder := t.TempDir() // not that of the limits, in which the server would read the files
 	path := filepath.Join(folder, "access.log")
 	logged := "stat_prefix: http\n                access_log:\n" +
 		"                  - name: envoy.access_loggers.file\n                    typed_config: {\"@type\": " +
 		"type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: " + path + "}"
-	s := start(t, folder)
+	s := start(t, write(t, "shop.yaml", limits(9, "")))
 	address := startEnvoy(t, envoyProgram(t), s.port, "stat_prefix: http\n", logged+"\n")
 	const forged = `203.0.113.8" "curl" "1" "other.example" "127.0.0.1`
 	before := time.Now().Add(-time.Millisecond)
