@@ -40,7 +40,7 @@ type player struct {
 }
 
 // late is the longest wait for a message. On a busy machine messages may take a while.
-const late = 10 * time.Second
+const late = time.Minute
 
 // wait reads until there are at least until lines, or the last line has arrived, or patience is over.
 func (g *player) wait(until int, last string, patience time.Duration) error {
