@@ -41,15 +41,16 @@ test-servers: # the binaries that the tests of several packages start
 	@$(GO) build -pgo=off -race $(TEST_VERSION) -o $(SERVERS)/cellserver-race ./cmd/cellserver
 
 # -count=1, because Go's cache of test results does not know that tests start other programs. The timeout
-# is long, because machines may be slow. Vet is a target of its own.
-GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeout 30m -vet=off
+# is long, because machines may be slow. Vet is a target of its own. Linking is faster without information for debuggers (-w).
+GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeout 30m -vet=off -ldflags=-w
 
 .PHONY: test
 test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
 
-# Tests that only start servers. The race detector is on in these servers; in the tests themselves it would watch clients,
-# and take most of the time.
-CLIENTS_ONLY := cli differential envoy exactness faults gateways hostile integration prometheus shells snippets upgrade
+# Tests that start servers, and do little in several goroutines themselves. The race detector is on in these servers; in the
+# tests, it would take most of the time.
+CLIENTS_ONLY := cli differential envoy exactness faults gateways generated hostile integration migrate packaging prometheus \
+	rdb rules shells snippets upgrade
 RACE := -tags raceserver
 
 # The longest tests are first, because at the end nothing would run beside them.
@@ -84,6 +85,13 @@ test-long: test-servers ## compare with redis-server over each transport (nightl
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes $(GOTEST) ./test/differential
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/differential
+
+TIMES := 50
+SUITES := ./...
+
+.PHONY: test-repeat
+test-repeat: test-servers ## run tests TIMES times in a row, because some have a random seed or a real clock (SUITES names packages)
+	$(GOTEST) -count=$(TIMES) -failfast -timeout 0 $(SUITES)
 
 PAUSE := 2s
 
