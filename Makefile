@@ -66,13 +66,13 @@ test-plain: test-servers ## run the tests that differ without the race detector,
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 
-# The port for HTTP is the same beside each transport.
-PORTS_OF_HTTP := 'UnusualHTTP|UnfinishedHTTP|UnauthenticatedHTTP|OfHTTP'
+# Tests that take long, and for which the transport makes no difference. Those of handshakes always use TLS.
+SAME := 'UnusualHTTP|UnfinishedHTTP|UnauthenticatedHTTP|OfHTTP|MaxMemory|WrongPasswords|TestLog'
 
 .PHONY: test-transports
 test-transports: test-servers ## run the tests that depend on the transport: with goroutines, over TLS, and with both
-	CELLSERVER_TRANSPORT=goroutines $(GOTEST) $(RACE) -skip $(PORTS_OF_HTTP) ./test/integration ./test/hostile
-	CELLSERVER_TEST_TLS=yes $(GOTEST) $(RACE) -skip $(PORTS_OF_HTTP) ./test/integration ./test/hostile
+	CELLSERVER_TRANSPORT=goroutines $(GOTEST) $(RACE) -skip $(SAME) ./test/integration ./test/hostile
+	CELLSERVER_TEST_TLS=yes $(GOTEST) $(RACE) -skip $(SAME)'|Handshake' ./test/integration ./test/hostile
 	CELLSERVER_TEST_TLS=yes CELLSERVER_TRANSPORT=goroutines $(GOTEST) ./test/integration
 	CELLSERVER_TRANSPORT=goroutines $(GOTEST) $(RACE) ./test/differential -run OfSeveralAgainstRedis
 	CELLSERVER_TEST_TLS=yes $(GOTEST) $(RACE) ./test/differential -run OfSeveralAgainstRedis
