@@ -61,8 +61,8 @@ test-race: test-servers ## run every test with the race detector
 
 .PHONY: test-plain
 test-plain: test-servers ## run the tests that differ without the race detector, such as those of memory
-	$(GOTEST) ./internal/store/memory ./internal/store/remote/... ./internal/commands/... ./internal/session \
-		./internal/client ./internal/maxmemory ./internal/replay ./test/hostile ./test/simulation
+	$(GOTEST) ./internal/store/memory ./internal/store/remote ./internal/store/remote/ahead ./internal/commands \
+		./internal/session ./internal/grpcapi ./internal/replay ./test/hostile ./test/simulation
 	$(GOTEST) ./test/integration -run TestThrottleDoesNotAllocate
 	$(GOTEST) ./test/envoy -run 'TestLargeRequests|TestUnfinishedMessages'
 

@@ -246,6 +246,7 @@ func TestExcuses(t *testing.T) {
 	dials := "package a\n\nimport \"github.com/redis/go-redis/v9\"\n\nvar c = redis.NewClient(nil)\n"
 	one := "package a\n\nimport \"cellserver/internal/racetest\"\n\nfunc TestA(t *testing.T) {\n" +
 		"\tracetest.HasOneGoroutine(t)\n}\n"
+	less := "package a\n\nimport \"cellserver/internal/racetest\"\n\nvar few = racetest.Enabled\n"
 	sleeps := "package a\n\nimport clock \"time\"\n\nfunc f() {\n\tclock.Sleep(1)\n}\n"
 	runAll(t, []planted{
 		{"skips", testsDoNotSkip(excuses{"a_test.go TestA": "needs a redis-server"}),
@@ -257,11 +258,14 @@ func TestExcuses(t *testing.T) {
 		{"an excuse too many", testsDoNotSkip(excuses{"a_test.go TestC": "was slow"}),
 			nil,
 			[]string{"a_test.go TestC: no longer skips: drop its excuse"}},
-		{"skips everywhere", testsOfOneGoroutineRun,
+		{"skips everywhere", testsWithoutTheRaceDetectorRun,
 			[]string{"Makefile", "test:\n\tgo test ./a\n\ntest-plain: b\n\tgo test ./c ./d/...\n\nx:\n\tgo test ./e\n",
 				"a/a_test.go", one, "c/c_test.go", one, "d/e/f_test.go", one, "e/e_test.go", one},
-			[]string{"a/a_test.go:6: skips under the race detector, and is not in make test-plain",
-				"e/e_test.go:6: skips under the race detector, and is not in make test-plain"}},
+			[]string{"a/a_test.go:6: needs a run without the race detector, and is not in make test-plain",
+				"e/e_test.go:6: needs a run without the race detector, and is not in make test-plain"}},
+		{"checks less everywhere", testsWithoutTheRaceDetectorRun,
+			[]string{"internal/a/a_test.go", less, "test/a/a_test.go", less},
+			[]string{"internal/a/a_test.go:5: needs a run without the race detector, and is not in make test-plain"}},
 		{"sleeps", testsDoNotSleep(nil),
 			[]string{"a_test.go", sleeps, "internal/server/a.go", sleeps},
 			[]string{"a_test.go:6: sleeps without an excuse"}},

@@ -31,22 +31,31 @@ func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// testsOfOneGoroutineRun finds tests that skip under the race detector, and that make test-plain does not run without
-// it.
-func testsOfOneGoroutineRun(t *tree) (breaches []string) {
+// testsWithoutTheRaceDetectorRun finds tests that skip under the race detector, or that check less in a package of
+// internal, and that make test-plain does not run without it.
+func testsWithoutTheRaceDetectorRun(t *tree) (breaches []string) {
 	_, after, _ := strings.Cut(string(t.texts["Makefile"]), "\ntest-plain:")
 	recipe, _, _ := strings.Cut(after, "\n\n")
 	packages := strings.Fields(recipe)
 	for _, f := range t.files {
+		if slices.ContainsFunc(packages, func(name string) bool {
+			tree, isTree := strings.CutSuffix(name, "/...")
+			return name == "./"+f.dir || isTree && strings.HasPrefix("./"+f.dir+"/", tree+"/")
+		}) {
+			continue
+		}
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			call, ok := node.(*ast.SelectorExpr)
-			if !ok || call.Sel.Name != "HasOneGoroutine" || slices.ContainsFunc(packages, func(name string) bool {
-				tree, isTree := strings.CutSuffix(name, "/...")
-				return name == "./"+f.dir || isTree && strings.HasPrefix("./"+f.dir+"/", tree+"/")
-			}) {
+			use, ok := node.(*ast.SelectorExpr)
+			if !ok {
 				return true
 			}
-			breaches = append(breaches, t.at(call, "skips under the race detector, and is not in make test-plain"))
+			of, _ := use.X.(*ast.Ident)
+			if of == nil || of.Name != "racetest" {
+				return true
+			}
+			if use.Sel.Name == "HasOneGoroutine" || strings.HasPrefix(f.dir, "internal/") {
+				breaches = append(breaches, t.at(use, "needs a run without the race detector, and is not in make test-plain"))
+			}
 			return true
 		})
 	}
