@@ -56,7 +56,10 @@ func TestScripts(t *testing.T) {
 		im.grpcPort), "address: envoy-mock", "address: 127.0.0.1", "port_value: 9999", fmt.Sprint("port_value: ", first),
 		"port_value: 10001", fmt.Sprint("port_value: ", second), "port_value: 8888", fmt.Sprint("port_value: ", proxy),
 		"port_value: 8001", "port_value: 0", // the administration ports of both Envoys
-		"envoy-proxy:8888", fmt.Sprint("127.0.0.1:", proxy), "statsd:9102", fmt.Sprint("127.0.0.1:", im.stats))
+		"envoy-proxy:8888", fmt.Sprint("127.0.0.1:", proxy), "statsd:9102", fmt.Sprint("127.0.0.1:", im.stats),
+		// By default, Envoy allows a request if there is no answer within 20 ms, which is too short on a busy machine.
+		"request_type: external", "request_type: external\n                      timeout: 60s",
+		"connect_timeout: 1s", "connect_timeout: 60s")
 	read := func(path ...string) string {
 		text, err := os.ReadFile(filepath.Join(append([]string{from}, path...)...))
 		require.NoError(t, err)
