@@ -4,6 +4,8 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 GO      := go
+# Without the paths of this clone in them, compiled packages and the results of staticcheck are of use to the next one.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 .PHONY: help
 help: ## list the targets
@@ -20,11 +22,11 @@ demo: build ## build, and start a server with sample policies, clients and a pag
 .PHONY: build
 build: ## build bin/cellserver
 	@[ -x bin/cellserver ] || echo 'building cellserver: the first time takes about a minute' >&2
-	@CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
+	@CGO_ENABLED=0 $(GO) build -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver ./cmd/cellserver
 
 .PHONY: build-fips
 build-fips: ## build bin/cellserver-fips, whose cryptography is Go's FIPS 140-3 module
-	@GOFIPS140=v1.0.0 CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver-fips ./cmd/cellserver
+	@GOFIPS140=v1.0.0 CGO_ENABLED=0 $(GO) build -tags grpcnotrace -ldflags '$(LDFLAGS)' -o bin/cellserver-fips ./cmd/cellserver
 
 .PHONY: test-fips
 test-fips: build-fips ## run bin/cellserver-fips where no other cryptography is allowed (nightly)
@@ -37,7 +39,7 @@ TEST_VERSION := -buildvcs=false -ldflags='-X main.version=1.2.3'
 
 .PHONY: test-servers
 test-servers: # the binaries that the tests of several packages start
-	@CGO_ENABLED=0 $(GO) build -trimpath -tags grpcnotrace $(TEST_VERSION) -o $(SERVERS)/cellserver ./cmd/cellserver
+	@CGO_ENABLED=0 $(GO) build -tags grpcnotrace $(TEST_VERSION) -o $(SERVERS)/cellserver ./cmd/cellserver
 	@$(GO) build -pgo=off -race $(TEST_VERSION) -o $(SERVERS)/cellserver-race ./cmd/cellserver
 
 # -count=1, because Go's cache of test results does not know that tests start other programs. The timeout
