@@ -246,6 +246,7 @@ func TestExcuses(t *testing.T) {
 	dials := "package a\n\nimport \"github.com/redis/go-redis/v9\"\n\nvar c = redis.NewClient(nil)\n"
 	one := "package a\n\nimport \"cellserver/internal/racetest\"\n\nfunc TestA(t *testing.T) {\n" +
 		"\tracetest.HasOneGoroutine(t)\n}\n"
+	off := "//go:build !race\n\npackage a\n"
 	less := "package a\n\nimport \"cellserver/internal/racetest\"\n\nvar few = racetest.Enabled\n"
 	sleeps := "package a\n\nimport clock \"time\"\n\nfunc f() {\n\tclock.Sleep(1)\n}\n"
 	runAll(t, []planted{
@@ -266,6 +267,9 @@ func TestExcuses(t *testing.T) {
 		{"checks less everywhere", testsWithoutTheRaceDetectorRun,
 			[]string{"internal/a/a_test.go", less, "test/a/a_test.go", less},
 			[]string{"internal/a/a_test.go:5: needs a run without the race detector, and is not in make test-plain"}},
+		{"is off everywhere", testsWithoutTheRaceDetectorRun,
+			[]string{"test/a/a_test.go", off, "a/b.go", off},
+			[]string{"test/a/a_test.go:1: needs a run without the race detector, and is not in make test-plain"}},
 		{"sleeps", testsDoNotSleep(nil),
 			[]string{"a_test.go", sleeps, "internal/server/a.go", sleeps},
 			[]string{"a_test.go:6: sleeps without an excuse"}},

@@ -31,9 +31,10 @@ func testsDoNotSkip(allowed excuses) func(t *tree) []string {
 	})
 }
 
-// testsWithoutTheRaceDetectorRun finds tests that skip under the race detector, or that check less in a package of
-// internal, and that make test-plain does not run without it.
+// testsWithoutTheRaceDetectorRun finds tests that the race detector turns off, or in a package of internal also tests
+// that check less with it, and that make test-plain does not run without it.
 func testsWithoutTheRaceDetectorRun(t *tree) (breaches []string) {
+	const breach = "needs a run without the race detector, and is not in make test-plain"
 	_, after, _ := strings.Cut(string(t.texts["Makefile"]), "\ntest-plain:")
 	recipe, _, _ := strings.Cut(after, "\n\n")
 	packages := strings.Fields(recipe)
@@ -44,17 +45,18 @@ func testsWithoutTheRaceDetectorRun(t *tree) (breaches []string) {
 		}) {
 			continue
 		}
+		if strings.HasSuffix(f.path, "_test.go") && strings.HasPrefix(string(f.text), "//go:build !race\n") {
+			breaches = append(breaches, f.path+":1: "+breach)
+		}
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
 			use, ok := node.(*ast.SelectorExpr)
 			if !ok {
 				return true
 			}
 			of, _ := use.X.(*ast.Ident)
-			if of == nil || of.Name != "racetest" {
-				return true
-			}
-			if use.Sel.Name == "HasOneGoroutine" || strings.HasPrefix(f.dir, "internal/") {
-				breaches = append(breaches, t.at(use, "needs a run without the race detector, and is not in make test-plain"))
+			if of != nil && of.Name == "racetest" &&
+				(use.Sel.Name == "HasOneGoroutine" || strings.HasPrefix(f.dir, "internal/")) {
+				breaches = append(breaches, t.at(use, breach))
 			}
 			return true
 		})

@@ -34,7 +34,7 @@ var rules = []struct {
 	{"names say something", namesSaySomething},
 	{"the project stands alone", standsAlone},
 	{"tests do not skip", testsDoNotSkip(maySkip)},
-	{"tests of one goroutine run", testsWithoutTheRaceDetectorRun},
+	{"tests run without the race detector too", testsWithoutTheRaceDetectorRun},
 	{"tests do not sleep", testsDoNotSleep(maySleep)},
 	{"tests are patient", testsArePatient},
 	{"packages introduce themselves", packagesIntroduceThemselves},
