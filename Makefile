@@ -49,8 +49,8 @@ GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeo
 .PHONY: test
 test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
 
-# Tests that start servers, and do little in several goroutines themselves. The race detector is on in these servers; in the
-# tests, it would take most of the time.
+# Tests that do little in several goroutines themselves. The race detector is on in the servers that they start; in the tests, it
+# would take most of the time.
 CLIENTS_ONLY := cli differential envoy exactness faults gateways generated hostile integration migrate packaging prometheus \
 	rdb rules shells snippets upgrade
 RACE := -tags raceserver
