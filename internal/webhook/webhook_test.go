@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -135,11 +136,10 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, // cuts the connection
 		func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
 	}
-	tries := 0
+	var tries atomic.Int64
 	rec := receive(t, func(w http.ResponseWriter, r *http.Request) {
 		assert.Equal(t, "/", r.URL.Path, "a redirect was followed")
-		tries++
-		failures[tries-1](w)
+		failures[tries.Add(1)-1](w)
 	})
 	p := newPauses()
 	s, log := start(t, rec.URL+"/?token=hidden", func(c *Config) { c.Wait = p.wait })
