@@ -7,11 +7,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"cellserver/internal/racetest"
 	"cellserver/internal/window"
 )
 
 // An entryLog behaves like a slice, and takes hardly more memory.
 func TestEntryLog(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	rapid.Check(t, func(t *rapid.T) {
 		var l entryLog
 		var naive []window.Entry

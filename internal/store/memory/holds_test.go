@@ -15,6 +15,7 @@ import (
 	"cellserver/internal/hold"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
@@ -236,6 +237,7 @@ func TestHoldsGiveBackNoMore(t *testing.T) {
 
 // Holds are in passes and in snapshots with the state of their keys.
 func TestHoldsAreLoaded(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		r := newHoldRig(t, Options{Databases: 2})

@@ -12,12 +12,14 @@ import (
 	"cellserver/internal/lease"
 	"cellserver/internal/limit"
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 	"cellserver/internal/window"
 )
 
 // A log behaves like a slice, wherever it is stored; it outgrows its record, and returns to it.
 func TestLogsMoveInAndOut(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	moves := map[bool]int{}
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -69,6 +71,7 @@ func oneOf[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))]
 
 // Leases behave like a lease.Leases, wherever they are stored.
 func TestLeasesMoveInAndOut(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	moves := map[bool]int{}
 	for seed := range uint64(40) {
 		random := rand.New(rand.NewPCG(seed, 1))

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"cellserver/internal/quota"
+	"cellserver/internal/racetest"
 	"cellserver/internal/store"
 )
 
@@ -21,6 +22,7 @@ func TestShardsFillCacheLines(t *testing.T) {
 // Keys that come and go leave no overflow buckets behind: check verifies that chains have only as
 // many as their records need.
 func TestChurnLeavesNoOverflowBehind(t *testing.T) {
+	racetest.HasOneGoroutine(t)
 	m := New(Options{Clock: store.NewStillClock(1e18), SweepEvery: -1})
 	v := m.View()
 	keys := inOneShard(v, "key", 560) // of 768 slots in its 64 buckets, so that several buckets overflow
