@@ -10,17 +10,22 @@ set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
+# The user and the system time of a target, added. CPU time depends less on what else the machine does.
+TIMEFORMAT='%0U + %0S'
+
 run() { # target: runs make, and appends a line to the summary
     local target=$1 log=$dir/$1.log began=$SECONDS result
     echo "== make $target"
-    if "${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee "$log"; (exit "${PIPESTATUS[0]}"); then
+    if { time "${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee "$log"; (exit "${PIPESTATUS[0]}"); } 2>"$dir/$target.cpu"
+    then
         result=ok
         ! grep -q 'NOT CHECKED' "$log" || result='ok, but NOT CHECKED: see above'
     else
         result=FAILED
         : >"$dir/failed"
     fi
-    printf '%-16s %5d s  %s\n' "$target" $((SECONDS - began)) "$result" >"$dir/$target.result"
+    printf '%-16s %5d s %5d CPU s  %s\n' "$target" $((SECONDS - began)) $(($(<"$dir/$target.cpu"))) "$result" \
+        >"$dir/$target.result"
     [ "$result" != FAILED ] || grep -E '^ *--- FAIL|^FAIL|^panic|FAILED|WARNING: DATA RACE|^make.*Error' "$log" |
         head -n 20 | sed 's/^/    /' >>"$dir/$target.result"
 }
