@@ -60,8 +60,9 @@ var loggers = []logger{
 	{name: "caddy", program: "caddy", words: []string{"run", "--config", "config", "--adapter", "caddyfile"},
 		config: "{\n\tadmin off\n}\nhttp://127.0.0.1:8080 {\n\tlog {\n\t\toutput file access.log\n\t}\n\trespond ok\n}\n",
 		format: "json", subject: "{client_ip} {header.X-Api-Key} {host}"},
+	// A thread of HAProxy loses a line while another is interrupted as it writes one, so there is one thread.
 	{name: "haproxy", program: "haproxy", words: []string{"-db", "-f", "config"},
-		config: "global\n  log stdout format raw local0\ndefaults\n  mode http\n  option httplog\n  log global\n" +
+		config: "global\n  nbthread 1\n  log stdout format raw local0\ndefaults\n  mode http\n  option httplog\n  log global\n" +
 			"  timeout client 60s\n  timeout connect 60s\n  timeout server 60s\n" +
 			"frontend f\n  bind 127.0.0.1:8080\n  http-request return status 200 content-type text/plain string ok\n",
 		format: "haproxy", subject: "{client_ip}"},
