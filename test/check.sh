@@ -10,14 +10,14 @@ set -u
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 
-# The user and the system time of a target, added. CPU time depends less on what else the machine does.
+# The user and the system time of a target, added. CPU time depends less on what else the machine does. Each target has a shell of
+# its own for it, because when the targets beside the others end, their time would be counted for the one that runs then.
 TIMEFORMAT='%0U + %0S'
 
 run() { # target: runs make, and appends a line to the summary
     local target=$1 log=$dir/$1.log began=$SECONDS result
     echo "== make $target"
-    if { time "${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee "$log"; (exit "${PIPESTATUS[0]}"); } 2>"$dir/$target.cpu"
-    then
+    if (time "${MAKE:-make}" --no-print-directory "$target" 2>&1 | tee "$log"; exit "${PIPESTATUS[0]}") 2>"$dir/$target.cpu"; then
         result=ok
         ! grep -q 'NOT CHECKED' "$log" || result='ok, but NOT CHECKED: see above'
     else
