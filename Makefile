@@ -4,9 +4,8 @@
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -X main.version=$(VERSION)
 GO      := go
-# Without the paths of this clone in them, compiled packages and the results of staticcheck are of use to the next one. go test
-# does not vet what make vet does.
-export GOFLAGS := $(GOFLAGS) -trimpath -vet=off
+# Without the paths of this clone in them, compiled packages and the results of staticcheck are of use to the next one.
+export GOFLAGS := $(GOFLAGS) -trimpath
 
 .PHONY: help
 help: ## list the targets
@@ -44,8 +43,8 @@ test-servers: # the binaries that the tests of several packages start
 	@$(GO) build -pgo=off -race $(TEST_VERSION) -o $(SERVERS)/cellserver-race ./cmd/cellserver
 
 # -count=1, because Go's cache of test results does not know that tests start other programs. The timeout
-# is long, because machines may be slow. Linking is faster without information for debuggers (-w).
-GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeout 30m -ldflags=-w
+# is long, because machines may be slow. Vet is a target of its own. Linking is faster without information for debuggers (-w).
+GOTEST := CELLSERVER_TEST_SERVERS=$(SERVERS) $(GO) test -pgo=off -count=1 -timeout 30m -vet=off -ldflags=-w
 
 .PHONY: test
 test: test-race test-plain test-transports ## run every test (needs redis-server for the differential ones)
