@@ -96,8 +96,7 @@ func (b *bars) median(measure func(func(int) error) float64) ratio {
 	return turns[len(turns)/2]
 }
 
-// best compares the shortest times. Another process makes times longer, and not both ways alike: the limiter has one
-// pipeline under way, and the pool has all its connections.
+// best compares the shortest times, because another process makes times longer, and not both ways alike.
 func (b *bars) best(measure func(func(int) error) float64) (r ratio) {
 	r.own, r.pool = math.Inf(1), math.Inf(1)
 	for _, turn := range b.turns(measure) {

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	mostFlights = 4                      // pipelines under way at once, if some are late
+	mostAlone   = 8                      // flights under way, at which a call waits for a pipeline
+	mostShared  = 4                      // pipelines under way at once, if some are late
 	mostCalls   = 512                    // in one pipeline
 	mostWaiting = 100_000                // calls that wait for a pipeline
 	failures    = 5                      // calls in a row without a reply, before calls fail at once
@@ -28,8 +29,9 @@ var (
 	errOpen     = errors.Join(errNoAnswer, errors.New("it has not answered the last calls"))
 )
 
-// node is one server. Calls that arrive while others are under way wait for them, and share a pipeline, in which a call
-// costs the server a tenth of what it costs alone. A call that finds no other under way is sent at once, by its caller.
+// node is one server. Calls that arrive while many are under way wait for them, and share a pipeline, in which a call
+// costs the server a tenth of what it costs alone. A call that finds few under way is sent at once, by its caller:
+// waiting would cost it more time than a pipeline saves.
 type node struct {
 	rdb     *redis.Client
 	repeats bool // the client repeats calls
@@ -37,13 +39,15 @@ type node struct {
 
 	mu      sync.Mutex
 	waiting []*flight
-	under   int       // pipelines under way
-	began   time.Time // the last of them
+	under   int       // flights under way
+	shared  int       // those of them that are pipelines
+	last    int       // calls in the flight that began last
+	began   time.Time // the last pipeline; if none is under way, the last flight
 	failed  int       // calls without a reply, since the last reply
 	next    time.Time // the next probe
 }
 
-// flight is a call on its way.
+// flight is a call on its way, alone or in a pipeline.
 type flight struct {
 	cmd  *redis.Cmd
 	ctx  context.Context
@@ -109,15 +113,11 @@ func (n *node) count(err error) {
 func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, now time.Time) error {
 	f := &flight{cmd: cmd, ctx: ctx}
 	n.mu.Lock()
-	if n.under == 0 && len(n.waiting) == 0 && (timeout <= short || ctx.Done() == nil) {
-		n.under++
-		n.began = now
+	if (timeout <= short || ctx.Done() == nil) && n.goesAlone(now) {
 		n.mu.Unlock()
 		n.exchange([]*flight{f}, timeout)
 		n.count(cmd.Err())
-		if calls := n.following(); len(calls) > 0 {
-			go n.fly(calls, timeout)
-		}
+		n.landed(timeout)
 		return cmd.Err()
 	}
 	if len(n.waiting) >= mostWaiting {
@@ -126,10 +126,9 @@ func (n *node) send(ctx context.Context, cmd *redis.Cmd, timeout time.Duration, 
 	}
 	f.done = make(chan struct{})
 	n.waiting = append(n.waiting, f)
-	if n.under == 0 || n.under < mostFlights && now.Sub(n.began) > n.late {
-		n.under++
-		n.began = now
-		go n.fly(n.batch(), timeout)
+	if n.under == 0 || n.areLate(now) {
+		n.shared++
+		go n.fly(n.batch(now), timeout)
 	}
 	n.mu.Unlock()
 	timer := time.NewTimer(timeout)
@@ -152,14 +151,47 @@ func endOf(ctx context.Context) error {
 	return errNoAnswer
 }
 
-// batch returns the calls for a pipeline. The caller has locked n.mu.
-func (n *node) batch() []*flight {
+// goesAlone begins the flight of one call, if few are under way. After a pipeline of many calls their callers are about
+// to make the next ones, which shall be together again. The caller has locked n.mu.
+func (n *node) goesAlone(now time.Time) bool {
+	if n.under > 0 && (n.under >= mostAlone || n.last > mostAlone/2 || len(n.waiting) > 0) {
+		return false
+	}
+	n.under++
+	n.last = 1
+	if n.shared == 0 {
+		n.began = now
+	}
+	return true
+}
+
+// landed ends the flight of one call. Calls that wait for a flight to end get their pipeline.
+func (n *node) landed(timeout time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.under--
+	if len(n.waiting) > 0 && n.shared == 0 {
+		n.shared++
+		go n.fly(n.batch(time.Now()), timeout)
+	}
+}
+
+// areLate reports whether calls shall not wait longer for a flight to end.
+func (n *node) areLate(now time.Time) bool {
+	return n.shared < mostShared && now.Sub(n.began) > n.late
+}
+
+// batch begins a pipeline, and returns its calls.
+func (n *node) batch(now time.Time) []*flight {
 	calls := n.waiting
 	n.waiting = nil
 	if len(calls) > mostCalls {
 		n.waiting = append(n.waiting, calls[mostCalls:]...)
 		calls = calls[:mostCalls:mostCalls]
 	}
+	n.under++
+	n.last = len(calls)
+	n.began = now
 	return calls
 }
 
@@ -176,17 +208,16 @@ func (n *node) fly(calls []*flight, timeout time.Duration) {
 	}
 }
 
-// following returns the calls that have arrived during a flight. If there are none, the flight ends.
+// following returns the calls that have arrived during a pipeline. If there are none, it was the last.
 func (n *node) following() []*flight {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	calls := n.batch()
-	if len(calls) == 0 {
-		n.under--
-	} else {
-		n.began = time.Now()
+	n.under--
+	if len(n.waiting) == 0 {
+		n.shared--
+		return nil
 	}
-	return calls
+	return n.batch(time.Now())
 }
 
 func (n *node) exchange(calls []*flight, timeout time.Duration) {

@@ -172,6 +172,42 @@ func TestCallersShare(t *testing.T) {
 	}
 }
 
+// TestFewGoAlone: eight calls are sent at once, and more wait for a pipeline, which does not wait for late flights.
+func TestFewGoAlone(t *testing.T) {
+	n := newNode(client(t, &redis.Options{Addr: "127.0.0.1:1"}), time.Second)
+	now := time.Unix(0, 0)
+	alone := func() (calls int) {
+		for n.goesAlone(now) {
+			calls++
+		}
+		return calls
+	}
+	if calls := alone(); calls != mostAlone {
+		t.Errorf("%d calls went alone", calls)
+	}
+	n.waiting = make([]*flight, mostCalls+mostAlone)
+	if n.areLate(now.Add(n.late)) || !n.areLate(now.Add(n.late+1)) {
+		t.Error("flights are late too early, or too late")
+	}
+	n.shared++
+	for range mostAlone {
+		n.landed(time.Second)
+	}
+	now = now.Add(time.Hour)
+	if many, calls := len(n.batch(now)), alone(); many != mostCalls || calls != 0 {
+		t.Errorf("%d calls shared a pipeline, during which %d went alone", many, calls)
+	}
+	if n.areLate(now.Add(n.late)) || !n.areLate(now.Add(n.late+1)) {
+		t.Error("a pipeline is late too early, or too late")
+	}
+	if rest := len(n.following()); rest != mostAlone || n.following() != nil || n.under > 0 || n.shared > 0 {
+		t.Errorf("%d calls followed", rest)
+	}
+	if calls := alone(); calls != mostAlone {
+		t.Errorf("%d calls went alone after the pipelines", calls)
+	}
+}
+
 // TestWaitIsCancelled: a call that waits leaves the queue when its context ends, and takes nothing.
 func TestWaitIsCancelled(t *testing.T) {
 	s := start(t)
