@@ -203,8 +203,12 @@ func TestFewGoAlone(t *testing.T) {
 	if rest := len(n.following()); rest != mostAlone || n.following() != nil || n.under > 0 || n.shared > 0 {
 		t.Errorf("%d calls followed", rest)
 	}
-	if calls := alone(); calls != mostAlone {
-		t.Errorf("%d calls went alone after the pipelines", calls)
+	n.shared++
+	n.waiting = make([]*flight, 1)
+	n.batch(now)
+	now = now.Add(n.late + 1)
+	if calls := alone(); calls != mostAlone-1 || !n.areLate(now) {
+		t.Errorf("%d calls went alone beside a late pipeline, which must still be late", calls)
 	}
 }
 
