@@ -114,7 +114,10 @@ test_python() {
 
 install_node() {
     sed -E "${CLIENTS:+s/: \"[0-9][^\"]*\"/: \"latest\"/; s/(npm:[a-z]*@[0-9]*)[^\"]*/\\1/}" "$here/node/tests/package.json" >package.json &&
-        npm install --loglevel error --no-audit --no-fund --no-package-lock
+        npm install --loglevel error --no-audit --no-fund --no-package-lock || return
+    # Debian 12 and Ubuntu 24.04 have Node.js 18, which the client does not support.
+    [ "$(node --print 'parseInt(process.versions.node)')" -ge 20 ] ||
+        npm install --loglevel error --no-audit --no-fund --no-package-lock --no-save node@20
 }
 test_node() {
     local own=$installed/own_node
@@ -126,6 +129,7 @@ test_node() {
     cp -r "$here/node/tests" "$own/tests"
     (
         cd "$own/tests"
+        PATH=$own/node_modules/.bin:$PATH
         export CONTRACT=$here/contract README=$here/node/README.md MIGRATE=$here/../docs/migrate.md
         for file in *.test.mjs; do
             node --test --test-force-exit --test-reporter=spec "$file" >"$dir/told" || { cat "$dir/told" >&2; fail "$file"; }
