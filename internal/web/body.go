@@ -17,6 +17,7 @@ func arriving(r *http.Request) io.ReadCloser {
 	}
 	c.memory.parsed()
 	c.startWaiting()
+	c.arriving.Store(true)
 	return &arrivingBody{r.Body, c}
 }
 
@@ -28,6 +29,7 @@ type arrivingBody struct {
 func (b *arrivingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
+		b.conn.arriving.Store(false)
 		b.conn.stopWaiting()
 	}
 	return n, err

@@ -22,6 +22,7 @@ type conn struct {
 	// rest of a body, or until it reads a response. It is 0 while the server does not wait.
 	since    atomic.Uint64
 	active   atomic.Bool           // it has a request
+	arriving atomic.Bool           // the body of its request is awaited; never with HTTP/2
 	atPeer   atomic.Bool           // nothing can be done before the peer sends or reads more
 	answered atomic.Bool           // it has had a response
 	owner    atomic.Pointer[owner] // nil while the peer is not authenticated; Server.mu guards changes

@@ -1,6 +1,7 @@
 package web_test
 
 import (
+	"bufio"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -65,4 +66,32 @@ func TestHandshakesTakeTurns(t *testing.T) {
 	defer idle.Close()
 	assert.Equal(t, 1, <-computing)
 	require.Eventually(t, free, time.Minute, time.Millisecond, "a connection without a request keeps its place")
+}
+
+// TestRequestsTakeTurns: without TLS too, a request of an unauthenticated peer is answered only while its connection
+// has one of the places that all ports share.
+func TestRequestsTakeTurns(t *testing.T) {
+	places, entered := make(chan struct{}, 1), make(chan int, 1)
+	refuse := func(w http.ResponseWriter, _ *http.Request) {
+		entered <- len(places)
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+	_, address := start(t, web.Config{Turns: places, Handler: http.HandlerFunc(refuse)})
+	places <- struct{}{} // another port takes the place
+	conn := dial(t, address)
+	_, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.NoError(t, err)
+	select {
+	case <-entered:
+		require.Fail(t, "a request is answered without a place")
+	case <-time.After(20 * time.Millisecond):
+	}
+	<-places
+	assert.Equal(t, 1, <-entered, "places that are taken while a request is answered")
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(t, err)
+	require.NoError(t, response.Body.Close())
+	assert.Equal(t, http.StatusUnauthorized, response.StatusCode)
+	free := func() bool { return len(places) == 0 }
+	require.Eventually(t, free, time.Minute, time.Millisecond, "a connection whose request is answered keeps its place")
 }

@@ -66,7 +66,11 @@ const (
 	// idleTimeout is longer than the times for which proxies keep unused connections (nginx: 60 s), so
 	// that it is the proxy that closes: a request that crosses the close of the server would be lost.
 	idleTimeout = 3 * time.Minute
-	maxStreams  = 100 // requests at once on a connection with HTTP/2
+	// bodyAtShutdown is how long Shutdown waits for the rest of a body, which may be on its way. If it waited
+	// as long as a request may take to arrive, each peer could delay the end of the server by that.
+	bodyAtShutdown = 250 * time.Millisecond
+
+	maxStreams = 100 // requests at once on a connection with HTTP/2
 	// http2Frame and http2Bodies are the least that HTTP/2 allows, in bytes: of a frame, and of the bodies on a
 	// connection that have arrived and are not read.
 	http2Frame  = 16 << 10
@@ -126,29 +130,37 @@ func (s *Server) Serve(listener net.Listener) error {
 	return s.http.Serve(&boundedListener{listener, s})
 }
 
-// Shutdown stops accepting connections, answers the requests that have arrived, and closes each
-// connection. When ctx is done it closes all that are left, and returns the error of ctx. A handler
-// that answers for as long as its client listens must be ended before.
+// Shutdown stops accepting connections, answers the requests that have arrived, and closes each connection. For a body
+// that is awaited, it waits for a moment only. When ctx is done it closes all that are left, and returns the error of
+// ctx. A handler that answers for as long as its client listens must be ended before.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stop.Do(func() { close(s.stopping) })
 	done := make(chan error, 1)
 	go func() { done <- s.http.Shutdown(ctx) }()
-	s.closeWaiting()
-	err := <-done
-	s.closeWaiting() // connections that were accepted meanwhile
-	if err != nil {
-		s.http.Close()
+	s.closeWaiting(false)
+	late := time.NewTicker(bodyAtShutdown)
+	defer late.Stop()
+	for {
+		select {
+		case err := <-done:
+			s.closeWaiting(true) // connections that were accepted meanwhile
+			if err != nil {
+				s.http.Close()
+			}
+			return err
+		case <-late.C:
+			s.closeWaiting(true)
+		}
 	}
-	return err
 }
 
-// closeWaiting closes connections without a request, and those whose requests wait for their bodies. For
-// connections that have never sent a request, net/http would wait for seconds.
-func (s *Server) closeWaiting() {
+// closeWaiting closes connections without a request, for which net/http would wait for seconds if they have never sent
+// one, and if bodies is true, connections with a request whose body is awaited.
+func (s *Server) closeWaiting(bodies bool) {
 	s.mu.Lock()
 	var waiting []*conn
 	for c := range s.conns {
-		if c.since.Load() != 0 && !c.active.Load() {
+		if c.since.Load() != 0 && !c.active.Load() || bodies && c.arriving.Load() && c.atPeer.Load() {
 			waiting = append(waiting, c)
 		}
 	}
@@ -169,6 +181,7 @@ func (s *Server) connContext(ctx context.Context, socket net.Conn) context.Conte
 // connState notes which connections have no request: until its header has arrived, and after its response.
 func (s *Server) connState(socket net.Conn, state http.ConnState) {
 	c := ownConn(socket)
+	c.arriving.Store(false) // a handler may have left a body unread, which net/http has read since
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.answered.Store(state == http.StateIdle)
