@@ -338,3 +338,22 @@ func TestLongRepliesAreMadeOneAtATime(t *testing.T) {
 	commandstest.WaitUntil(t, func() bool { return in.Background.Busy.Load() == 0 })
 	requireHeldBytesAddUp(t, s)
 }
+
+// Requests on ports whose clients are not evicted may hold half of maxmemory-clients. If that is 0, memory is bounded
+// nevertheless.
+func TestRequestLimit(t *testing.T) {
+	for _, c := range []struct{ clients, maxMemory, system, want int64 }{
+		{clients: 10 << 20, maxMemory: 100 << 20, want: 5 << 20},
+		{clients: 10 << 30, want: 5 << 30},
+		{maxMemory: 64 << 20, system: 1 << 40, want: 32 << 20},
+		{system: 100 << 20, want: 50 << 20},
+		{system: 1 << 40, want: 256 << 20},
+		{maxMemory: 1, want: 2 << 20},
+		{want: 256 << 20},
+	} {
+		clients := commandstest.New(t).Instance.Clients
+		clients.SetMaxMemory(client.MemoryLimit{Bytes: c.clients})
+		clients.UpdateLimits(c.maxMemory, c.system)
+		require.Equal(t, c.want, clients.RequestLimit(), "%+v", c)
+	}
+}

@@ -73,6 +73,8 @@ const (
 	unauthenticatedPart  = 16
 	unauthenticatedBytes = 16 << 20
 	minUnauthenticated   = unauthenticatedBytes / 16
+	// maxRequestBytes bounds RequestLimit if maxmemory-clients is 0.
+	maxRequestBytes = 256 << 20
 )
 
 // SetMaxMemory sets the limit on the memory of all clients. A percentage is of maxmemory, or
@@ -83,6 +85,19 @@ func (r *Registry) SetMaxMemory(m MemoryLimit) { r.holdings.setting.Store(&m) }
 // MemoryLimit returns the limit on the memory of all clients in bytes; 0 if there is none.
 func (r *Registry) MemoryLimit() int64 { return r.holdings.limit.Load() }
 
+// RequestLimit returns how many bytes the requests of a port on which clients are not evicted may
+// hold together: half of maxmemory-clients. If that is 0, it is half of the memory of which
+// percentages are parts, and at most 256 MiB.
+func (r *Registry) RequestLimit() int64 {
+	if limit := r.MemoryLimit(); limit > 0 {
+		return limit / 2
+	}
+	if available := r.holdings.available.Load(); available > 0 {
+		return min(max(available, MinMemoryLimit)/2, maxRequestBytes)
+	}
+	return maxRequestBytes
+}
+
 // SetMaxMemoryUnauthenticated sets the limit on the memory of all unauthenticated clients in the
 // same way.
 func (r *Registry) SetMaxMemoryUnauthenticated(m MemoryLimit) { r.unauthenticatedLimit.Store(&m) }
@@ -92,6 +107,7 @@ func (r *Registry) SetMaxMemoryUnauthenticated(m MemoryLimit) { r.unauthenticate
 func (r *Registry) UpdateLimits(maxMemory, system int64) {
 	h := &r.holdings
 	available := cmp.Or(maxMemory, system)
+	h.available.Store(available)
 	h.limit.Store(h.setting.Load().of(available))
 	r.RetryEviction()
 	switch m := *r.unauthenticatedLimit.Load(); {

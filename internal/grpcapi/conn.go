@@ -48,7 +48,7 @@ func (s *Server) admit(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.conns) >= maxConns || !c.isTrusted && s.strangers >= maxStrangers ||
-		s.memory.closed.Load() > s.maxHeld() {
+		s.memory.closed.Load() > s.instance.Clients.RequestLimit() {
 		return false
 	}
 	s.conns[c] = true

@@ -8,18 +8,16 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// The memory that the requests of all connections hold together is bounded by half of maxmemory-clients. Beyond it, the
-// connections that hold most are closed. A connection that holds no more than its part of the bound, which is a
-// thousandth if there are a thousand connections, is therefore never closed for what others hold.
+// The memory that the requests of all connections hold together is bounded by half of maxmemory-clients, or what
+// client.Registry.RequestLimit says. Beyond it, the connections that hold most are closed. A connection that holds no
+// more than its part of the bound, which is a thousandth if there are a thousand connections, is therefore never closed
+// for what others hold.
 //
 // The frames of both directions say which requests a connection has (see watched.go). A request counts from the frame
 // that begins it to the frame that ends it, so it also counts while it waits for the rest of its message, and while the
 // peer does not read the answer. In between, grpc-go keeps what belongs to the request, and tells nobody how much that
 // is. A request whose handler runs when it is reset, or when its connection is closed, counts until the handler returns
 // (see running.go). Such a connection keeps its place.
-
-// maxHeld is the bound if maxmemory-clients is 0, in bytes.
-const maxHeld = 256 << 20
 
 const (
 	// requestBytes is the memory of a request: 12 KB measured. The stack of its goroutine takes 8 KB of this.
@@ -101,7 +99,7 @@ func (c *conn) count(change func(h *holding) int64) error {
 	more := change(h)
 	h.add(all, more)
 	h.mu.Unlock()
-	if more <= 0 || all.staying() <= c.server.maxHeld() || !c.server.cutLargest(c) {
+	if more <= 0 || all.staying() <= c.server.instance.Clients.RequestLimit() || !c.server.cutLargest(c) {
 		return nil
 	}
 	return errMemory
@@ -152,7 +150,7 @@ func (h *holding) close(all *memory) (runs bool) {
 func (s *Server) cutLargest(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.memory.staying() > s.maxHeld() {
+	for s.memory.staying() > s.instance.Clients.RequestLimit() {
 		var largest *conn
 		bytes := int64(0)
 		for other := range s.conns {
@@ -171,14 +169,6 @@ func (s *Server) cutLargest(c *conn) bool {
 		largest.Conn.Close()
 	}
 	return c.holding.isLeaving
-}
-
-// maxHeld returns the bound in bytes.
-func (s *Server) maxHeld() int64 {
-	if limit := s.instance.Clients.MemoryLimit(); limit > 0 {
-		return limit / 2
-	}
-	return maxHeld
 }
 
 // dataBytes returns the memory of a part of a message in a frame of so many bytes. The buffers of grpc-go have few

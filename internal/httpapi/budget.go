@@ -11,12 +11,9 @@ import (
 // request with a few calls. Further memory is taken from a budget that all connections share. If the budget is
 // exhausted, the request is refused; clients of other ports are not evicted for it.
 
-// maxOwn is the memory that a connection has of its own, in bytes. maxShared is the budget of all connections if
-// maxmemory-clients is 0; otherwise the budget is half of maxmemory-clients.
-const (
-	maxOwn    = 64 << 10
-	maxShared = 256 << 20
-)
+// maxOwn is the memory that a connection has of its own, in bytes. The budget of all connections is
+// client.Registry.RequestLimit.
+const maxOwn = 64 << 10
 
 // budget is memory that may be held.
 type budget struct{ held atomic.Int64 }
@@ -30,14 +27,6 @@ func (b *budget) take(n, most int64) bool {
 	return true
 }
 
-// maxShared returns the size of the budget of all connections, in bytes.
-func (a *API) maxShared() int64 {
-	if limit := a.instance.Clients.MemoryLimit(); limit > 0 {
-		return limit / 2
-	}
-	return maxShared
-}
-
 // The memory of a byte of a body when it has become a part of a call (an argument of one digit has two bytes in
 // JSON and five in session.Calls, and buffers grow by doubling), and of a byte of a reply, with its JSON.
 const (
@@ -47,7 +36,7 @@ const (
 
 var (
 	errMemory = errors.New("OOM the requests over HTTP hold too much memory at present")
-	errNever  = errors.New("ERR the body is too long for half of maxmemory-clients")
+	errNever  = errors.New("ERR the body is too long for half of maxmemory-clients (of maxmemory, if that is 0)")
 )
 
 // share is the memory that a request holds. It counts for its connection, and for all connections together.
@@ -59,7 +48,7 @@ type share struct {
 // take adds bytes to the share, and returns an error if there are not as many.
 func (s *share) take(n int64) error {
 	c := s.of.conn
-	switch most := c.api.maxShared(); {
+	switch most := c.api.instance.Clients.RequestLimit(); {
 	case c.own.take(n, maxOwn):
 		s.heldOwn += n
 	case n > most:

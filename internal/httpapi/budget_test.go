@@ -55,16 +55,20 @@ func TestMemoryOfAllRequests(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status)
 }
 
-// TestBodyThatNeverFits: a body that would take more than half of maxmemory-clients is refused for good.
+// TestBodyThatNeverFits: a body that would take more than half of maxmemory-clients, or of maxmemory if that is 0, is
+// refused for good.
 func TestBodyThatNeverFits(t *testing.T) {
 	a := newAPI(t)
-	a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: 16 << 20})
-	a.instance.Clients.UpdateLimits(0, 0)
-	status, reply := a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 1<<20))
-	assert.Equal(t, http.StatusRequestEntityTooLarge, status)
-	assert.Contains(t, reply, "half of maxmemory-clients")
-	status, reply = a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 500_000))
-	assert.Equal(t, http.StatusOK, status, reply)
+	const megabytes = 16 << 20
+	for maxClients, maxMemory := range map[int64]int64{megabytes: 0, 0: megabytes} {
+		a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: maxClients})
+		a.instance.Clients.UpdateLimits(maxMemory, 1<<40)
+		status, reply := a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 1<<20))
+		assert.Equal(t, http.StatusRequestEntityTooLarge, status)
+		assert.Contains(t, reply, "half of maxmemory-clients")
+		status, reply = a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 500_000))
+		assert.Equal(t, http.StatusOK, status, reply)
+	}
 }
 
 // TestAnnouncedBodies: a body that is only announced holds no memory.
