@@ -4,6 +4,7 @@ import (
 	"cellserver/internal/command"
 	"cellserver/internal/commands/commandstest"
 	"cellserver/internal/session"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -137,8 +138,14 @@ func TestLongValuesOfShortCallsAreReserved(t *testing.T) {
 	}
 	f.Heap = 3 << 20
 	require.False(t, f.IsFull())
+	var before, after runtime.MemStats
 	for _, call := range calls {
+		runtime.ReadMemStats(&before)
 		require.Contains(t, commandstest.Call(c, t, call...), "OOM command not allowed", call[0])
+		runtime.ReadMemStats(&after)
+		sent := len(strings.Join(call, "")) // for which buffers grow when it is received
+		allocated := int(after.TotalAlloc - before.TotalAlloc)
+		require.Less(t, allocated, 5*sent+100_000, "bytes that the refused %s allocates", call[0])
 		require.Equal(t, "+OK", commandstest.Call(c, t, "MULTI"))
 		require.Equal(t, "+QUEUED", commandstest.Call(c, t, call...))
 		require.Contains(t, commandstest.Call(c, t, "EXEC"), "OOM command not allowed", call[0])
