@@ -35,7 +35,7 @@ var commandGetKeys = Command{
 	Name: "command|getkeys", Group: "server", Category: "connection", Since: "2.8.13",
 	Complexity: "O(N) in the number of words", Flags: commandFlags, Cost: Unbounded, Min: 4, Secrets: SecretsOfCall(2),
 	Summary: "Finds the keys in a call.", Args: []Arg{Word("command"), Word("arg").Many()},
-	Reply: "The keys.",
+	Reply: "The keys; of a call of a policy, the subject.",
 	Run: func(c *Call) error {
 		_, keys, err := c.keysIn(c.Words[2:])
 		if err != nil {

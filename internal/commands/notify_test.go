@@ -111,7 +111,7 @@ func TestReportsOfAllCalls(t *testing.T) {
 	}
 }
 
-// A limit whose used part shrinks with time is reported again only after it was 10 points below.
+// A limit whose used part shrinks with time is reported again only after it was more than 10 points below.
 func TestReportsWithHysteresis(t *testing.T) {
 	for _, l := range []string{"throttle: {burst: 100, rate: 100/100s}", "slidinglog: {limit: 100, period: 100s}"} {
 		s := commandstest.New(t)

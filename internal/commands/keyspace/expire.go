@@ -15,7 +15,7 @@ func expiring(row command.Command, word string, unit int64, relative bool) comma
 	row.Events.Change = "expire"
 	row.Args = []command.Arg{command.Key("key"), command.Word(word),
 		command.Word("[NX | XX | GT | LT]").Optional().Many()}
-	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it."
+	row.Reply = "1 if the expiry was set, 0 if there is no such key or a condition prevented it; an error for the key of a limiter."
 	row.Run = func(c *command.Call) error {
 		key, when := c.Key(), c.Word()
 		conditions, err := expiryConditions(c.Many())
@@ -103,7 +103,7 @@ var persist = command.Command{
 	Name: "persist", Group: "generic", Since: "2.2.0", Complexity: "O(1)",
 	Flags: command.Write | command.Fast, Cost: command.Constant, Summary: "Removes a key's expiry.",
 	KeyAccess: "RW UPDATE", Args: []command.Arg{command.Key("key")},
-	Reply: "1 if it had one, else 0.",
+	Reply: "1 if it had one, else 0; an error for the key of a limiter.",
 	Run: func(c *command.Call) error {
 		return c.ChangeIf(c.Key(), func(e store.Entry) (store.Change, error) {
 			switch {
