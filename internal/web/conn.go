@@ -22,7 +22,9 @@ type conn struct {
 	// rest of a body, or until it reads a response. It is 0 while the server does not wait.
 	since    atomic.Uint64
 	active   atomic.Bool           // it has a request
-	arriving atomic.Bool           // the body of its request is awaited; never with HTTP/2
+	reading  atomic.Bool           // it waits for bytes of the peer
+	arriving atomic.Bool           // the rest of a body may be awaited: see body.go
+	handling atomic.Bool           // the handler of a request with a body runs, and does not read the body
 	atPeer   atomic.Bool           // nothing can be done before the peer sends or reads more
 	answered atomic.Bool           // it has had a response
 	owner    atomic.Pointer[owner] // nil while the peer is not authenticated; Server.mu guards changes
@@ -58,7 +60,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	c.turn.give()
 	c.atPeer.Store(true)
+	c.reading.Store(true)
 	n, err := c.Conn.Read(b)
+	c.reading.Store(false)
 	c.atPeer.Store(false)
 	c.memory.arrived(n)
 	if err == nil {
@@ -69,6 +73,9 @@ func (c *conn) Read(b []byte) (int, error) {
 
 // Write implements net.Conn.
 func (c *conn) Write(b []byte) (int, error) {
+	if c.handling.Load() {
+		c.arriving.Store(false)
+	}
 	c.turn.give()
 	begun := c.startWaiting()
 	c.atPeer.Store(true)

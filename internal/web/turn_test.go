@@ -87,7 +87,12 @@ func TestRequestsTakeTurns(t *testing.T) {
 	case <-time.After(20 * time.Millisecond):
 	}
 	<-places
-	assert.Equal(t, 1, <-entered, "places that are taken while a request is answered")
+	select {
+	case taken := <-entered:
+		assert.Equal(t, 1, taken, "places that are taken while a request is answered")
+	case <-time.After(time.Minute):
+		require.Fail(t, "a request is not answered although there is a place")
+	}
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())

@@ -160,7 +160,7 @@ func (s *Server) closeWaiting(bodies bool) {
 	s.mu.Lock()
 	var waiting []*conn
 	for c := range s.conns {
-		if c.since.Load() != 0 && !c.active.Load() || bodies && c.arriving.Load() && c.atPeer.Load() {
+		if c.since.Load() != 0 && !c.active.Load() || bodies && c.arriving.Load() && c.reading.Load() {
 			waiting = append(waiting, c)
 		}
 	}
@@ -181,7 +181,7 @@ func (s *Server) connContext(ctx context.Context, socket net.Conn) context.Conte
 // connState notes which connections have no request: until its header has arrived, and after its response.
 func (s *Server) connState(socket net.Conn, state http.ConnState) {
 	c := ownConn(socket)
-	c.arriving.Store(false) // a handler may have left a body unread, which net/http has read since
+	c.arriving.Store(false)
 	switch state {
 	case http.StateNew, http.StateIdle:
 		c.answered.Store(state == http.StateIdle)
@@ -216,12 +216,18 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}()
+	if r.Body != http.NoBody {
+		body, handled := arriving(r)
+		defer handled()
+		body = http.MaxBytesReader(w, body, s.config.MaxBody)
+		if r.Header["Expect"] != nil { // net/http must find its own body, to know that it need not be awaited
+			r = r.WithContext(r.Context())
+		}
+		r.Body = body
+	}
 	if s.config.Protected != nil && !IsLocal(r) && s.config.Protected() {
 		s.refuse(w, r)
 		return
-	}
-	if r.Body != http.NoBody {
-		r.Body = http.MaxBytesReader(w, arriving(r), s.config.MaxBody)
 	}
 	if c := connOf(r); r.ProtoMajor != 1 && c != nil {
 		held := streamMemory(r)

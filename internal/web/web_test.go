@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -304,55 +303,6 @@ func TestShutdown(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, "bye", string(body))
 	assert.Equal(t, 0, s.Conns())
-}
-
-// TestShutdownWithoutBodies: requests whose bodies do not arrive do not delay the end, whether a handler
-// reads the bodies or not. A response that its client does not read yet is not cut off, also if the body of
-// the request before was left unread.
-func TestShutdownWithoutBodies(t *testing.T) {
-	entered := make(chan string, 9)
-	long := strings.Repeat("a", 16<<20) // more than the buffers of a connection
-	answer := func(w http.ResponseWriter, r *http.Request) {
-		entered <- r.URL.Path
-		switch r.URL.Path {
-		case "/refused":
-			w.WriteHeader(http.StatusUnauthorized)
-		case "/long":
-			_, _ = io.WriteString(w, long)
-		default:
-			echo(w, r)
-		}
-	}
-	s, address := start(t, web.Config{Read: time.Hour, Handler: http.HandlerFunc(answer)})
-	send := func(conn net.Conn, request string) {
-		_, err := io.WriteString(conn, request)
-		require.NoError(t, err)
-		<-entered
-	}
-	refused, read, slow := dial(t, address), dial(t, address), dial(t, address)
-	send(refused, "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")
-	send(read, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nab")
-	send(slow, "POST /refused HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
-	answers := bufio.NewReader(slow)
-	response, err := http.ReadResponse(answers, nil)
-	require.NoError(t, err)
-	require.Equal(t, http.StatusUnauthorized, response.StatusCode)
-	send(slow, "GET /long HTTP/1.1\r\nHost: h\r\n\r\n")
-
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.Shutdown(context.Background()) }()
-	for _, dropped := range []net.Conn{refused, read} {
-		require.NoError(t, dropped.SetReadDeadline(time.Now().Add(time.Minute)))
-		_, err := dropped.Read(make([]byte, 1))
-		require.Error(t, err)
-		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
-	}
-	response, err = http.ReadResponse(answers, nil)
-	require.NoError(t, err)
-	got, err := io.Copy(io.Discard, response.Body)
-	require.NoError(t, err)
-	assert.EqualValues(t, len(long), got)
-	require.NoError(t, <-stopped)
 }
 
 func TestShutdownTimeout(t *testing.T) {
