@@ -114,14 +114,18 @@ test_python() {
 
 install_node() {
     sed -E "${CLIENTS:+s/: \"[0-9][^\"]*\"/: \"latest\"/; s/(npm:[a-z]*@[0-9]*)[^\"]*/\\1/}" "$here/node/tests/package.json" >package.json &&
-        npm install --loglevel error --no-audit --no-fund --no-package-lock || return
-    # Debian 12 and Ubuntu 24.04 have Node.js 18, which the client does not support.
-    [ "$(node --print 'parseInt(process.versions.node)')" -ge 20 ] ||
-        npm install --loglevel error --no-audit --no-fund --no-package-lock --no-save node@20
+        npm install --loglevel error --no-audit --no-fund --no-package-lock
 }
+# install_newer_node installs Node.js itself.
+install_newer_node() { npm install --loglevel error --no-audit --no-fund --no-package-lock node@20; }
 test_node() {
-    local own=$installed/own_node
+    local own=$installed/own_node path=$PATH
     once "$own" "$here/node/tests/package.json" install_node
+    # Debian 12 and Ubuntu 24.04 have Node.js 18, which the client does not support.
+    node --test-force-exit --version >/dev/null 2>&1 || {
+        once "$installed/node" "$here/node/package.json" install_newer_node
+        path=$installed/node/node_modules/.bin:$PATH
+    }
     NODE_MODULES=$own/node_modules "$here/build.sh" "$dir" "$version" node
     rm -rf "$own/node_modules/cellserver" "$own/tests"
     mkdir "$own/node_modules/cellserver"
@@ -129,7 +133,7 @@ test_node() {
     cp -r "$here/node/tests" "$own/tests"
     (
         cd "$own/tests"
-        PATH=$own/node_modules/.bin:$PATH
+        PATH=$path
         export CONTRACT=$here/contract README=$here/node/README.md MIGRATE=$here/../docs/migrate.md
         for file in *.test.mjs; do
             node --test --test-force-exit --test-reporter=spec "$file" >"$dir/told" || { cat "$dir/told" >&2; fail "$file"; }

@@ -36,7 +36,7 @@ const (
 
 var (
 	errMemory = errors.New("OOM the requests over HTTP hold too much memory at present")
-	errNever  = errors.New("ERR the body is too long for half of maxmemory-clients (of maxmemory, if that is 0)")
+	errNever  = errors.New("ERR the body is too long for the memory that requests may hold: see maxmemory-clients")
 )
 
 // share is the memory that a request holds. It counts for its connection, and for all connections together.

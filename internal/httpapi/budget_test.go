@@ -65,7 +65,7 @@ func TestBodyThatNeverFits(t *testing.T) {
 		a.instance.Clients.UpdateLimits(maxMemory, 1<<40)
 		status, reply := a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 1<<20))
 		assert.Equal(t, http.StatusRequestEntityTooLarge, status)
-		assert.Contains(t, reply, "half of maxmemory-clients")
+		assert.Contains(t, reply, "see maxmemory-clients")
 		status, reply = a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 500_000))
 		assert.Equal(t, http.StatusOK, status, reply)
 	}

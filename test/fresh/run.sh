@@ -70,6 +70,7 @@ inside() { # command: runs it as a newcomer types it
         env -i PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         "${kept[@]}" bash -c "cd /src && $1"
 }
+inside true || fail 'no command can be run in the new system'
 for program in make gcc curl redis-server; do
     ! inside "command -v $program" || fail "$program is installed: this is no fresh system"
 done

@@ -54,7 +54,7 @@ func (f *Family) waitAOF() *command.Command {
 			command.Int("numlocal").By(parseNumLocal), command.Int("numreplicas").By(parseNumReplicas),
 			command.Int("timeout").By(parseTimeout),
 		},
-		Reply: "Two numbers: with a numlocal of 1, 1 if the writes before are on this server's disk, otherwise 0, as in a transaction; and 0, the number of replicas.",
+		Reply: "Two numbers: 1 if numlocal is 1 and the writes before are on this server's disk, otherwise, and in a transaction, 0; and 0, the number of replicas.",
 		Run: func(c *command.Call) error {
 			local, replicas, timeout := c.Int(), c.Int(), c.Int()
 			switch {
