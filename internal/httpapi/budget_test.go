@@ -58,9 +58,9 @@ func TestMemoryOfAllRequests(t *testing.T) {
 // TestBodyThatNeverFits: a body that would take more than half of maxmemory-clients, or of maxmemory if that is 0, is
 // refused for good.
 func TestBodyThatNeverFits(t *testing.T) {
-	a := newAPI(t)
 	const megabytes = 16 << 20
 	for maxClients, maxMemory := range map[int64]int64{megabytes: 0, 0: megabytes} {
+		a := newAPI(t)
 		a.instance.Clients.SetMaxMemory(client.MemoryLimit{Bytes: maxClients})
 		a.instance.Clients.UpdateLimits(maxMemory, 1<<40)
 		status, reply := a.post(padded(`["CL.FIXED", "b", 1000, 60]`, 1<<20))

@@ -23,10 +23,7 @@ import (
 // reads the bodies or not. The responses to requests whose bodies have arrived are not cut off, also if the
 // handler has not read the bodies, and if the response takes longer.
 func TestShutdownWithoutBodies(t *testing.T) {
-	authority := certs.New(t)
-	own := authority.Issue(t, "server")
-	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
-	require.NoError(t, err)
+	authority, pair := certificate(t)
 	config := &tls.Config{Certificates: []tls.Certificate{pair}}
 	t.Run("TCP", func(t *testing.T) {
 		shutdownWithoutBodies(t, nil, func(conn net.Conn) net.Conn { return conn })
@@ -107,9 +104,12 @@ func TestProtectedModeWithoutBodies(t *testing.T) {
 	address := listener.Addr().String()
 	post(t, dial(t, address), "/", "", "")
 	<-refused
-	status, _, _ := exchange(t, dial(t, address), "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-	assert.Equal(t, http.StatusForbidden, status, "of a peer for which another makes room")
+	second := dial(t, address)
+	status, _, _ := exchange(t, second, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+	require.Equal(t, http.StatusForbidden, status, "of a peer for which another makes room")
 	<-refused
+	_, err = second.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF) // so its place is free
 	post(t, dial(t, address), "/", "", "")
 	<-refused
 	require.NoError(t, s.Shutdown(context.Background()))

@@ -18,10 +18,7 @@ import (
 // TestHandshakesTakeTurns: a handshake computes only while it has one of the places that all ports share. It has
 // no place while it waits for its peer, and after it has ended or failed.
 func TestHandshakesTakeTurns(t *testing.T) {
-	authority := certs.New(t)
-	own := authority.Issue(t, "server")
-	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
-	require.NoError(t, err)
+	authority, pair := certificate(t)
 	places, computing := make(chan struct{}, 1), make(chan int, 10)
 	config := &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		computing <- len(places)
@@ -32,7 +29,7 @@ func TestHandshakesTakeTurns(t *testing.T) {
 
 	dial(t, address) // its handshake waits for the peer
 	failing := dial(t, address)
-	_, err = io.WriteString(failing, "GET / HTTP/1.1\r\n\r\n")
+	_, err := io.WriteString(failing, "GET / HTTP/1.1\r\n\r\n")
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, failing)
 	require.NoError(t, err)

@@ -53,6 +53,15 @@ func dial(t *testing.T, address string) net.Conn {
 	return conn
 }
 
+// certificate returns an authority, and a certificate of a server that the authority has issued.
+func certificate(t *testing.T) (*certs.Authority, tls.Certificate) {
+	authority := certs.New(t)
+	own := authority.Issue(t, "server")
+	pair, err := tls.LoadX509KeyPair(own.Cert, own.Key)
+	require.NoError(t, err)
+	return authority, pair
+}
+
 // exchange sends a request unchanged, and returns the response with its body.
 func exchange(t *testing.T, conn net.Conn, request string) (status int, header http.Header, body string) {
 	t.Helper()
