@@ -16,7 +16,7 @@ type holdings struct {
 	bytes     atomic.Int64
 	limit     atomic.Int64 // maxmemory-clients in bytes; 0 for no limit
 	setting   atomic.Pointer[MemoryLimit]
-	available atomic.Int64 // the memory of which percentages are parts; 0 if it is unknown
+	available atomic.Int64 // memory, in bytes, to which percentages in options refer; 0 if it is unknown
 	running   atomic.Bool  // a goroutine is evicting
 	exhausted atomic.Bool  // no client was left to evict: nothing is tried until RetryEviction
 	evicted   atomic.Int64

@@ -86,8 +86,8 @@ func (r *Registry) SetMaxMemory(m MemoryLimit) { r.holdings.setting.Store(&m) }
 func (r *Registry) MemoryLimit() int64 { return r.holdings.limit.Load() }
 
 // RequestLimit returns how many bytes the requests of a port on which clients are not evicted may
-// hold together: half of maxmemory-clients. If that is 0, it is half of the memory of which
-// percentages are parts, and at most 256 MiB.
+// hold together: half of maxmemory-clients. If that option is 0, the limit is half of maxmemory or,
+// without maxmemory, of the memory of the machine or container, and at most 256 MiB.
 func (r *Registry) RequestLimit() int64 {
 	if limit := r.MemoryLimit(); limit > 0 {
 		return limit / 2

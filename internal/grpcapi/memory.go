@@ -8,10 +8,9 @@ import (
 	pb "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 )
 
-// The memory that the requests of all connections hold together is bounded by half of maxmemory-clients, or what
-// client.Registry.RequestLimit says. Beyond it, the connections that hold most are closed. A connection that holds no
-// more than its part of the bound, which is a thousandth if there are a thousand connections, is therefore never closed
-// for what others hold.
+// The memory that the requests of all connections hold together is bounded: see client.Registry.RequestLimit. Beyond
+// the bound, the connections that hold most are closed. A connection that holds no more than its part of the bound,
+// which is a thousandth if there are a thousand connections, is therefore never closed for what others hold.
 //
 // The frames of both directions say which requests a connection has (see watched.go). A request counts from the frame
 // that begins it to the frame that ends it, so it also counts while it waits for the rest of its message, and while the
