@@ -106,7 +106,12 @@ const (
 	isWritten = "changes are written to the disk again"
 )
 
-// startFailing starts a server under load, and then begins an outage.
+// passesBegun is more than the number of passes that can succeed after their segment was removed: one that runs
+// meanwhile, and the first one of the next segment, for which a snapshot has ended the segment.
+const passesBegun = 3
+
+// startFailing starts a server under load, and then begins an outage. The outage may spare a segment that begins at
+// the same time, and the server has nothing to report then: if passes go on, the outage begins again.
 func (l *load) startFailing(o outage, dir string, promised time.Duration) (*peer.Server, *disk) {
 	d := &disk{}
 	server, ready := onDisk(l.t, d, "--dir", dir)
@@ -115,8 +120,19 @@ func (l *load) startFailing(o outage, dir string, promised time.Duration) (*peer
 	l.run(server)
 	l.awaitPasses(1)
 	l.awaitSteps(100)
+	begun := l.passes.Load()
 	o.begin(d, dir)
-	await(l.t, func() bool { return strings.Contains(server.Stderr(), isLost) || l.t.Failed() })
+	await(l.t, func() bool {
+		passes := l.passes.Load()
+		if strings.Contains(server.Stderr(), isLost) || l.t.Failed() {
+			return true
+		}
+		if passes >= begun+passesBegun {
+			begun = passes
+			o.begin(d, dir)
+		}
+		return false
+	})
 	return server, d
 }
 
