@@ -49,7 +49,7 @@ type securedConfig struct{ given, offered *tls.Config }
 // requests on a connection, makes net/http hold a hundred times as much before it asks a handler.
 func (s *Server) secure(c *conn) net.Conn {
 	if s.config.TLS == nil {
-		c.begin(connBytes, headerFactor)
+		c.begin(connBytes, unauthenticatedFactor)
 		return c
 	}
 	c.begin(connBytes+tlsBytes, handshakeFactor)

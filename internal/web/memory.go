@@ -14,14 +14,17 @@ import (
 
 const (
 	// connBytes is the memory of a connection without TLS: stacks, the buffers and the structures of net/http, and
-	// a request of up to includedBytes. tlsBytes is what TLS adds.
+	// includedBytes for a request. tlsBytes is what TLS adds.
 	connBytes     = 24 << 10
 	tlsBytes      = 24 << 10
-	includedBytes = 256
+	includedBytes = 4 << 10
 	// headerFactor is the memory of a byte of a header when it has been read into a map (15 measured: a field
-	// may have as few as 5 bytes), and handshakeFactor is the memory of a byte of a handshake.
-	headerFactor    = 16
-	handshakeFactor = 4
+	// may have as few as 5 bytes), and handshakeFactor is the memory of a byte of a handshake. A byte of a header
+	// of an unauthenticated peer counts as half as much again, for headers that have been answered and are not
+	// collected yet: without that, a flood on a busy machine was measured to exceed its bound.
+	headerFactor          = 16
+	unauthenticatedFactor = 24
+	handshakeFactor       = 4
 	// bufferBytes is the size of the buffer from which net/http reads headers.
 	bufferBytes = 4 << 10
 	// http2Bytes is what HTTP/2 adds to a connection: tables of fields, a frame, and bodies that have arrived. A
@@ -46,8 +49,9 @@ type memory struct {
 
 // begin begins to count the memory of the connection of an unauthenticated peer.
 func (c *conn) begin(bytes, factor int) {
-	c.memory.factor, c.memory.counted = factor, bytes
+	c.memory.counted = bytes
 	c.toUnauthenticated()
+	c.memory.factor = factor
 }
 
 // toUnauthenticated makes the memory count among the unauthenticated clients'.
@@ -58,7 +62,7 @@ func (c *conn) toUnauthenticated() {
 	}
 	m.mu.Lock()
 	charge, counted := m.charge, m.counted
-	m.charge = nil
+	m.charge, m.factor = nil, unauthenticatedFactor
 	m.mu.Unlock()
 	if charge != nil {
 		charge(-counted)
@@ -75,7 +79,7 @@ func (c *conn) toUnauthenticated() {
 func (m *memory) toClient(charge func(bytes int)) {
 	m.mu.Lock()
 	entered, before, counted := m.unauthenticated, m.charge, m.counted
-	m.unauthenticated, m.charge = nil, charge
+	m.unauthenticated, m.charge, m.factor = nil, charge, headerFactor
 	m.mu.Unlock()
 	switch {
 	case entered != nil:
@@ -136,13 +140,13 @@ func (m *memory) answered() {
 // secured is called when a handshake has ended.
 func (m *memory) secured() {
 	m.mu.Lock()
-	m.factor, m.latest = headerFactor, 0
+	m.factor, m.latest = unauthenticatedFactor, 0
 	m.mu.Unlock()
 	m.answered()
 }
 
 // excess returns the bytes of a request beyond what a connection includes. The caller holds mu.
-func (m *memory) excess() int { return max(m.request-includedBytes*headerFactor, 0) }
+func (m *memory) excess() int { return max(m.request-includedBytes, 0) }
 
 // end stops counting.
 func (m *memory) end() {
