@@ -241,21 +241,27 @@ func (f *Folder) Dir() string { return f.dir }
 // Clock returns the clock for the store. It continues the clock of the store that was kept in the
 // folder, as if it had run since.
 func (f *Folder) Clock() store.Clock {
-	if at, ok := f.instant(); ok {
-		return store.ContinueClock(at)
+	if _, _, ok := f.instant(); !ok {
+		return store.NewClock()
 	}
-	return store.NewClock()
+	var down downtime
+	clock := together(func() int64 { return elapsed(f.machine.Read()) }, func() store.Clock {
+		var at int64
+		at, down, _ = f.instant()
+		return store.ContinueClock(at)
+	})
+	down.log(f.log)
+	return clock
 }
 
 // instant returns the current instant on the clock of the folder; ok is false if the folder is new.
-func (f *Folder) instant() (at int64, ok bool) {
+func (f *Folder) instant() (at int64, down downtime, ok bool) {
 	last, ok := f.contents.stamp()
 	if !ok {
-		return 0, false
+		return 0, downtime{}, false
 	}
-	down := since(last, f.machine.Read())
-	down.log(f.log)
-	return last.Clock + int64(down.passed), true
+	down = since(last, f.machine.Read())
+	return last.Clock + int64(down.passed), down, true
 }
 
 // Load fills a store with the content of the folder. If ctx is done first, it returns the error of

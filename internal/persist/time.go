@@ -2,29 +2,37 @@ package persist
 
 import (
 	"log/slog"
+	"math"
 	"time"
 
 	"cellserver/internal/journal"
 	"cellserver/internal/store"
 )
 
-// stampTolerance is the time within which newStamp tries to read all clocks. If the goroutine is
-// preempted between two readings, the stamp is wrong by the time that passes.
-const stampTolerance = 50 * time.Microsecond
+// tolerance is the time within which clocks are read together. A goroutine that is preempted between two readings
+// relates them wrongly, by the time that passes.
+const tolerance = 50 * time.Microsecond
 
-// newStamp reads all clocks at the same moment.
-func newStamp(clock store.Clock, machine store.Machine) (stamp journal.Stamp) {
-	const tries = 10 // the fastest of these is used
-	fastest := time.Duration(-1)
-	for try := 0; try < tries && (fastest < 0 || fastest > stampTolerance); try++ {
-		before := clock.Now()
-		r := machine.Read()
-		if took := time.Duration(clock.Now() - before); fastest < 0 || took < fastest {
-			stamp = journal.Stamp{Boot: r.Boot, Uptime: r.Uptime, Wall: r.Wall, Clock: before}
-			fastest = took
+// together calls read until a call takes no longer than tolerance, and returns its result: that of the fastest of ten
+// calls, if all take longer. now returns nanoseconds.
+func together[T any](now func() int64, read func() T) (result T) {
+	fastest := int64(math.MaxInt64)
+	for try := 0; try < 10 && fastest > int64(tolerance); try++ {
+		before := now()
+		r := read()
+		if took := now() - before; took < fastest {
+			result, fastest = r, took
 		}
 	}
-	return stamp
+	return result
+}
+
+// newStamp reads all clocks at the same moment.
+func newStamp(clock store.Clock, machine store.Machine) journal.Stamp {
+	return together(clock.Now, func() journal.Stamp {
+		at, r := clock.Now(), machine.Read()
+		return journal.Stamp{Boot: r.Boot, Uptime: r.Uptime, Wall: r.Wall, Clock: at}
+	})
 }
 
 // downtime is the time between the last stamp of a folder and now.

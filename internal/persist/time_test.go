@@ -59,14 +59,13 @@ func TestClockContinues(t *testing.T) {
 		}
 		f, err := open("test", o, env)
 		require.NoError(t, err)
-		at, ok := f.instant()
+		at, _, ok := f.instant()
 		require.True(t, ok)
 		require.GreaterOrEqual(t, f.Clock().Now(), at)
-		log()
-		f.instant()
 		return at
 	}
 	const stopped = int64(1e18) + minute
+	log()
 	at.Uptime += hour
 	require.Equal(t, stopped+hour, again(at))
 	at.Wall -= 5 * hour
@@ -89,6 +88,27 @@ func TestStamp(t *testing.T) {
 	s := newStamp(store.NewClock(), store.NewMachine())
 	require.NotZero(t, s.Wall)
 	require.InDelta(t, s.Wall, s.Clock, float64(time.Second))
+}
+
+// Clocks are read again if the goroutine was preempted meanwhile.
+func TestTogether(t *testing.T) {
+	read := func(took ...time.Duration) (result, calls int) {
+		now := int64(0)
+		result = together(func() int64 { return now }, func() int {
+			now += int64(took[min(calls, len(took)-1)])
+			calls++
+			return calls
+		})
+		return result, calls
+	}
+	for want, took := range map[[2]int][]time.Duration{
+		{1, 1}:  {tolerance},
+		{3, 3}:  {time.Second, time.Millisecond, tolerance / 2, 0},
+		{2, 10}: {time.Second, time.Millisecond, time.Minute},
+	} {
+		result, calls := read(took...)
+		require.Equal(t, want, [2]int{result, calls}, took)
+	}
 }
 
 // stillMachine is a store.Machine, whose reading changes only when a test changes it.
