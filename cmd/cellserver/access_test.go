@@ -109,7 +109,8 @@ var renameCases = []accessCase{
 func TestSecretsOfTheEnvironment(t *testing.T) {
 	_, err := parseConfig(nil, []string{"CELLSERVER_ACLLOG_MAX_LEN=secret"})
 	require.ErrorContains(t, err, "secret")
-	c, err := parseConfig([]string{"--requirepass", "hidden", "--user", "a >hidden"}, nil)
+	c, err := parseConfig([]string{"--requirepass", "hidden", "--user", "a >hidden", "--store-password", "hidden",
+		"--store", "redis://u:hidden@host", "--webhook", "https://host/hidden", "--envoy-xds-headers", "a:hidden"}, nil)
 	require.NoError(t, err)
 	for _, v := range c.options.Matching(func(name string) bool { return name != "requirepass" }) {
 		require.NotContains(t, v.Value, "hidden", v.Name)
@@ -178,6 +179,7 @@ func TestSecretsAreHidden(t *testing.T) {
 		"cellserver --store-password secret":             "cellserver --store-password ******",
 		"cellserver --webhook https://host/secret":       "cellserver --webhook *******************",
 		"cellserver --webhook-secret-file path":          "cellserver --webhook-secret-file path",
+		"cellserver --envoy-xds-headers a:secret":        "cellserver --envoy-xds-headers ********",
 		"cellserver --store redis://u:secret@host":       "cellserver --store redis://********@host",
 		"cellserver import redis://me:secret@host:1/0":   "cellserver import redis://*********@host:1/0",
 		"cellserver import redis://host:1/0":             "cellserver import redis://host:1/0",

@@ -28,11 +28,13 @@ func rewriteFile(t *testing.T, c *config, users ...string) string {
 func TestRewriteKeepsSecrets(t *testing.T) {
 	path := writeFile(t, "port 0\n")
 	c, err := parseConfig([]string{"--config", path, "--store", "redis://u:p@h:1/2", "--rename-command", `FLUSHALL ""`,
-		"--rename-command", "KEYS LIST", "--user", "ignored"}, []string{"CELLSERVER_STORE_PASSWORD=a b"})
+		"--rename-command", "KEYS LIST", "--user", "ignored", "--envoy-xds-headers", "a:b"},
+		[]string{"CELLSERVER_STORE_PASSWORD=a b"})
 	require.NoError(t, err)
 	text := rewriteFile(t, c, "bob on #12 ~a:*")
 	assert.Contains(t, text, "store redis://u:p@h:1/2\nstore-password \"a b\"\n")
 	assert.Contains(t, text, "user bob on #12 ~a:*\nrename-command FLUSHALL \"\"\nrename-command KEYS LIST\n")
+	assert.Contains(t, text, "envoy-xds-headers a:b\n")
 	again, err := parseConfig([]string{"--config", path}, nil)
 	require.NoError(t, err)
 	assert.Equal(t, c.store.url, again.store.url)

@@ -16,7 +16,7 @@ func TestEnvoyOptions(t *testing.T) {
 		"--envoy-config and --envoy-xds cannot be used together":                                {port, files, plane},
 		"--envoy-config and --envoy-xds need --grpc-port, --grpc-tls-port or --grpc-unixsocket": {plane},
 		"--max-key-size must be at least 1024 with --grpc-port":                                 {port, files, "--max-key-size=1023"},
-		`--envoy-xds-metadata: "x" is not of the form key=value`:                                {port, plane, "--envoy-xds-metadata=x"},
+		`--envoy-xds-metadata: pair 1 is not of the form key=value`:                             {port, plane, "--envoy-xds-metadata=x"},
 	} {
 		c, err := parseConfig(args, nil)
 		require.NoError(t, err)

@@ -6,7 +6,8 @@ import (
 )
 
 // secretOptions are the options of the server and of the client whose values are secret.
-var secretOptions = []string{"--requirepass", "--user", "--store-password", "--webhook", "--pass", "-a"}
+var secretOptions = []string{"--requirepass", "--user", "--store-password", "--webhook", "--envoy-xds-headers",
+	"--pass", "-a"}
 
 // hideSecrets returns a copy of the process's arguments, and overwrites the secrets in the
 // original, whose memory ps and /proc/PID/cmdline show. So they show a password only for the first

@@ -45,8 +45,9 @@ func (s *Settings) Options() []*option.Option {
 			Use: "Set it if the control plane expects another id."},
 		{Name: "envoy-xds-metadata", Kind: option.Text(&s.Metadata, "key=value,..."), Help: "metadata of the node",
 			Use: "Set it if the control plane chooses the configuration by it."},
-		{Name: "envoy-xds-headers", Kind: option.Text(&s.Headers, "name:value,..."), Help: "headers of the requests to the control plane",
-			Use: "Set it if the control plane asks for them."},
+		{Name: "envoy-xds-headers", Kind: option.Text(&s.Headers, "name:value,..."), Secret: true, FlagOnly: true,
+			Help: "headers of the requests to the control plane, such as an authorization; CONFIG GET does not show them",
+			Use:  "Set it if the control plane asks for them."},
 		{Name: "envoy-xds-max-message", Kind: option.Number(&s.MaxMessage, 1024, 64<<20),
 			Help: "bytes of the largest configuration that is received",
 			Use:  "Raise it if the configuration is larger."},
@@ -88,15 +89,16 @@ func (s *Settings) headers() (metadata.MD, error) {
 	return m, pairs(s.Headers, ":", "envoy-xds-headers", func(key, value string) { m.Append(key, value) })
 }
 
-// pairs calls add for each pair of a list, such as "a=1,b=2" if between is "=".
+// pairs calls add for each pair of a list, such as "a=1,b=2" if between is "=". Its error does not
+// show the pair, which may be a secret.
 func pairs(list, between, option string, add func(key, value string)) error {
 	if list == "" {
 		return nil
 	}
-	for pair := range strings.SplitSeq(list, ",") {
+	for i, pair := range strings.Split(list, ",") {
 		key, value, found := strings.Cut(pair, between)
 		if !found || key == "" {
-			return fmt.Errorf("--%s: %q is not of the form key%svalue", option, pair, between)
+			return fmt.Errorf("--%s: pair %d is not of the form key%svalue", option, i+1, between)
 		}
 		add(key, value)
 	}

@@ -24,9 +24,9 @@ func TestNode(t *testing.T) {
 		require.ErrorContains(t, err, "--envoy-xds-metadata: ")
 		require.ErrorContains(t, err, "is not of the form key=value")
 	}
-	s.Metadata, s.Headers = "", "a=b"
+	s.Metadata, s.Headers = "", "x:1,a=b"
 	_, err = New(s, new(envoy.Current), nil)
-	require.EqualError(t, err, `--envoy-xds-headers: "a=b" is not of the form key:value`)
+	require.EqualError(t, err, `--envoy-xds-headers: pair 2 is not of the form key:value`)
 	s.Headers, s.TLS, s.Files.CACert = "", "yes", t.TempDir()+"/none"
 	_, err = New(s, new(envoy.Current), nil)
 	require.ErrorContains(t, err, "no such file")
