@@ -33,7 +33,8 @@
 // with all numbers big-endian. The entry of a key's open holds follows the entry of its other content, if there is any;
 // an entry of other content alone means that the key has no holds. Two entries have no key:
 //
-//	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to
+//	d  databases   count of databases; for each, a count: its generation, or 0 if it was never written to. A snapshot
+//	               begins with it, and a pass that has other entries, or a new database, ends with it
 //	s  size        generation; count: about how many keys of it a snapshot has, before the first of them
 //
 // Instants are nanoseconds on the clock of the store. Entries have no checksum: the frames of

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -72,6 +73,7 @@ func (l *Loader) Done() error {
 		}
 		l.generations = l.generations[:len(m.databases)]
 	}
+	l.free(slices.Collect(maps.Keys(l.databases)))
 	if err := l.missing(); err != nil {
 		return err
 	}
@@ -151,28 +153,37 @@ func (db *database) empty() bool {
 	return true
 }
 
-// setGenerations applies the entry of the databases. It frees the generations that no database has
-// any more, because their database was emptied.
+// setGenerations applies the entry of the databases. It frees the generations of the entry before
+// that no database has any more, because their database was emptied. The first entry, which is in the
+// snapshot, frees none: keys of any generation may be loaded at the same time.
 func (l *Loader) setGenerations(generations []uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.generations = append(l.generations[:0], generations...)
-	kept := map[uint64]*database{}
+	before := l.generations
+	l.generations = slices.Clone(generations)
 	for _, generation := range generations {
 		l.lastGeneration = max(l.lastGeneration, generation)
-		if db := l.databases[generation]; db != nil {
-			kept[generation] = db
-		}
 	}
-	for generation, db := range l.databases {
-		if kept[generation] == nil {
-			l.store.holds.flush(db)
-			for i := range db.shards {
-				db.shards[i].detach(&l.store.flushed)
-			}
-		}
+	l.free(before)
+}
+
+// free frees those of some generations that no database has.
+func (l *Loader) free(generations []uint64) {
+	kept := map[uint64]bool{}
+	for _, generation := range l.generations {
+		kept[generation] = true
 	}
-	l.databases = kept
+	for _, generation := range generations {
+		db := l.databases[generation]
+		if db == nil || kept[generation] {
+			continue
+		}
+		l.store.holds.flush(db)
+		for i := range db.shards {
+			db.shards[i].detach(&l.store.flushed)
+		}
+		delete(l.databases, generation)
+	}
 	l.store.flushed.release(&l.store.pool)
 }
 

@@ -7,8 +7,8 @@ import (
 	"cellserver/internal/form"
 )
 
-// Snapshot writes the entries (package entry) of all keys. It calls write with chunks of whole
-// entries. A chunk is valid until write returns. Keys change while others are visited, so the
+// Snapshot writes the entry of the databases, and the entries (package entry) of all keys. It calls
+// write with chunks of whole entries. A chunk is valid until write returns. Keys change while others are visited, so the
 // entries are of different instants, and a key that changes meanwhile may be written twice or not
 // at all. To get the content of the store at one instant, also apply all passes from one that began
 // before Snapshot to one that began after it returned.
@@ -16,7 +16,7 @@ import (
 // Snapshot locks one shard at a time, for the records of one page at most, and none while it calls
 // write. It needs memory for one chunk.
 func (m *Store) Snapshot(write func(entries []byte) error) error {
-	w := snapshotWriter{write: write}
+	w := snapshotWriter{write: write, chunk: m.appendDatabases(nil)}
 	for _, db := range m.allDatabases() {
 		if keys := db.keys(); keys > 0 {
 			w.chunk = entry.AppendSize(w.chunk, db.generation.Load(), keys)
@@ -32,6 +32,14 @@ func (m *Store) Snapshot(write func(entries []byte) error) error {
 	err := w.drain(1)
 	m.tracking.Load().forgetGenerations()
 	return err
+}
+
+// appendDatabases appends the entry of the databases. A later one is in the passes that complete a
+// snapshot; if a repair had to remove them, this one says to which databases the keys belong.
+func (m *Store) appendDatabases(dst []byte) []byte {
+	m.createMu.Lock()
+	defer m.createMu.Unlock()
+	return entry.AppendDatabases(dst, m.generations())
 }
 
 // keys returns about how many records a database has: each shard is counted at another instant.
