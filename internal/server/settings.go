@@ -38,7 +38,7 @@ func (s *Settings) Options() []*option.Option {
 	const network, limits = "Network", "Limits"
 	return []*option.Option{
 		{Name: "protected-mode", Group: network, Kind: option.YesNo(&s.ProtectedMode),
-			Help: "refuse peers that are not on this machine"},
+			Help: "refuse peers that use neither the loopback interface nor a Unix socket, while the user default needs no password"},
 		{Name: "timeout", Group: network, Kind: option.Time(&s.Timeout, time.Second, 0, MaxSeconds),
 			Change: option.Live,
 			Help:   "seconds after which an idle connection is closed, unless it is a subscriber's or a monitor's; 0 for never"},

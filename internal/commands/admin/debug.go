@@ -16,7 +16,8 @@ func (a *Admin) debug() *command.Command {
 		Name: "debug", Group: "server", Category: "none", Since: "1.0.0", Complexity: "O(1)",
 		Flags: command.Admin | command.Dangerous | command.NoScript | command.Loading | command.Stale,
 		Min:   2,
-		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait, and in EXEC all clients; SET-ACTIVE-EXPIRE 0 keeps " +
+		Summary: "For tests, where --enable-debug-command allows it: SLEEP makes this client, and no other, wait, and in EXEC also " +
+			"clients of the same event loop, and calls for keys of the transaction; SET-ACTIVE-EXPIRE 0 keeps " +
 			"expired keys in memory until SET-ACTIVE-EXPIRE 1; LOG writes a line to the log; RELOAD does what SAVE does, if there is a --dir, " +
 			"and replaces each key by what its payload of DUMP says.",
 		Args: []command.Arg{

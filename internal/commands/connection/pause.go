@@ -35,7 +35,8 @@ func (f *Family) unpause() *command.Command {
 	return &command.Command{
 		Name: "client|unpause", Group: "connection", Since: "6.2.0",
 		Complexity: "O(N) in the number of clients that wait",
-		Flags:      command.Admin | command.Dangerous | clientFlags, Summary: "Ends a CLIENT PAUSE.",
+		Flags:      command.Admin | command.Dangerous | clientFlags, Summary: "Ends a CLIENT PAUSE with WRITE; after one of all calls, it " +
+			"waits like any other.",
 		Reply: "OK.",
 		Run: func(c *command.Call) error {
 			f.Blocked.Unpause()

@@ -57,7 +57,7 @@ func (f *Family) test() *command.Command {
 		Effort:  &command.Effort{Fixed: f.testWork},
 		Summary: "Shows how a policy treats a subject, without taking anything.",
 		Args: []command.Arg{command.Word("subject"), command.Word("policy"),
-			command.Word("[HEADER name value ...]").Optional().Many()},
+			command.Word("[HEADER name value [HEADER name value ...]]").Optional().Many()},
 		Secrets: command.SecretsFrom(headersAt + 1), // a header may be the password of a client
 		Reply: `A map: subject, as keys name it; override, its number in the file from 1 on, or 0; effect; limits. A subject
 that would take too long to be compared with the patterns of the policy is blocked, with override 0. With HEADER, the

@@ -33,7 +33,8 @@ const termReply = "The time may have a unit, such as 90s, 12h or 30d."
 func (f *Family) exempt() *command.Command {
 	return f.changesStanding(command.Command{
 		Name: "cl.exempt", Summary: "Exempts a subject from a policy for some time; 0 ends the exemption.",
-		Reply: "OK. Every call of CL.TAKE is allowed, and takes nothing, even if the subject is banned or blocked. " + termReply,
+		Reply: "OK. Every call of CL.TAKE is allowed, and takes nothing but what SETTLE corrects, even if the subject is banned or " +
+			"blocked. " + termReply,
 		Run: func(c *command.Call) error {
 			return f.setTerm(c, standing.State.ExemptFor)
 		},
@@ -43,7 +44,8 @@ func (f *Family) exempt() *command.Command {
 func (f *Family) ban() *command.Command {
 	return f.changesStanding(command.Command{
 		Name: "cl.ban", Summary: "Bans a subject of a policy for some time; 0 ends the ban.",
-		Reply: "OK. Every call of CL.TAKE is refused, and takes nothing, unless the subject is exempt, or the policy in shadow mode. " + termReply,
+		Reply: "OK. Every call of CL.TAKE is refused, and takes nothing, unless it has SETTLE, the subject is exempt, or the policy in " +
+			"shadow mode. " + termReply,
 		Run: func(c *command.Call) error {
 			return f.setTerm(c, standing.State.BanFor)
 		},

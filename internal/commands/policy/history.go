@@ -23,11 +23,11 @@ func (f *Family) history() *command.Command {
 		Reply: `A map: step, the seconds of a point; end_ms, the Unix time in milliseconds at which the last point ends;
 sampled, a sample of the subjects that were asked about in the last minute, at most 256 for a policy; near, how many of
 them had used 80 % of a limit or more; and the numbers of decisions in each point, the oldest first: allowed, limited,
-shadow (allowed, because the policy is in shadow mode), banned, error. There are points of a second, up to 300 of them,
-and of a minute, up to 1440. There are fewer if the policy is not that old; the present second or minute is left out. Of
-more than 32 policies, the first 32 that decide have a history, and _other is for the others; * is for all. A restart
-forgets the history, and CONFIG RESETSTAT does not. A user needs the right to all keys of the policy, and for * and
-_other to all keys.`,
+shadow (allowed, because the policy is in shadow mode), banned, error. COUNT is the number of points, 60 by default: up
+to 300 of a second, or up to 1440 of a minute. There are fewer if the policy is not that old; the present second or
+minute is left out. Of more than 32 policies, the first 32 that decide have a history, and _other is for the others; *
+is for all. A restart forgets the history, and CONFIG RESETSTAT does not. A user needs the right to all keys of the
+policy, and for * and _other to all keys.`,
 		Run: f.runHistory,
 	}
 }

@@ -7,11 +7,11 @@ import (
 	"cellserver/internal/form"
 )
 
-// Snapshot writes the entry of the databases, and the entries (package entry) of all keys. It calls
-// write with chunks of whole entries. A chunk is valid until write returns. Keys change while others are visited, so the
-// entries are of different instants, and a key that changes meanwhile may be written twice or not
-// at all. To get the content of the store at one instant, also apply all passes from one that began
-// before Snapshot to one that began after it returned.
+// Snapshot writes the entry of the databases, and the entries (package entry) of all keys. It
+// calls write with chunks of whole entries. A chunk is valid until write returns. Keys change
+// while others are visited, so the entries are of different instants, and a key that changes
+// meanwhile may be written twice or not at all. To get the content of the store at one instant,
+// also apply all passes from one that began before Snapshot to one that began after it returned.
 //
 // Snapshot locks one shard at a time, for the records of one page at most, and none while it calls
 // write. It needs memory for one chunk.
