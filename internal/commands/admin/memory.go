@@ -19,7 +19,7 @@ var memoryUsage = command.Command{
 	Flags: command.ReadOnly, Traits: command.ValueSized,
 	Summary: "Estimates the memory that a key takes.", KeyAccess: "RO",
 	Args:  []command.Arg{command.Key("key"), command.Int("count").By(parseSamples).Or(5).After("SAMPLES").Again()},
-	Reply: "The bytes of its record, its index entry and its value, without open holds; nil if there is no such key.",
+	Reply: "The bytes of its record, its index entry, its value and its open holds; nil if there is no such key.",
 	Run: func(c *command.Call) error {
 		key := c.Key()
 		e, fields, err := c.View.Inspect(c.Context, key)
@@ -43,8 +43,8 @@ const recordBytes = 13 + 8
 const maxInstants = 100
 
 // stateBytes estimates the memory, in bytes, of a value from its fields: a string needs its length
-// and a header, a log 16 bytes per entry, a lease about 48 per holder, a standing its reasons and the
-// instants of its refusals.
+// and a header, a log 16 bytes per entry, a lease about 48 per holder, an open hold about 64, a standing
+// its reasons and the instants of its refusals.
 func stateBytes(fields []store.Field) (bytes int) {
 	for _, f := range fields {
 		switch f.Name {
@@ -52,6 +52,8 @@ func stateBytes(fields []store.Field) (bytes int) {
 			bytes += 16 * int(f.Value)
 		case "holders":
 			bytes += 48 * int(f.Value)
+		case "holds":
+			bytes += 64 * int(f.Value)
 		case "bytes":
 			bytes += 8 + int(f.Value)
 		case "refusals":
