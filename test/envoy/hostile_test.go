@@ -218,6 +218,7 @@ func awaitPing(f *http2.Framer) error {
 // harm nobody: the server closes the connections that hold most.
 func TestUnreadAnswers(t *testing.T) {
 	s := start(t, write(t, "shop.yaml", yearly), "--maxmemory", "64mb")
+	sent := 0
 	for range 10 {
 		socket, f, err := dialFrames(s.port)
 		if err != nil { // the server closes it at once while requests of closed connections hold too much
@@ -227,8 +228,10 @@ func TestUnreadAnswers(t *testing.T) {
 		// As many as a connection may have at once, unless the server closes it.
 		for i := uint32(0); i < 1000 && err == nil; i++ {
 			err = writeRequest(f, 2*i+1, true)
+			sent++
 		}
 	}
+	require.Greater(t, sent, 1000)
 	code, _ := s.ask(t, "user=a")
 	require.Equal(t, pb.RateLimitResponse_OK, code)
 	s.requireSmall(t)
